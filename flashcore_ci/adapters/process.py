@@ -1,0 +1,162 @@
+"""The one door to other processes. Nothing else in the package imports ``subprocess``.
+
+A child gets a process group of its own and no standard input; its output goes to files, so that no pipe can fill up.
+When time is up, or the tool itself is told to stop, the whole group gets SIGTERM, then SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+
+GRACE_SECONDS = 2.0
+POLL_SECONDS = 0.02
+
+_children: set[int] = set()
+_lock = threading.Lock()
+_stopping = threading.Event()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a child ended: exit status (negative: killed by that signal), output files, seconds, and whether time ran out."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    timed_out: bool
+    seconds: float
+    stdout: Path
+    stderr: Path
+
+    @property
+    def signal_name(self) -> str:
+        """The name of the signal that ended the child, or an empty string."""
+        if self.returncode >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:
+            return f"signal {-self.returncode}"
+
+    def text(self, *, limit: int = 64 << 20) -> str:
+        """Standard output, undecodable bytes replaced, at most ``limit`` bytes from the start."""
+        return read_text(self.stdout, limit=limit)
+
+    def error_text(self, *, limit: int = 64 << 20) -> str:
+        """Standard error, as ``text``."""
+        return read_text(self.stderr, limit=limit)
+
+
+def read_text(path: Path, *, limit: int = 64 << 20) -> str:
+    """A tool's output as text: undecodable bytes replaced, at most ``limit`` bytes; empty when the file is absent."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    logs: Path,
+    name: str,
+    timeout: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Completed:
+    """Run ``argv`` to its end; output goes to ``logs/name.out`` and ``logs/name.err``.
+
+    ``should_stop`` is asked while the child runs; True ends it as a time-out would. CannotCollectError when it cannot
+    be started, InterruptedRunError after ``stop_all``. Whatever leaves this function, no process of the child's group is left alive.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    out, err = logs / f"{name}.out", logs / f"{name}.err"
+    command = tuple(str(part) for part in argv)
+    started = time.monotonic()
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, env)
+        try:
+            timed_out = _wait(child, started + timeout, should_stop)
+        finally:
+            _end_group(child)
+    return Completed(
+        argv=command,
+        returncode=child.returncode,
+        timed_out=timed_out,
+        seconds=time.monotonic() - started,
+        stdout=out,
+        stderr=err,
+    )
+
+
+def stop_all() -> None:
+    """End every child that runs now and refuse new ones: the answer to SIGTERM. Safe in a signal handler."""
+    _stopping.set()
+    for pid in tuple(_children):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGTERM)
+
+
+def stopping() -> bool:
+    """Whether ``stop_all`` was called: a child that ended since then was interrupted, not broken."""
+    return _stopping.is_set()
+
+
+def _start(
+    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    if _stopping.is_set():
+        raise InterruptedRunError("the run was stopped")
+    try:
+        child = subprocess.Popen(  # noqa: S603 - argv is a list; no shell ever sees it
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
+    with _lock:
+        _children.add(child.pid)
+    return child
+
+
+def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
+    """True when the child had to be given up on."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(POLL_SECONDS)
+            return False
+        if time.monotonic() > deadline or (should_stop is not None and should_stop()):
+            return True
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, a moment of grace, SIGKILL: to the group, so that grandchildren go too."""
+    if child.poll() is None:
+        _signal_group(child.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_SECONDS)
+    _signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+    with _lock:
+        _children.discard(child.pid)
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

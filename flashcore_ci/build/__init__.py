@@ -1,0 +1,1 @@
+"""Kernel sources to machine code and build evidence."""

@@ -1,0 +1,1 @@
+"""Pure: gate, evidence and waivers to verdict."""

@@ -1,0 +1,75 @@
+"""Every error that is not a verdict, with its exit code. ``docs/exit-codes.md`` is generated from here.
+
+A kernel that does not compile, hangs, is wrong or slow is evidence and becomes a verdict; none of these classes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The process's exit status; the meaning of each is its docstring line in ``MEANING``."""
+
+    PASSED = 0
+    BUG = 1
+    USAGE = 2
+    INVALID_SUITE = 3
+    CANNOT_COLLECT = 4
+    GATE_FAILED = 10
+    INCONCLUSIVE = 11
+
+
+MEANING: dict[ExitCode, str] = {
+    ExitCode.PASSED: "every blocking gate passed",
+    ExitCode.BUG: "a bug in the tool (traceback goes to a file, one line to the person)",
+    ExitCode.USAGE: "usage",
+    ExitCode.INVALID_SUITE: "suite or gate definition invalid, or nothing selected",
+    ExitCode.CANNOT_COLLECT: "this machine cannot collect (no tool, no permission, GPU lost)",
+    ExitCode.GATE_FAILED: "a blocking gate failed",
+    ExitCode.INCONCLUSIVE: "nothing failed, but a blocking gate is inconclusive",
+}
+
+
+class FlashcoreError(Exception):
+    """An error with an exit code. ``str(error)`` says what is wrong and where; ``fix`` says what to do."""
+
+    exit_code = ExitCode.BUG
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+class UsageError(FlashcoreError):
+    """The command line asks for something impossible."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SuiteError(FlashcoreError):
+    """The suite is invalid; ``problems`` lists every one, each naming file and key."""
+
+    exit_code = ExitCode.INVALID_SUITE
+
+    def __init__(self, problems: tuple[str, ...], *, fix: str = "") -> None:
+        super().__init__("\n".join(problems), fix=fix)
+        self.problems = problems
+
+
+class CannotCollectError(FlashcoreError):
+    """This machine cannot do what was asked: no tool, no permission, no GPU, no room on the disk."""
+
+    exit_code = ExitCode.CANNOT_COLLECT
+
+
+class EvidenceError(FlashcoreError):
+    """A run folder or bundle that cannot be read: cut, altered, of another schema, or not a run at all."""
+
+    exit_code = ExitCode.CANNOT_COLLECT
+
+
+class InterruptedRunError(FlashcoreError):
+    """SIGINT or SIGTERM reached the tool; what was collected until then is kept and judged."""
+
+    exit_code = ExitCode.INCONCLUSIVE

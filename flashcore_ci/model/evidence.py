@@ -1,0 +1,172 @@
+"""What was built and what was measured, each bound to the identity of what ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Missing, Reading, Samples
+from flashcore_ci.model.suite import Kind
+
+EVIDENCE_SCHEMA = "evidence-v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileError:
+    """The compiler's first error: file (relative to the checkout), line (0 when it names none), message."""
+
+    file: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryBuild:
+    """One entry function as compiled. Bytes are bytes a thread (spills, stack) or a block (shared memory).
+
+    ``registers`` is what ptxas printed (the launch cap where setmaxnreg is used); ``highest_register`` is one more
+    than the highest register number in the SASS. ``digest`` covers its machine code, constants, initialised data and
+    attributes.
+    """
+
+    symbol: str
+    source: str
+    digest: str
+    registers: int
+    highest_register: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    opcodes: tuple[tuple[str, int], ...]
+    waits: int
+    warnings: tuple[str, ...]
+
+    def count(self, opcode: str) -> int:
+        """How many instructions have this opcode (without its modifiers), e.g. ``HGMMA``."""
+        return dict(self.opcodes).get(opcode, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildEvidence:
+    """One subject's build. ``error`` set means that it failed; then ``entries`` holds those that did compile.
+
+    ``launcher``, ``binding`` and ``source`` are digests of the tokens of the host launchers (with what they include),
+    of the Python binding, and of the subject's own file.
+    """
+
+    subject: str
+    compiler: str
+    options: tuple[str, ...]
+    library: str
+    library_digest: str
+    launcher: str
+    binding: str
+    source: str
+    entries: tuple[EntryBuild, ...]
+    error: CompileError | None = None
+
+    def entry(self, symbol: str) -> EntryBuild | None:
+        """The entry function of this name, if it was built."""
+        return next((entry for entry in self.entries if entry.symbol == symbol), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Digests of everything that a measurement depends on; two measurements of the same thing have equal ones."""
+
+    machine_code: str
+    launcher: str
+    binding: str
+    subject: str
+    workload: str
+    collector: str
+
+    def changed(self, other: Identity) -> tuple[str, ...]:
+        """The names of the parts that differ from ``other``, in the order above."""
+        return tuple(name for name in self.__slots__ if getattr(self, name) != getattr(other, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that a tool pointed at: where (0 line: unknown) and what, in one line."""
+
+    tool: str
+    message: str
+    kernel: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All that one collector learned about one target.
+
+    ``artifacts`` are paths inside the run folder. ``missing`` set means that nothing was learned, and why.
+    """
+
+    kind: Kind
+    target: str
+    identity: Identity
+    readings: tuple[tuple[str, Reading], ...] = ()
+    samples: tuple[tuple[str, Samples], ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    missing: Missing | None = None
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse two readings of one name."""
+        for pairs in (self.readings, self.samples):
+            names = [name for name, _ in pairs]
+            if len(names) != len(set(names)):
+                raise ValueError(f"{self.kind} of {self.target}: a metric is given twice")
+
+    def reading(self, metric: str) -> Reading:
+        """The reading of this name; ``Missing`` says why when there is none."""
+        if self.missing is not None:
+            return self.missing
+        for name, reading in self.readings:
+            if name == metric:
+                return reading
+        return Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The GPU that was measured. ``memory`` and ``l2`` in bytes."""
+
+    name: str
+    uuid: str
+    driver: str
+    compute_capability: str
+    multiprocessors: int
+    memory: int
+    l2: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where and when: ``collected_at`` is ISO 8601 UTC to the second; ``tools`` are (name, version) pairs."""
+
+    collected_at: str
+    device: Device | None
+    tools: tuple[tuple[str, str], ...]
+    commit: str
+    dirty: bool
+    clock_policy: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The content of ``evidence.json``."""
+
+    provenance: Provenance
+    builds: tuple[BuildEvidence, ...]
+    observations: tuple[Observation, ...]
+    notes: tuple[str, ...] = ()
+    schema: Literal["evidence-v1"] = "evidence-v1"

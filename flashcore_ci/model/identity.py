@@ -1,0 +1,81 @@
+"""The identity of a measurement: digests of everything that it depends on, and nothing else.
+
+A comment may change and recorded evidence stays valid; an instruction, a grid size or a tensor map may not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+from flashcore_ci.model.evidence import BuildEvidence, Identity
+from flashcore_ci.model.subject import Problem
+from flashcore_ci.model.suite import Kind, Protocol, Workload
+
+COLLECTOR_VERSIONS: dict[Kind, int] = {
+    Kind.BUILD: 1,
+    Kind.RESOURCES: 1,
+    Kind.CORRECTNESS: 1,
+    Kind.SANITIZER: 1,
+    Kind.PROFILE: 1,
+    Kind.TIMING: 1,
+}
+"""Raise a collector's version when the same kernel could give other readings: its recorded evidence is then stale."""
+
+
+def digest_of(*parts: object) -> str:
+    """SHA-256 in hex over the canonical JSON (sorted keys, no blanks) of ``parts``."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def workload_digest(workload: Workload) -> str:
+    """Digest of what the subject is asked: its name, parameters and seed (not the id, roof or tags)."""
+    return digest_of(workload.subject, workload.params, workload.seed)
+
+
+def collector_digest(kind: Kind, protocol: Protocol) -> str:
+    """Digest of how evidence of this kind is collected: the collector's version and what the suite asks of it."""
+    asked = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
+    return digest_of(kind, COLLECTOR_VERSIONS[kind], asked)
+
+
+def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:
+    """Digest of the named entry functions together; None when one of them was not built."""
+    digests = []
+    for symbol in sorted(set(symbols)):
+        entry = build.entry(symbol)
+        if entry is None:
+            return None
+        digests.append((symbol, entry.digest))
+    return digest_of(digests)
+
+
+def workload_identity(
+    kind: Kind, workload: Workload, problem: Problem, build: BuildEvidence, protocol: Protocol
+) -> Identity | None:
+    """The identity of measuring ``workload`` on ``build``; None when an entry function that it launches is not built."""
+    machine_code = machine_code_digest(build, problem.entries)
+    if machine_code is None or build.error is not None:
+        return None
+    return Identity(
+        machine_code=machine_code,
+        launcher=build.launcher,
+        binding=build.binding,
+        subject=build.source,
+        workload=workload_digest(workload),
+        collector=collector_digest(kind, protocol),
+    )
+
+
+def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
+    """The identity of compiler evidence on the named entry functions."""
+    return Identity(
+        machine_code=machine_code_digest(build, symbols) or "",
+        launcher=build.launcher,
+        binding=build.binding,
+        subject=build.source,
+        workload="",
+        collector=collector_digest(kind, protocol),
+    )

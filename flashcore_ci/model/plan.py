@@ -1,0 +1,58 @@
+"""The plan: every question that will be answered, and every one that does not apply, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flashcore_ci.model.subject import Description
+from flashcore_ci.model.suite import Gate, Kind, Limit, Protocol, Scope, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One (gate, target): it yields exactly one verdict."""
+
+    gate: Gate
+    limit: Limit
+    scope: Scope
+    target: str
+    subject: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(gate id, target): unique in a plan."""
+        return (self.gate.id, self.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """A (gate, target) that is not judged, and why."""
+
+    gate: str
+    target: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The denominator of the verdict. ``workloads`` are those that any check needs, in suite order."""
+
+    suite: str
+    suite_file: str
+    checks: tuple[Check, ...]
+    excluded: tuple[Excluded, ...]
+    workloads: tuple[Workload, ...]
+    descriptions: tuple[Description, ...]
+    protocol: Protocol
+
+    def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
+        """The workloads that some check wants evidence of this kind for, in suite order."""
+        wanted = {check.target for check in self.checks if check.gate.evidence is kind and check.scope is Scope.WORKLOAD}
+        return tuple(workload for workload in self.workloads if workload.id in wanted)
+
+    def description(self, subject: str) -> Description:
+        """The description of the subject with this name (KeyError if it is not in the plan)."""
+        for description in self.descriptions:
+            if description.subject == subject:
+                return description
+        raise KeyError(subject)

@@ -1,0 +1,1 @@
+"""Pure: suite and descriptions to the ordered list of checks."""

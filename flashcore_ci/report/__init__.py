@@ -1,0 +1,1 @@
+"""Pure: report record to text, one file a format."""

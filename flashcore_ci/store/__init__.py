@@ -1,0 +1,1 @@
+"""Run folder, codec, bundle."""

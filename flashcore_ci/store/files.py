@@ -1,0 +1,31 @@
+"""Files that are either whole or absent: temporary file, fsync, atomic rename."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from flashcore_ci.model.errors import CannotCollectError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="give --out a folder that can be written") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="make room on the disk") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)

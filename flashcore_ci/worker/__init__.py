@@ -1,0 +1,1 @@
+"""A separate program: the only importer of torch."""
