@@ -1,0 +1,87 @@
+"""Find and load the kernel libraries, and turn their status into Python errors."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from collections.abc import Callable
+
+ABI_VERSION = 1
+
+OK, INVALID_ARGUMENT = 0, 1
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+class LibraryError(RuntimeError):
+    """No usable kernel library was found, or the device refused the launch."""
+
+
+def load(path: str | os.PathLike[str]) -> None:
+    """Use the library at ``path`` for every operation that it exports."""
+    library = _open(pathlib.Path(path))
+    operations = [name for name in ("attention", "stream") if _exports(library, name)]
+    if not operations:
+        raise LibraryError(f"{path} exports no FlashCore operation")
+    for name in operations:
+        _loaded[name] = library
+
+
+def library(operation: str) -> ctypes.CDLL:
+    """The library of one operation: loaded before, named by FLASHCORE_LIBRARY, or next to this package."""
+    if operation not in _loaded:
+        candidates = [path for path in _candidates(operation) if path.is_file()]
+        if not candidates:
+            raise LibraryError(
+                f"no libflashcore_{operation}.so: call flashcore.load(path), set FLASHCORE_LIBRARY to the file or its "
+                f"folder, or put the library into {_PACKAGE}"
+            )
+        _loaded[operation] = _open(candidates[0])
+    return _loaded[operation]
+
+
+def call(operation: str, function: str, arguments: ctypes.Structure) -> None:
+    """Call ``int function(arguments*)``; a refused argument is a ValueError, anything else a LibraryError."""
+    shared = library(operation)
+    entry: Callable[..., int] = getattr(shared, function)
+    status = entry(ctypes.byref(arguments))
+    if status == OK:
+        return
+    sentence = shared.flashcore_error_string().decode(errors="replace")
+    raise ValueError(sentence) if status == INVALID_ARGUMENT else LibraryError(sentence)
+
+
+def _candidates(operation: str) -> list[pathlib.Path]:
+    name = f"libflashcore_{operation}.so"
+    named = os.environ.get("FLASHCORE_LIBRARY")
+    first = [] if not named else [pathlib.Path(named) / name, pathlib.Path(named)]
+    return [*first, _PACKAGE / name]
+
+
+def _open(path: pathlib.Path) -> ctypes.CDLL:
+    try:
+        shared = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(f"cannot load {path}: {error}") from error
+    if not hasattr(shared, "flashcore_abi_version"):
+        raise LibraryError(f"{path} is not a FlashCore library")
+    found = shared.flashcore_abi_version()
+    if found != ABI_VERSION:
+        raise LibraryError(f"{path} has ABI version {found}; this package needs {ABI_VERSION}")
+    shared.flashcore_error_string.argtypes = []
+    shared.flashcore_error_string.restype = ctypes.c_char_p
+    for name in ("attention", "stream"):
+        if _exports(shared, name):
+            entry = getattr(shared, _ENTRY_POINTS[name])
+            entry.argtypes = [ctypes.c_void_p]
+            entry.restype = ctypes.c_int
+    return shared
+
+
+_ENTRY_POINTS = {"attention": "flashcore_attention_forward", "stream": "flashcore_stream_axpy"}
+
+
+def _exports(shared: ctypes.CDLL, operation: str) -> bool:
+    return hasattr(shared, _ENTRY_POINTS[operation])

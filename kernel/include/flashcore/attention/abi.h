@@ -1,0 +1,34 @@
+// C ABI of the attention forward. Every stride counts elements; the head dimension is contiguous.
+#pragma once
+
+#include <cstdint>
+
+struct FlashcoreOperand {
+    void* data;  // a multiple of 16 bytes
+    int64_t batch_stride;
+    int64_t sequence_stride;
+    int64_t head_stride;
+};
+
+struct FlashcoreAttentionArguments {
+    uint32_t size;     // sizeof(FlashcoreAttentionArguments), so that a caller of another version is refused
+    int32_t device;    // ordinal
+    int32_t dtype;     // 0 fp16, 1 bf16
+    int32_t causal;    // 0 or 1; bottom-right aligned
+    int32_t max_ctas;  // cap on persistent CTAs; 0: one for each multiprocessor
+    float scale;       // of the scores before the softmax; any finite number
+    int64_t batch;
+    int64_t heads;
+    int64_t kv_heads;  // divides heads
+    int64_t sq;
+    int64_t sk;
+    int64_t head_dim;  // 64 or 128
+    FlashcoreOperand q;
+    FlashcoreOperand k;
+    FlashcoreOperand v;
+    FlashcoreOperand out;
+    float* lse;        // (batch, heads, sq), contiguous, natural logarithm; may be null
+    void* stream;      // cudaStream_t
+};
+
+extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);

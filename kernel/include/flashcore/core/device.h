@@ -1,0 +1,52 @@
+// The device that a launch goes to. Host code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "flashcore/core/status.h"
+
+namespace flashcore {
+
+constexpr int kRequiredMajor = 9;  // sm_90a code runs on compute capability 9.0 and nothing else
+constexpr int kRequiredMinor = 0;
+
+struct Device {
+    int multiprocessors = 0;
+};
+
+// Makes a device current for one scope, and the caller's device again afterwards.
+class DeviceScope {
+public:
+    DeviceScope() = default;
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+    ~DeviceScope() {
+        if (previous_ >= 0) cudaSetDevice(previous_);
+    }
+
+    Status enter(int device) {
+        int current = -1;
+        FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&current), "cudaGetDevice"));
+        if (current == device) return Status::kOk;
+        FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
+        previous_ = current;
+        return Status::kOk;
+    }
+
+private:
+    int previous_ = -1;
+};
+
+inline Status describe(int ordinal, Device& device) {
+    int major = 0;
+    int minor = 0;
+    FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "device"));
+    FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal), "device"));
+    if (major != kRequiredMajor || minor != kRequiredMinor) {
+        return fail(Status::kUnsupportedDevice, "device %d has compute capability %d.%d; these kernels run on %d.%d", ordinal,
+                    major, minor, kRequiredMajor, kRequiredMinor);
+    }
+    return check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device");
+}
+
+}  // namespace flashcore

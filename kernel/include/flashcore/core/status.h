@@ -1,0 +1,45 @@
+// Status codes of the C ABI and the sentence of the calling thread's last failure. Host code.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace flashcore {
+
+enum class Status : int {
+    kOk = 0,
+    kInvalidArgument = 1,    // the caller can fix it; the sentence names the argument
+    kUnsupportedDevice = 2,  // not a Hopper GPU
+    kCudaFailure = 3,        // the runtime or the driver refused
+};
+
+constexpr int kSentenceCapacity = 256;
+
+inline char* last_sentence() {
+    static thread_local char sentence[kSentenceCapacity] = "";
+    return sentence;
+}
+
+__attribute__((format(printf, 2, 3))) inline Status fail(Status status, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(last_sentence(), kSentenceCapacity, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+inline Status check(cudaError_t error, const char* what) {
+    if (error == cudaSuccess) return Status::kOk;
+    return fail(Status::kCudaFailure, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+}  // namespace flashcore
+
+// Evaluate a Status expression and leave the calling function with it unless it is kOk.
+#define FLASHCORE_RETURN_IF_FAILED(expression)                                                   \
+    do {                                                                                         \
+        const ::flashcore::Status flashcore_status = (expression);                               \
+        if (flashcore_status != ::flashcore::Status::kOk) return flashcore_status;               \
+    } while (false)

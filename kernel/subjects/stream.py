@@ -1,0 +1,94 @@
+"""Subject: out = a * x + y in float32, the simplest memory-bound kernel.
+
+Parameters of a workload: ``n`` (elements), ``a`` (default 1.5), ``scale`` (of the inputs, default 1), ``max_ctas``.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+KERNEL = pathlib.Path(__file__).resolve().parents[1]
+FLOAT_BYTES = 4
+ARRAYS = 3  # x and y are read once, out is written once
+
+DEFAULTS: dict[str, Any] = {"n": None, "a": 1.5, "scale": 1.0, "max_ctas": 0}
+
+
+def build(root: pathlib.Path) -> dict[str, Any]:
+    """How the kernel is built and what its machine code must look like, from kernel/variants.toml."""
+    table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["stream"]
+    entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
+    return {
+        **{key: table[key] for key in ("library", "launchers", "includes", "binding")},
+        "entries": [
+            {
+                "symbol": entry["symbol"],
+                "source": f"kernel/instantiations/{entry['symbol']}.cu",
+                "max_registers": entry["max_registers"],
+                "requires": entry["requires"],
+                "max_waits_per_hgmma": None,
+                "dynamic_shared_bytes": entry["dynamic_shared_bytes"],
+            }
+            for entry in entries
+        ],
+    }
+
+
+def problem(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Operations, bytes and entry functions of one workload."""
+    n = _complete(params)["n"]
+    return {"flops": 2.0 * n, "bytes": float(ARRAYS * FLOAT_BYTES * n), "entries": ["flashcore_stream_axpy_f32"]}
+
+
+def load(library: pathlib.Path) -> None:
+    """Use this library for every later run."""
+    if str(KERNEL) not in sys.path:
+        sys.path.insert(0, str(KERNEL))
+    import flashcore
+
+    flashcore.load(library)
+
+
+def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Random arrays on the current CUDA device, and the scalars."""
+    import torch
+
+    p = _complete(params)
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    x, y = (torch.randn(p["n"], device="cuda", generator=generator).mul_(p["scale"]) for _ in range(2))
+    return {"x": x, "y": y, "a": p["a"], "max_ctas": p["max_ctas"]}
+
+
+def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Uninitialised results."""
+    import torch
+
+    return {"out": torch.empty_like(inputs["x"])}
+
+
+def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """One launch on the current stream."""
+    import flashcore
+
+    flashcore.stream_axpy(inputs["a"], inputs["x"], inputs["y"], out=outputs["out"], max_ctas=inputs["max_ctas"])
+
+
+def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same in PyTorch, in whatever precision the inputs have."""
+    import torch
+
+    return {"out": torch.add(inputs["y"], inputs["x"], alpha=inputs["a"])}
+
+
+def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(params) - set(DEFAULTS))
+    if unknown:
+        raise ValueError(f"{unknown[0]}: unknown parameter; known are {', '.join(DEFAULTS)}")
+    p = {**DEFAULTS, **params}
+    if not isinstance(p["n"], int) or p["n"] < 0:
+        raise ValueError("n: must be a whole number of elements, zero or more")
+    return p
