@@ -1,0 +1,7 @@
+// Waits for a flag that nobody sets. Meant for: a FAIL with the reason `hang`, whatever the gate.
+#include "defect.h"
+
+FLASHCORE_DEFECT(hang) {
+  while (*static_cast<const volatile float*>(p.x) != 12345.0f) __nanosleep(1000);
+  FLASHCORE_FOR_EACH(i, p) { p.out[i] = p.a * p.x[i] + p.y[i]; }
+}

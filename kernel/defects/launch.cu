@@ -1,0 +1,35 @@
+// Host side of the planted defects: a table of launch functions behind one C function.
+#include <unistd.h>
+
+#include <cstring>
+
+#include "defect.h"
+
+#define FLASHCORE_EACH_DEFECT(X)                                                                    \
+  X(sound) X(wrong) X(unwritten) X(flaky) X(overrun) X(race) X(divergent) X(uninitialised)          \
+  X(scattered) X(lazy) X(moody) X(hang) X(trap) X(spills)
+
+#define FLASHCORE_DECLARE(NAME) cudaError_t launch_defect_##NAME(const flashcore::defects::Problem&, cudaStream_t);
+FLASHCORE_EACH_DEFECT(FLASHCORE_DECLARE)
+
+namespace {
+
+struct Named {
+  const char* name;
+  flashcore::defects::Launch launch;
+};
+
+#define FLASHCORE_ROW(NAME) {#NAME, launch_defect_##NAME},
+constexpr Named kDefects[] = {FLASHCORE_EACH_DEFECT(FLASHCORE_ROW)};
+
+}  // namespace
+
+// Returns a cudaError_t; cudaErrorInvalidValue for a name that is not in the table.
+extern "C" int flashcore_defect_launch(const char* name, const float* x, const float* y, float* out, const float* scratch,
+                                       int64_t n, float a, void* stream) {
+  const flashcore::defects::Problem problem{x, y, out, scratch, n, a, static_cast<uint32_t>(getpid())};
+  for (const Named& defect : kDefects) {
+    if (std::strcmp(defect.name, name) == 0) return defect.launch(problem, static_cast<cudaStream_t>(stream));
+  }
+  return cudaErrorInvalidValue;
+}

@@ -1,0 +1,9 @@
+// Does up to four passes over the data, as many as the process's id says. Meant for: stability.
+#include "defect.h"
+
+FLASHCORE_DEFECT(moody) {
+  const uint32_t passes = 1 + p.process % 4;
+  for (uint32_t pass = 0; pass < passes; ++pass) {
+    FLASHCORE_FOR_EACH(i, p) { *static_cast<volatile float*>(p.out + i) = p.a * p.x[i] + p.y[i]; }
+  }
+}

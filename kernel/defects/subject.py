@@ -1,0 +1,120 @@
+"""Subject: planted defects. Each computes out = a * x + y in fp32 and has exactly the bug that its file names.
+
+``gates/defects.toml`` runs them; every gate must turn red on the defect meant for it and stay green on ``sound``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = "kernel/defects"
+FACTOR = 2.0
+CHAIN_FLOPS = 2 * 4096
+"""FLOP an element in ``lazy.cu``: 4096 multiply-adds."""
+
+DEFECTS = (
+    "sound",
+    "wrong",
+    "unwritten",
+    "flaky",
+    "overrun",
+    "race",
+    "divergent",
+    "uninitialised",
+    "scattered",
+    "lazy",
+    "moody",
+    "hang",
+    "trap",
+    "spills",
+)
+BUDGET = {"spills": 24}
+REQUIRES = {"wrong": ["HGMMA"]}
+
+_library: ctypes.CDLL | None = None
+
+
+def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives the checkout; this list needs nothing of it
+    """One entry function a defect; see ``flashcore_ci/model/subject.py`` for the fields."""
+    return {
+        "library": "libflashcore_defects.so",
+        "launchers": [f"{FOLDER}/launch.cu"],
+        "includes": [FOLDER],
+        "binding": [],
+        "entries": [
+            {
+                "symbol": f"defect_{name}",
+                "source": f"{FOLDER}/{name}.cu",
+                "max_registers": BUDGET.get(name, 64),
+                "dynamic_shared_bytes": 0,
+                "requires": REQUIRES.get(name, []),
+                "max_waits_per_hgmma": None,
+            }
+            for name in DEFECTS
+        ],
+    }
+
+
+def problem(params: Mapping[str, Any]) -> dict[str, Any]:
+    """FLOP, bytes and entry of one defect over ``n`` floats."""
+    name, n = params["defect"], int(params["n"])
+    if name not in DEFECTS:
+        raise ValueError(f"defect: there is none named {name!r}")
+    return {"flops": float(n * (CHAIN_FLOPS if name == "lazy" else 2)), "bytes": 12.0 * n, "entries": [f"defect_{name}"]}
+
+
+def load(library: Path) -> None:
+    """Load the shared library and declare its one function."""
+    global _library  # noqa: PLW0603 - a subject is a module; its library is its state
+    _library = ctypes.CDLL(str(library))
+    pointer = ctypes.c_void_p
+    _library.flashcore_defect_launch.argtypes = [
+        ctypes.c_char_p,
+        pointer,
+        pointer,
+        pointer,
+        pointer,
+        ctypes.c_int64,
+        ctypes.c_float,
+        pointer,
+    ]
+    _library.flashcore_defect_launch.restype = ctypes.c_int
+
+
+def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """x and y, normal, fp32, shape (n,); the scratch that nobody writes is allocated by ``outputs``."""
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    x, y = (torch.randn(int(params["n"]), device="cuda", generator=generator) for _ in range(2))
+    return {"x": x, "y": y, "defect": params["defect"]}
+
+
+def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The output, uninitialised."""
+    import torch
+
+    return {"out": torch.empty_like(inputs["x"])}
+
+
+def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Launch the defect on the current stream; RuntimeError when CUDA refuses the launch."""
+    import torch
+
+    x, y, out = inputs["x"], inputs["y"], outputs["out"]
+    scratch = torch.empty_like(x) if inputs["defect"] == "uninitialised" else x
+    stream = torch.cuda.current_stream().cuda_stream
+    assert _library is not None  # noqa: S101 - the worker calls load() first
+    status = _library.flashcore_defect_launch(
+        inputs["defect"].encode(), x.data_ptr(), y.data_ptr(), out.data_ptr(), scratch.data_ptr(), x.numel(), FACTOR, stream
+    )
+    if status != 0:
+        raise RuntimeError(f"the launch gave CUDA error {status}")
+
+
+def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same by PyTorch, in the dtype of the inputs."""
+    return {"out": FACTOR * inputs["x"] + inputs["y"]}

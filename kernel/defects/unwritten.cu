@@ -1,0 +1,8 @@
+// The last seven elements are never written. Meant for: finite.
+#include "defect.h"
+
+FLASHCORE_DEFECT(unwritten) {
+  FLASHCORE_FOR_EACH(i, p) {
+    if (i < p.n - 7) p.out[i] = p.a * p.x[i] + p.y[i];
+  }
+}
