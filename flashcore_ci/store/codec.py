@@ -1,10 +1,11 @@
-"""Records to JSON and back, strict both ways: an unknown key, a wrong type, a missing field or NaN is an error."""
+"""Records to JSON and back, strict both ways: an unknown key, a wrong type, an absent field or NaN is an error."""
 
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -13,46 +14,86 @@ from flashcore_ci.model.errors import EvidenceError
 T = TypeVar("T")
 
 
-@cache
-def _adapter(record: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(record)
-
-
 def encode(record: Any) -> bytes:
-    """The record as indented JSON with a final newline; the same record always gives the same bytes."""
-    return bytes(_adapter(type(record)).dump_json(record, indent=1)) + b"\n"
+    """The record as indented JSON with a final newline; the same record always gives the same bytes.
+
+    ValueError for NaN and infinity, which JSON cannot hold. Half of a surrogate pair, which UTF-8 cannot hold and which
+    file names may contain, becomes ``?``: better one odd character than no report.
+    """
+    plain = _adapter(type(record)).dump_python(record, mode="json")
+    return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:
     """The record that ``data`` holds. ``where`` names the file in the error (EvidenceError, one line)."""
     try:
-        _refuse_ambiguous(data)
-        decoded: T = _adapter(record).validate_json(data, strict=True, extra="forbid")
+        parsed = _parse(data)
+        decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise EvidenceError(f"{where}: {path}: {first['msg']}", fix="collect again; the file was altered or is of another version") from None
+        raise _altered(where, f"{path}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again; the file was cut or altered") from None
-    return decoded
+    absent = _absent(parsed, _adapter(record).dump_python(decoded, mode="json"), "")
+    if absent:
+        raise _altered(where, f"{absent}: the field is absent")
+    return cast("T", decoded)
 
 
 def schema_of(record: type[Any]) -> dict[str, Any]:
-    """The record's JSON schema, for those who read our files with other tools."""
-    return _adapter(record).json_schema(mode="serialization")
+    """The record's JSON schema as ``encode`` writes it: every field is required and there are no others."""
+    schema = _adapter(record).json_schema(mode="serialization")
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        if "properties" in definition:
+            definition["required"] = list(definition["properties"])
+            definition["additionalProperties"] = False
+    return schema
 
 
-def _refuse_ambiguous(data: bytes) -> None:
-    """Raise ValueError for what JSON parsers disagree about: NaN, infinity, a key given twice."""
-    json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twice)
+@cache
+def _adapter(record: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(record)
+
+
+def _altered(where: str, what: str) -> EvidenceError:
+    return EvidenceError(f"{where}: {what}", fix="collect again; the file was altered or is of another version")
+
+
+def _parse(data: bytes) -> Any:
+    """The parsed JSON. ValueError for what parsers disagree about: NaN, infinity, a key given twice."""
+    return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_refuse_twice)
 
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large for a number")
+    return value
+
+
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(keys) != len(set(keys)):
-        raise ValueError(f"a key is given twice among {sorted(keys)}")
-    return dict(pairs)
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError(f"a key is given twice among {sorted(key for key, _ in pairs)}")
+    return record
+
+
+def _absent(given: Any, whole: Any, path: str) -> str:
+    """The path of the first key that ``whole`` has and ``given`` has not; empty when there is none.
+
+    Records have defaults for those who build them, not for those who read files: an absent field is a cut file.
+    """
+    if isinstance(whole, dict):
+        steps = [(key, f"{path}.{key}".lstrip(".")) for key in whole]
+        return next((at for key, at in steps if key not in given), "") or next(
+            (at for at in (_absent(given[key], whole[key], at) for key, at in steps) if at), ""
+        )
+    if isinstance(whole, list):
+        found = (_absent(*pair, f"{path}.{index}") for index, pair in enumerate(zip(given, whole, strict=True)))
+        return next((at for at in found if at), "")
+    return ""

@@ -11,21 +11,24 @@ from flashcore_ci.model.errors import CannotCollectError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
+    """Write ``data`` to ``path``: a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="give --out a folder that can be written") from None
+        raise CannotCollectError(
+            f"cannot write {path}: {error.strerror}", fix="give --out a folder that can be written"
+        ) from None
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except OSError as error:
         raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="make room on the disk") from None
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            temporary.unlink()
