@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Any) -> bytes:
@@ -49,11 +52,6 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
             definition["required"] = list(definition["properties"])
             definition["additionalProperties"] = False
     return schema
-
-
-@cache
-def _adapter(record: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(record)
 
 
 def _altered(where: str, what: str) -> EvidenceError:
