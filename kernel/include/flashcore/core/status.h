@@ -32,6 +32,7 @@ __attribute__((format(printf, 2, 3))) inline Status fail(Status status, const ch
 
 inline Status check(cudaError_t error, const char* what) {
     if (error == cudaSuccess) return Status::kOk;
+    cudaGetLastError();  // reported here, so it must not surface in the caller's next check
     return fail(Status::kCudaFailure, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 

@@ -1,0 +1,46 @@
+// Tuning of one attention variant and what follows from it: threads, registers, shared memory. Host and device.
+#pragma once
+
+#include "flashcore/core/host_device.h"
+
+namespace flashcore::attention {
+
+enum class DType : int { kFp16 = 0, kBf16 = 1 };
+
+struct Config {
+    int head_dim;
+    DType dtype;
+    bool causal;
+    int tile_m;               // query rows of a CTA
+    int tile_n;               // keys of one step
+    int q_stages;             // query tiles in shared memory; the output of a tile leaves through its query's slot
+    int kv_stages;            // key tiles, and value tiles, in shared memory
+    int consumer_warpgroups;  // beside the one producer warpgroup
+};
+
+constexpr int kWarpThreads = 32;
+constexpr int kWarpgroupWarps = 4;
+constexpr int kWarpgroupThreads = kWarpThreads * kWarpgroupWarps;
+constexpr int kWarpgroupRows = 64;  // query rows of one wgmma
+constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
+constexpr int kBytesPerElement = 2;
+constexpr int kBarrierBytes = 1024;  // one swizzle period after the tiles, so that their sum stays a multiple of it
+
+FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
+FLASHCORE_HOST_DEVICE constexpr int consumer_warps(const Config& config) { return config.consumer_warpgroups * kWarpgroupWarps; }
+
+FLASHCORE_HOST_DEVICE constexpr int query_tile_bytes(const Config& config) { return config.tile_m * config.head_dim * kBytesPerElement; }
+FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) { return config.tile_n * config.head_dim * kBytesPerElement; }
+FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
+    return config.q_stages * query_tile_bytes(config) + 2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
+}
+
+// What setmaxnreg leaves each role: the register file holds 512 registers for each thread of one warpgroup.
+constexpr int kRegistersPerThreadSlot = 512;
+FLASHCORE_HOST_DEVICE constexpr int producer_registers(const Config& config) { return config.consumer_warpgroups == 2 ? 24 : 32; }
+FLASHCORE_HOST_DEVICE constexpr int consumer_registers(const Config& config) { return config.consumer_warpgroups == 2 ? 240 : 160; }
+FLASHCORE_HOST_DEVICE constexpr int registers_in_use(const Config& config) {
+    return producer_registers(config) + config.consumer_warpgroups * consumer_registers(config);
+}
+
+}  // namespace flashcore::attention

@@ -1,0 +1,53 @@
+// Attention forward for Hopper: one producer thread feeds the tensor cores of two or three consumer warpgroups.
+// kernel/README.md has the schedule and the ledger of every barrier.
+#pragma once
+
+#include "flashcore/attention/consumer.cuh"
+#include "flashcore/attention/producer.cuh"
+#include "flashcore/core/launch.cuh"
+
+namespace flashcore::attention {
+
+template <class Tuning>
+struct Assumptions {
+    static constexpr Config kConfig = Tuning::config;
+    static_assert(kConfig.tile_m == kConfig.consumer_warpgroups * kWarpgroupRows, "a consumer warpgroup owns 64 query rows");
+    static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
+    static_assert(kConfig.tile_n % sm90::kMmaDepth == 0, "the second product takes 16 keys at a time");
+    static_assert(kConfig.tile_n <= 256 && kConfig.tile_m <= 256, "a TMA box has at most 256 rows");
+    static_assert(kConfig.consumer_warpgroups == 2 || kConfig.consumer_warpgroups == 3, "setmaxnreg is tuned for 2 or 3");
+    static_assert(kConfig.consumer_warpgroups <= kMaxConsumers, "every consumer has its own named barriers");
+    static_assert(registers_in_use(kConfig) <= kRegistersPerThreadSlot, "setmaxnreg must fit the register file");
+    static_assert(kConfig.q_stages >= 1 && kConfig.kv_stages >= 2, "scores of a step run beside the output of another");
+    static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
+    static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
+    static_assert(kBytesPerElement == sm90::kElementBytes, "tiles and operands agree on the element");
+};
+
+template <class Tuning>
+__device__ __forceinline__ void forward(const Params& params) {
+    constexpr Config kConfig = Assumptions<Tuning>::kConfig;
+    extern __shared__ __align__(sm90::kGroupBytes) uint8_t memory[];
+    auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);
+    // Through a shuffle, so that the compiler knows it to be the same in a whole warp.
+    const int warpgroup = __shfl_sync(kWholeWarp, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+
+    if (threadIdx.x == 0) {
+        if (ptx::shared_address(memory) % sm90::kGroupBytes != 0) __trap();  // the swizzle counts from absolute addresses
+        ptx::tma_prefetch_map(&params.q);
+        ptx::tma_prefetch_map(&params.k);
+        ptx::tma_prefetch_map(&params.v);
+        shared.init_barriers();
+    }
+    __syncthreads();
+
+    if (warpgroup == 0) {
+        ptx::registers_release<producer_registers(kConfig)>();
+        if (threadIdx.x == 0) produce<Tuning>(params, shared);
+    } else {
+        ptx::registers_acquire<consumer_registers(kConfig)>();
+        Consumer<Tuning>(params, shared, warpgroup - 1).run();
+    }
+}
+
+}  // namespace flashcore::attention

@@ -1,0 +1,36 @@
+// What one launch needs to know: built by the host, read by the device from constant memory.
+#pragma once
+
+#include <cuda.h>
+
+#include "flashcore/attention/config.h"
+#include "flashcore/core/variant.h"
+
+namespace flashcore::attention {
+
+// The order in which persistent CTAs take tiles; see attention/schedule.h.
+struct Schedule {
+    int tiles;         // query tiles of all heads and batches
+    int row_tiles;     // query tiles of one head
+    int sequences;     // batch * heads
+    int group;         // sequences whose tiles are interleaved, longest first
+};
+
+struct Params {
+    CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x tile_m
+    CUtensorMap k;  // (head_dim, sk, kv_heads, batch), boxes of 64 x tile_n
+    CUtensorMap v;
+    CUtensorMap out;  // like q, boxes of 64 x 16: one warp's rows
+    float* lse;       // (batch, heads, sq) or null
+    Schedule schedule;
+    int sq;
+    int sk;
+    int heads;
+    int heads_per_kv_head;
+    float scale_log2;  // |scale| * log2(e), at least the smallest normal float
+    float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
+};
+
+using AttentionVariant = Variant<Config, Params>;
+
+}  // namespace flashcore::attention

@@ -1,0 +1,55 @@
+// What the host decides for a problem: variant, schedule and grid. A pure function of the problem and the device. Host code.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "flashcore/attention/params.h"
+
+namespace flashcore::attention {
+
+struct Problem {
+    DType dtype;
+    bool causal;
+    int head_dim;
+    int64_t sequences;  // batch * heads
+    int64_t sq;
+    int64_t sk;
+};
+
+struct Plan {
+    Schedule schedule;
+    int ctas;
+};
+
+// Keys and values of the sequences that are in flight together should stay in L2 (50 or 60 MB on Hopper, less what streams
+// through it).
+constexpr int64_t kL2Budget = int64_t{32} << 20;
+
+inline bool covers(const Config& config, const Problem& problem) {
+    return config.head_dim == problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
+}
+
+inline int64_t row_tiles(const Config& config, const Problem& problem) {
+    return (problem.sq + config.tile_m - 1) / config.tile_m;
+}
+
+// Without a mask all tiles are equally long, and the tiles of one sequence share its keys: one sequence after the other. Under
+// a causal mask as many sequences as fit in L2 are interleaved, longest tiles first.
+inline int64_t group_size(const Config& config, const Problem& problem) {
+    if (!config.causal) return 1;
+    const int64_t bytes = 2 * std::max<int64_t>(problem.sk, 1) * config.head_dim * kBytesPerElement;
+    return std::clamp<int64_t>(kL2Budget / bytes, 1, problem.sequences);
+}
+
+// The caller has checked that the number of tiles fits in an int.
+inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
+    const int64_t rows = row_tiles(config, problem);
+    const int64_t tiles = rows * problem.sequences;
+    const int64_t limit = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
+    const Schedule schedule{static_cast<int>(tiles), static_cast<int>(rows), static_cast<int>(problem.sequences),
+                            static_cast<int>(group_size(config, problem))};
+    return {schedule, static_cast<int>(std::min(tiles, limit))};
+}
+
+}  // namespace flashcore::attention

@@ -1,0 +1,47 @@
+// Which tile comes when, and which keys it needs. Pure integer functions, the same for every role.
+#pragma once
+
+#include "flashcore/attention/params.h"
+
+namespace flashcore::attention {
+
+struct Tile {
+    int first_row;
+    int head;
+    int batch;
+};
+
+// Tiles run through the sequences in groups. Within a group the last (under a causal mask the longest) query tile of every
+// sequence comes first, so that the short ones fill the end; a group's keys and values fit in L2 together.
+__device__ __forceinline__ Tile tile_at(const Params& params, int index, int tile_m) {
+    const Schedule& schedule = params.schedule;
+    const int group_tiles = schedule.group * schedule.row_tiles;
+    const int group = index / group_tiles;
+    const int within = index - group * group_tiles;
+    const int width = min(schedule.group, schedule.sequences - group * schedule.group);
+    const int sequence = group * schedule.group + within % width;
+    const int row_tile = schedule.row_tiles - 1 - within / width;
+    return {row_tile * tile_m, sequence % params.heads, sequence / params.heads};
+}
+
+// Keys that a query row may see. The causal mask is aligned bottom right: the last query sees every key.
+template <bool kCausal>
+__device__ __forceinline__ int visible_keys(const Params& params, int row) {
+    if constexpr (!kCausal) return params.sk;
+    return max(0, min(params.sk, row + 1 + params.sk - params.sq));
+}
+
+// Key tiles that any of the rows [first_row, first_row + rows) needs; they are visited from the last to the first.
+template <bool kCausal>
+__device__ __forceinline__ int needed_key_tiles(const Params& params, int first_row, int rows, int tile_n) {
+    const int last_row = min(first_row + rows, params.sq) - 1;
+    return (visible_keys<kCausal>(params, last_row) + tile_n - 1) / tile_n;
+}
+
+// Key tiles, counted from the first, of which every row from first_row on sees every key: they need no mask.
+template <bool kCausal>
+__device__ __forceinline__ int clear_key_tiles(const Params& params, int first_row, int tile_n) {
+    return visible_keys<kCausal>(params, first_row) / tile_n;
+}
+
+}  // namespace flashcore::attention

@@ -1,0 +1,32 @@
+// The one owner of shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "flashcore/attention/config.h"
+#include "flashcore/sm90/operand.cuh"
+#include "flashcore/sm90/pipeline.cuh"
+
+namespace flashcore::attention {
+
+// Every tile is head_dim / 64 column blocks side by side: [block][row][64 elements], swizzled (sm90/operand.cuh).
+template <class Tuning>
+struct alignas(sm90::kGroupBytes) SharedStorage {
+    static constexpr Config kConfig = Tuning::config;
+
+    uint8_t q[kConfig.q_stages][query_tile_bytes(kConfig)];
+    uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
+    uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
+    sm90::RingBarriers<kConfig.q_stages> q_ring;
+    sm90::RingBarriers<kConfig.kv_stages> k_ring;
+    sm90::RingBarriers<kConfig.kv_stages> v_ring;
+
+    __device__ __forceinline__ void init_barriers() {
+        q_ring.init(consumer_warps(kConfig));
+        k_ring.init(consumer_warps(kConfig));
+        v_ring.init(consumer_warps(kConfig));
+        ptx::fence_mbarrier_init();
+    }
+};
+
+}  // namespace flashcore::attention

@@ -1,0 +1,78 @@
+// Tensor maps for TMA, encoded through the driver without linking it. Host code.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "flashcore/core/status.h"
+
+namespace flashcore {
+
+constexpr int kTensorRank = 4;
+constexpr int64_t kTensorAlignment = 16;             // bytes, of the address and of every stride
+constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
+
+// A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of dimensions 1 to 3, in bytes.
+struct TensorShape {
+    const char* name;
+    void* data;
+    int64_t extent[kTensorRank];
+    int64_t stride[kTensorRank - 1];
+    uint32_t box[kTensorRank];
+};
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+inline Status find_encoder(EncodeTiled& encoder) {
+    constexpr unsigned kFirstVersion = 12000;  // of CUDA, that has cuTensorMapEncodeTiled
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    FLASHCORE_RETURN_IF_FAILED(check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion,
+                                                                      cudaEnableDefault, &found),
+                                     "cuTensorMapEncodeTiled"));
+    if (found != cudaDriverEntryPointSuccess || address == nullptr) {
+        return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
+    }
+    encoder = reinterpret_cast<EncodeTiled>(address);
+    return Status::kOk;
+}
+
+inline Status check_tensor(const TensorShape& tensor) {
+    constexpr const char* kDimension[kTensorRank - 1] = {"sequence", "head", "batch"};
+    if (tensor.data == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", tensor.name);
+    if (reinterpret_cast<uintptr_t>(tensor.data) % kTensorAlignment != 0) {
+        return fail(Status::kInvalidArgument, "%s: must be aligned to 16 bytes", tensor.name);
+    }
+    for (int i = 0; i < kTensorRank - 1; ++i) {
+        if (tensor.extent[i + 1] == 1) continue;  // never multiplied by anything but zero
+        const int64_t stride = tensor.stride[i];
+        if (stride < 0 || stride % kTensorAlignment != 0 || stride >= kTensorStrideLimit) {
+            return fail(Status::kInvalidArgument,
+                        "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, is %lld bytes", tensor.name,
+                        kDimension[i], static_cast<long long>(stride));
+        }
+    }
+    return Status::kOk;
+}
+
+// 128-byte swizzle; what a box reads outside the tensor is zero.
+inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMapDataType type, CUtensorMap& map) {
+    FLASHCORE_RETURN_IF_FAILED(check_tensor(tensor));
+    cuuint64_t extent[kTensorRank];
+    cuuint64_t stride[kTensorRank - 1];
+    constexpr cuuint32_t kElementStride[kTensorRank] = {1, 1, 1, 1};
+    for (int i = 0; i < kTensorRank; ++i) extent[i] = static_cast<cuuint64_t>(tensor.extent[i]);
+    for (int i = 0; i < kTensorRank - 1; ++i) {
+        stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
+    }
+    const CUresult result =
+        encoder(&map, type, kTensorRank, tensor.data, extent, stride, tensor.box, kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result == CUDA_SUCCESS) return Status::kOk;
+    return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
+                static_cast<int>(result));
+}
+
+}  // namespace flashcore

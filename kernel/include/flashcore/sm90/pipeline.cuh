@@ -1,0 +1,54 @@
+// A ring of shared-memory slots with a full and an empty barrier each.
+#pragma once
+
+#include <cstdint>
+
+#include "flashcore/ptx/mbarrier.cuh"
+
+namespace flashcore::sm90 {
+
+template <int kSlots>
+struct RingBarriers {
+    uint64_t full[kSlots];   // the producer's arrival and the bytes of the copy
+    uint64_t empty[kSlots];  // one arrival of every consumer warp
+
+    __device__ __forceinline__ void init(int consumer_warps) {
+        for (int i = 0; i < kSlots; ++i) {
+            ptx::mbarrier_init(&full[i], 1);
+            ptx::mbarrier_init(&empty[i], consumer_warps);
+        }
+    }
+};
+
+// Where one role stands in a ring. A fresh barrier counts as having completed parity 1, so a producer's first round of waits
+// (on the opposite parity) passes at once and a consumer's first wait blocks until the first copy has landed.
+template <int kSlots>
+struct RingPosition {
+    int slot = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++slot == kSlots) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+
+    // Producer: wait until the slot is free, announce the bytes, and return the barrier that the copies complete.
+    __device__ __forceinline__ uint64_t* acquire(RingBarriers<kSlots>& ring, uint32_t bytes) const {
+        ptx::mbarrier_wait(&ring.empty[slot], parity ^ 1);
+        ptx::mbarrier_arrive_expect_bytes(&ring.full[slot], bytes);
+        return &ring.full[slot];
+    }
+
+    __device__ __forceinline__ void wait_full(RingBarriers<kSlots>& ring) const {
+        ptx::mbarrier_wait(&ring.full[slot], parity);
+    }
+
+    // Consumer: every warp arrives for itself, because a wgmma wait speaks only for the warp that waited.
+    __device__ __forceinline__ void release(RingBarriers<kSlots>& ring, bool first_lane) const {
+        if (first_lane) ptx::mbarrier_arrive(&ring.empty[slot]);
+    }
+};
+
+}  // namespace flashcore::sm90

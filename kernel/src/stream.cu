@@ -1,0 +1,62 @@
+// Host launcher of the streaming kernel: validate, choose the grid, launch.
+#include "flashcore/stream/abi.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "flashcore/core/device.h"
+#include "flashcore/core/status.h"
+#include "flashcore/stream/config.h"
+
+extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant;
+
+namespace flashcore::stream {
+namespace {
+
+constexpr uintptr_t kAlignment = 16;
+constexpr int kThreadsPerMultiprocessor = 2048;
+
+Status check_pointer(const char* name, const void* pointer) {
+    if (pointer == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", name);
+    if (reinterpret_cast<uintptr_t>(pointer) % kAlignment != 0) {
+        return fail(Status::kInvalidArgument, "%s: must be aligned to 16 bytes", name);
+    }
+    return Status::kOk;
+}
+
+// The grid as a pure function of the problem: every resident block once, and never a block without work.
+int choose_ctas(const Config& config, int64_t count, int multiprocessors, int max_ctas) {
+    const int64_t per_tile = int64_t{vectors_per_tile(config)} * kFloatsPerVector;
+    const int64_t tiles = (count + per_tile - 1) / per_tile;
+    const int64_t resident = int64_t{multiprocessors} * (kThreadsPerMultiprocessor / config.threads);
+    return static_cast<int>(std::min(tiles, max_ctas > 0 ? std::min<int64_t>(max_ctas, resident) : resident));
+}
+
+Status axpy(const FlashcoreStreamArguments& args) {
+    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
+    if (args.count < 0) return fail(Status::kInvalidArgument, "count: must not be negative");
+    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
+    if (args.count == 0) return Status::kOk;
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("x", args.x));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("y", args.y));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("out", args.out));
+
+    Device device;
+    DeviceScope scope;
+    FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
+    FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    const StreamVariant& variant = flashcore_stream_axpy_f32_variant;
+    const Params params{args.x, args.y, args.out, args.count, args.a};
+    const int ctas = choose_ctas(variant.config, args.count, device.multiprocessors, args.max_ctas);
+    return check(variant.launch(params, ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+}
+
+}  // namespace
+}  // namespace flashcore::stream
+
+extern "C" int flashcore_stream_axpy(const FlashcoreStreamArguments* arguments) {
+    if (arguments == nullptr) {
+        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
+    }
+    return static_cast<int>(flashcore::stream::axpy(*arguments));
+}
