@@ -1,0 +1,153 @@
+"""The run folder: all that judging needs, each file with its digest.
+
+::
+
+    manifest.json    schema run-v1; size and SHA-256 of each file below
+    plan.json        what was asked
+    evidence.json    what was measured, on what, when, with which tools
+    artifacts/       the tools' own files
+
+Reports (``junit.xml``, ``report.json``, ``summary.md``) and a ``build`` folder may lie beside them; they are no part of
+the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
+from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.store import bundle
+from flashcore_ci.store.codec import decode, encode
+from flashcore_ci.store.files import write_atomically
+from flashcore_ci.store.manifest import (
+    ARTIFACTS,
+    EVIDENCE,
+    MANIFEST,
+    MAX_BYTES,
+    PLAN,
+    Manifest,
+    member_of,
+    refuse_name,
+    verified,
+)
+
+REPORTS = ("junit.xml", "report.json", "summary.md")
+BESIDE = frozenset({*REPORTS, "build"})
+OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as read back: what was asked, what was measured."""
+
+    plan: Plan
+    evidence: Evidence
+
+
+def prepare_run(path: Path, plan: Plan) -> None:
+    """Make ``path`` an empty run folder that asks ``plan``; what an earlier run left there goes.
+
+    UsageError when the folder holds anything else: nothing that this tool did not write is ever deleted.
+    """
+    present = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    strangers = sorted(present - OWN - BESIDE)
+    if ARTIFACTS in present and PLAN not in present:
+        strangers.append(ARTIFACTS)
+    if strangers or (path.exists() and not path.is_dir()):
+        named = f" ({strangers[0]})" if strangers else ""
+        raise UsageError(f"{path} is no run folder: it holds other things{named}", fix="give --out a new or empty folder")
+    try:
+        for name in (MANIFEST, EVIDENCE, *REPORTS):
+            (path / name).unlink(missing_ok=True)
+        if ARTIFACTS in present:
+            shutil.rmtree(path / ARTIFACTS)
+        (path / ARTIFACTS).mkdir(parents=True)
+    except OSError as error:
+        raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
+    write_atomically(path / PLAN, encode(plan))
+
+
+def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
+    """Write plan and evidence, then the manifest over them and all artifacts. The manifest comes last: no manifest, no run.
+
+    CannotCollectError if the disk refuses, EvidenceError when the artifacts hold a link or a device.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        (path / MANIFEST).unlink()
+    write_atomically(path / PLAN, encode(plan))
+    write_atomically(path / EVIDENCE, encode(evidence))
+    names = sorted(_files(path))
+    for name in names:
+        refuse_name(name, where=str(path))
+    members = tuple(member_of(name, _read(path, name)) for name in names)
+    write_atomically(path / MANIFEST, encode(Manifest(files=members)))
+
+
+def read_run(path: Path) -> Run:
+    """The run in a folder or in a packed bundle. EvidenceError (one line) if any byte of it is not what was written."""
+    where = str(path)
+    if path.is_dir():
+        names = _files(path)
+        for name in sorted({entry.name for entry in path.iterdir()} - OWN - BESIDE):
+            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove what flashcore-ci did not write there")
+        content = verified(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
+    else:
+        files = bundle.unpack(path)
+        manifest = files.pop(MANIFEST, None)
+        if manifest is None:
+            raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder or a file that `pack` wrote")
+        content = verified(manifest, files, files.__getitem__, where=where)
+    return Run(
+        plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
+        evidence=decode(Evidence, content[EVIDENCE], where=f"{where}/{EVIDENCE}"),
+    )
+
+
+def pack(run: Path, file: Path) -> None:
+    """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes. EvidenceError when it is not whole."""
+    read_run(run)
+    names = [MANIFEST, *sorted(_files(run))]
+    write_atomically(file, bundle.packed({name: _read(run, name) for name in names}))
+
+
+def _files(path: Path) -> set[str]:
+    """The run's own files but the manifest. EvidenceError for anything that is neither a plain file nor a folder."""
+    roots = [path / name for name in (PLAN, EVIDENCE, ARTIFACTS)]
+    try:
+        return {file.relative_to(path).as_posix() for root in roots for file in _walk(root)}
+    except OSError as error:
+        raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a run folder that can be read") from None
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    try:
+        mode = root.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        for entry in sorted(root.iterdir()):
+            yield from _walk(entry)
+    elif stat.S_ISREG(mode):
+        yield root
+    else:
+        raise EvidenceError(f"{root} is neither a file nor a folder", fix="remove links and devices from the run folder")
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        if not stat.S_ISREG((path / name).lstat().st_mode):
+            raise EvidenceError(f"{path}: {name} is not a plain file", fix="collect again")
+        with (path / name).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a run folder that is whole") from None
+    if len(data) > MAX_BYTES:
+        raise EvidenceError(f"{path}: {name} is too large for a run", fix="collect again")
+    return data

@@ -1,0 +1,309 @@
+import io
+import lzma
+import os
+import tarfile
+from dataclasses import replace
+
+import pytest
+from factories import good_evidence, make_plan
+
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
+from flashcore_ci.store import bundle, manifest
+from flashcore_ci.store import run as run_module
+from flashcore_ci.store.codec import encode
+from flashcore_ci.store.manifest import Manifest, member_of
+from flashcore_ci.store.run import REPORTS, Run, pack, prepare_run, read_run, write_run
+
+PLAN = make_plan()
+EVIDENCE = good_evidence(PLAN)
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    prepare_run(folder, PLAN)
+    (folder / "artifacts/ncu").mkdir()
+    (folder / "artifacts/ncu/report.ncu-rep").write_bytes(bytes(range(256)))
+    (folder / "artifacts/memcheck.log").write_text("0 errors\n")
+    write_run(folder, PLAN, EVIDENCE)
+    return folder
+
+
+@pytest.fixture
+def packed(run, tmp_path):
+    pack(run, tmp_path / "run.tar.xz")
+    return tmp_path / "run.tar.xz"
+
+
+def refused(path, words):
+    with pytest.raises(EvidenceError, match=words) as caught:
+        read_run(path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.fix
+
+
+class TestRoundTrip:
+    def test_folder(self, run):
+        assert read_run(run) == Run(plan=PLAN, evidence=EVIDENCE)
+
+    def test_bundle(self, packed):
+        assert read_run(packed) == Run(plan=PLAN, evidence=EVIDENCE)
+
+    def test_packing_twice_gives_the_same_bytes_whatever_the_dates(self, run, packed, tmp_path):
+        for path in (run / "plan.json", run / "artifacts/memcheck.log"):
+            os.utime(path, (1, 1))
+            path.chmod(0o600)
+        pack(run, tmp_path / "again.tar.xz")
+        assert (tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
+
+    def test_reports_and_builds_may_lie_beside_and_are_not_packed(self, run, tmp_path):
+        (run / "build").mkdir()
+        for name in REPORTS:
+            (run / name).write_text("x")
+        read_run(run)
+        pack(run, tmp_path / "x.tar.xz")
+        with tarfile.open(tmp_path / "x.tar.xz") as archive:
+            assert archive.getnames() == [
+                "manifest.json",
+                "artifacts/memcheck.log",
+                "artifacts/ncu/report.ncu-rep",
+                "evidence.json",
+                "plan.json",
+            ]
+
+    def test_a_run_without_artifacts(self, tmp_path):
+        write_run(tmp_path / "r", PLAN, EVIDENCE)
+        assert read_run(tmp_path / "r").plan == PLAN
+
+
+class TestPrepare:
+    def test_what_an_earlier_run_left_goes(self, run):
+        (run / "junit.xml").write_text("old")
+        prepare_run(run, PLAN)
+        assert sorted(path.name for path in run.iterdir()) == ["artifacts", "plan.json"]
+        assert not list((run / "artifacts").iterdir())
+
+    def test_an_unfinished_run_is_no_run_but_may_be_used_again(self, tmp_path):
+        prepare_run(tmp_path / "r", PLAN)
+        refused(tmp_path / "r", "manifest.json")
+        prepare_run(tmp_path / "r", PLAN)
+
+    @pytest.mark.parametrize("name", ["thesis.tex", "artifacts"])
+    def test_nothing_of_others_is_deleted(self, tmp_path, name):
+        (tmp_path / name).mkdir()
+        with pytest.raises(UsageError, match=name):
+            prepare_run(tmp_path, PLAN)
+        assert (tmp_path / name).exists()
+
+    def test_a_file_is_no_folder(self, tmp_path):
+        (tmp_path / "x").write_text("")
+        with pytest.raises(UsageError):
+            prepare_run(tmp_path / "x", PLAN)
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "x").write_text("")
+        with pytest.raises(CannotCollectError):
+            prepare_run(tmp_path / "x/y", PLAN)
+
+
+class TestAlteredFolder:
+    @pytest.mark.parametrize("name", ["plan.json", "evidence.json", "artifacts/memcheck.log", "artifacts/ncu/report.ncu-rep"])
+    def test_a_flipped_byte(self, run, name):
+        data = bytearray((run / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (run / name).write_bytes(data)
+        refused(run, f"{name} was altered")
+
+    @pytest.mark.parametrize("name", ["plan.json", "evidence.json", "artifacts/memcheck.log"])
+    def test_a_missing_file(self, run, name):
+        (run / name).unlink()
+        refused(run, f"{name} is missing")
+
+    def test_a_cut_file(self, run):
+        (run / "evidence.json").write_bytes((run / "evidence.json").read_bytes()[:-1])
+        refused(run, "evidence.json was altered")
+
+    @pytest.mark.parametrize("name", ["artifacts/more.log", "more.json"])
+    def test_a_file_too_many(self, run, name):
+        (run / name).write_text("")
+        refused(run, f"{name} is not in the manifest")
+
+    @pytest.mark.parametrize("name", ["plan.json", "artifacts/memcheck.log", "manifest.json"])
+    def test_a_link(self, run, name, tmp_path):
+        (tmp_path / "elsewhere").write_bytes((run / name).read_bytes())
+        (run / name).unlink()
+        (run / name).symlink_to(tmp_path / "elsewhere")
+        refused(run, "neither a file nor a folder|not a plain file")
+
+    def test_a_linked_folder(self, run, tmp_path):
+        (run / "artifacts").rename(tmp_path / "elsewhere")
+        (run / "artifacts").symlink_to(tmp_path / "elsewhere")
+        refused(run, "neither a file nor a folder")
+
+    def test_a_device(self, run):
+        os.mkfifo(run / "artifacts/pipe")
+        refused(run, "neither a file nor a folder")
+
+    def test_a_manifest_of_another_version(self, run):
+        text = (run / "manifest.json").read_text()
+        (run / "manifest.json").write_text(text.replace("run-v1", "run-v2"))
+        refused(run, "schema")
+
+    def test_evidence_of_another_version_with_a_matching_manifest(self, run):
+        text = (run / "evidence.json").read_bytes()
+        (run / "evidence.json").write_bytes(text.replace(b"evidence-v1", b"evidence-v2"))
+        remanifest(run)
+        refused(run, "evidence.json: schema")
+
+    def test_no_run_at_all(self, tmp_path):
+        refused(tmp_path, "manifest.json")
+        refused(tmp_path / "nowhere", "cannot read")
+
+    def test_files_that_cannot_be_listed(self, run, monkeypatch):
+        def refuse(path):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(run_module, "_walk", refuse)
+        refused(run, "Permission denied")
+
+    def test_a_file_that_is_too_large(self, run, monkeypatch):
+        monkeypatch.setattr(run_module, "MAX_BYTES", 10)
+        refused(run, "too large")
+
+    @pytest.mark.parametrize(
+        "path", ["../plan.json", "/etc/passwd", "artifacts/../x", "artifacts//x", "artifacts", "a\\b", "artifacts/a\nb"]
+    )
+    def test_a_name_that_leads_elsewhere(self, run, path):
+        files = (*(member_of(n, (run / n).read_bytes()) for n in ("evidence.json", "plan.json")), member_of(path, b""))
+        with pytest.raises(EvidenceError, match="no file of a run"):
+            manifest.verified(
+                encode(Manifest(files=files)),
+                [file.path for file in files],
+                lambda name: (run / name).read_bytes() if name.endswith("e.json") or name == "plan.json" else b"",
+                where="r",
+            )
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda files: (*files, files[0]), "listed twice"),
+            (lambda files: (replace(files[0], size=-1), *files[1:]), "impossible"),
+            (lambda files: (replace(files[0], size=1 << 60), *files[1:]), "impossible"),
+            (lambda files: tuple(file for file in files if file.path != "plan.json"), "plan.json is missing"),
+            (lambda files: (replace(files[0], size=files[0].size + 1), *files[1:]), "was altered"),
+        ],
+    )
+    def test_a_manifest_that_contradicts_itself(self, run, change, words):
+        remanifest(run, change)
+        refused(run, words)
+
+
+class TestAlteredBundle:
+    def test_a_flipped_byte_anywhere(self, tmp_path):
+        write_run(tmp_path / "r", make_plan(()), good_evidence(make_plan(())))
+        pack(tmp_path / "r", tmp_path / "r.tar.xz")
+        data = (tmp_path / "r.tar.xz").read_bytes()
+        for position in range(len(data)):
+            altered = bytearray(data)
+            altered[position] ^= 1 << position % 8
+            (tmp_path / "r.tar.xz").write_bytes(altered)
+            refused(tmp_path / "r.tar.xz", "r.tar.xz")
+
+    @pytest.mark.parametrize("cut", [0, 1, 100, -1])
+    def test_a_cut_file(self, packed, cut):
+        packed.write_bytes(packed.read_bytes()[:cut])
+        refused(packed, "it was cut|not a packed run")
+
+    def test_bytes_after_the_end(self, packed):
+        packed.write_bytes(packed.read_bytes() + b"\0\0\0\0")
+        refused(packed, "bytes follow its end")
+
+    def test_junk(self, packed):
+        packed.write_bytes(b"junk" * 100)
+        refused(packed, "not a packed run")
+
+    def test_compressed_junk(self, packed):
+        packed.write_bytes(lzma.compress(b"junk" * 1000))
+        refused(packed, "not a packed run")
+
+    def test_a_bomb(self, packed, monkeypatch):
+        monkeypatch.setattr(bundle, "MAX_BYTES", 1 << 20)
+        packed.write_bytes(lzma.compress(bytes(2 << 20)))
+        refused(packed, "too large")
+
+    def test_a_file_larger_than_any_run(self, packed, monkeypatch):
+        monkeypatch.setattr(bundle, "MAX_PACKED_BYTES", 100)
+        refused(packed, "too large")
+
+    def test_no_manifest(self, packed):
+        packed.write_bytes(bundle.packed({"plan.json": b""}))
+        refused(packed, "no manifest")
+
+    def test_a_file_that_the_manifest_does_not_list(self, packed, run):
+        packed.write_bytes(bundle.packed({**contents(run), "artifacts/more": b""}))
+        refused(packed, "artifacts/more is not in the manifest")
+
+    @pytest.mark.parametrize("name", ["../x", "/x", "artifacts/../../x", "x.json", "artifacts"])
+    def test_a_name_that_leads_elsewhere(self, packed, run, name):
+        packed.write_bytes(bundle.packed({**contents(run), name: b""}))
+        refused(packed, "no file of a run")
+
+    @pytest.mark.parametrize(
+        "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CONTTYPE]
+    )
+    def test_links_devices_and_folders(self, packed, run, kind):
+        packed.write_bytes(tarred(run, changed("artifacts/x", type=kind, linkname="plan.json")))
+        refused(packed, "not a plain file")
+
+    def test_the_same_name_twice(self, packed, run):
+        packed.write_bytes(tarred(run, changed("plan.json")))
+        refused(packed, "given twice")
+
+    @pytest.mark.parametrize("change", [{"mtime": 1}, {"uid": 1}, {"uname": "root"}, {"mode": 0o4755}])
+    def test_owners_dates_and_modes(self, packed, run, change):
+        packed.write_bytes(tarred(run, changed("artifacts/x", **change)))
+        refused(packed, "more than a run's files")
+
+    def test_a_size_beyond_the_archive(self, packed, run):
+        packed.write_bytes(tarred(run, changed("artifacts/x", size=1 << 40), format=tarfile.GNU_FORMAT))
+        refused(packed, "not a plain file")
+
+    def test_a_name_too_long_for_a_tar_is_said_when_packing(self, run, tmp_path):
+        (run / "artifacts" / ("x" * 200)).write_text("")
+        write_run(run, PLAN, EVIDENCE)
+        with pytest.raises(EvidenceError, match="too long"):
+            pack(run, tmp_path / "x")
+
+    def test_an_altered_run_is_not_packed(self, run, tmp_path):
+        (run / "plan.json").write_text("{}")
+        with pytest.raises(EvidenceError):
+            pack(run, tmp_path / "x")
+        assert not (tmp_path / "x").exists()
+
+
+def contents(run):
+    names = ("manifest.json", "artifacts/memcheck.log", "artifacts/ncu/report.ncu-rep", "evidence.json", "plan.json")
+    return {name: (run / name).read_bytes() for name in names}
+
+
+def remanifest(run, change=lambda files: files):
+    names = [name for name in contents(run) if name != "manifest.json"]
+    files = change(tuple(member_of(name, (run / name).read_bytes()) for name in names))
+    (run / "manifest.json").write_bytes(encode(Manifest(files=files)))
+
+
+def changed(name, **changes):
+    info = tarfile.TarInfo(name)
+    info.mode = 0o644
+    for key, value in changes.items():
+        setattr(info, key, value)
+    return info
+
+
+def tarred(run, info, format=tarfile.USTAR_FORMAT):  # noqa: A002 - tarfile's own name
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=format) as archive:
+        for name, data in contents(run).items():
+            archive.addfile(changed(name, size=len(data)), io.BytesIO(data))
+        archive.addfile(info)
+    return lzma.compress(target.getvalue())
