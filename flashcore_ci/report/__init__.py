@@ -1,1 +1,1 @@
-"""Pure: report record to text, one file a format."""
+"""Pure: report record to text, one file a format. Nobody here opens a file or decides."""

@@ -1,0 +1,143 @@
+"""``summary.md``: GitHub flavoured Markdown, most important first, at most 1 MiB (GitHub's limit of a step summary)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from flashcore_ci.model.verdict import Outcome, Report, Verdict
+from flashcore_ci.report import words
+from flashcore_ci.report.groups import Section, Tally, clusters, sections, tallies
+
+T = TypeVar("T")
+
+MOST_BYTES = 1 << 20
+ROOM_FOR_LAST_LINE = 200
+MOST_CELL = 500
+MOST_FINDINGS = 20
+
+MARKS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.INCONCLUSIVE: "❓", Outcome.WAIVED: "⚪"}
+SPECIAL = frozenset("\\`*_{}[]()#+!|~$")
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
+
+
+def render(report: Report) -> str:
+    """The report as Markdown. What does not fit is counted in the last line."""
+    return _bounded(_blocks(report), MOST_BYTES - ROOM_FOR_LAST_LINE)
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    """Blocks that stand on their own, most important first: dropping the last ones leaves valid Markdown."""
+    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(report.headline)}"
+    yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
+    for section in sections(report):
+        yield from _section(section)
+    yield from _counts(tallies(report))
+    yield from (f"> {escape(note)}" for note in report.notes)
+    for tally in tallies(report):
+        yield from _gate_details(tally.gate, [v for v in report.verdicts if v.gate == tally.gate])
+    yield from _excluded(report)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {section.title} ({words.plural(len(section.verdicts), 'check')})"
+    for cluster in clusters(section.verdicts):
+        yield f"### {MARKS[cluster.outcome]} {escape(cluster.code)}: {escape(words.origin(cluster.origin))}"
+        if cluster.next_step:
+            yield f"**Next:** {escape(cluster.next_step)}"
+        for part in _batches(cluster.verdicts):
+            yield _table(("gate", "target", "measured", "limit", "what happened"), (_red_row(v) for v in part))
+        for verdict in cluster.verdicts:
+            yield from _findings(verdict)
+
+
+def _red_row(verdict: Verdict) -> tuple[str, ...]:
+    return (verdict.gate, verdict.target, words.reading(verdict), words.limit(verdict), verdict.reason.message)
+
+
+def _findings(verdict: Verdict) -> Iterator[str]:
+    if not verdict.findings:
+        return
+    lines = [
+        f"- {escape(finding.tool)}: {escape(words.shorten(finding.message, MOST_CELL))}"
+        + (f" ({escape(finding.file)}:{finding.line})" if finding.file else "")
+        for finding in verdict.findings[:MOST_FINDINGS]
+    ]
+    left = len(verdict.findings) - MOST_FINDINGS
+    if left > 0:
+        lines.append(f"- … and {left} more in report.json")
+    yield f"{escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
+
+
+def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
+    if rows:
+        yield "## Gates"
+        yield _table(
+            ("gate", "pass", "fail", "inconclusive", "waived", "advisory", "deferred", "closest to its limit"),
+            (
+                (
+                    row.gate,
+                    *(str(n) for n in (row.passed, row.failed, row.inconclusive, row.waived, row.advisory, row.deferred)),
+                    f"{words.reading(row.closest)} {words.limit(row.closest)} ({row.closest.target})" if row.closest else "",
+                )
+                for row in rows
+            ),
+        )
+
+
+def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
+    for number, part in enumerate(_batches(verdicts)):
+        title = html(gate) if number == 0 else f"{html(gate)}, continued"
+        table = _table(
+            ("target", "verdict", "measured", "limit", "origin"),
+            ((v.target, words.label(v), words.reading(v), words.limit(v), words.origin(v.origin)) for v in part),
+        )
+        yield f"<details><summary>{title}: every reading</summary>\n\n{table}\n\n</details>"
+
+
+def _excluded(report: Report) -> Iterator[str]:
+    for part in _batches(report.excluded):
+        table = _table(("gate", "target", "why"), ((e.gate, e.target, e.why) for e in part))
+        yield f"<details><summary>Not applicable</summary>\n\n{table}\n\n</details>"
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [_line(header), "|" + " --- |" * len(header)]
+    lines += [_line(tuple(escape(words.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
+    return "\n".join(lines)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
+    """The items in tables of bounded size, so that a bounded summary loses little at its end."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _bounded(blocks: Iterable[str], limit: int) -> str:
+    """The blocks, blank lines between, up to ``limit`` bytes of UTF-8; the rest is counted, never cut in the middle."""
+    kept: list[str] = []
+    used = left_out = 0
+    for block in blocks:
+        size = len(block.encode()) + 2
+        if left_out or used + size > limit:
+            left_out += 1
+        else:
+            kept.append(block)
+            used += size
+    if left_out:
+        kept.append(f"{left_out} more parts did not fit; report.json has everything.")
+    return "\n\n".join(kept) + "\n"
+
+
+def html(text: str) -> str:
+    """``text`` in one line inside an HTML element, where Markdown's backslashes would show."""
+    return "".join(ENTITIES.get(c, c) for c in words.printable(text))
+
+
+def escape(text: str) -> str:
+    """``text`` in one line in which Markdown and HTML see only letters."""
+    return "".join(ENTITIES.get(c) or (f"\\{c}" if c in SPECIAL else c) for c in words.printable(text))

@@ -1,0 +1,173 @@
+"""The report for a terminal: the verdict first, what blocks on top, then counts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from flashcore_ci.model.verdict import Outcome, Report, Verdict
+from flashcore_ci.report import words
+from flashcore_ci.report.groups import Cluster, Section, Tally, clusters, sections, tallies
+
+MOST_ROWS = 12
+MOST_FINDINGS = 5
+NARROWEST = 40
+ROOM_FOR_CLOSEST = 100
+
+STYLES = {Outcome.PASS: "green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow", Outcome.WAIVED: "cyan"}
+
+
+def render(report: Report, width: int, color: bool) -> str:
+    """The whole report as text of at most ``width`` columns (at least 40), with ANSI colours if ``color``."""
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=max(width, NARROWEST),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    _headline(console, report)
+    for section in sections(report):
+        _section(console, section)
+    _counts(console, report)
+    _footer(console, report)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _headline(console: Console, report: Report) -> None:
+    title = Text.assemble((f" {report.outcome} ", f"reverse {STYLES[report.outcome]}"), f" {words.printable(report.headline)}")
+    console.print(title)
+    console.print(Text(f"suite {words.printable(report.suite)}, exit code {report.exit_code}", style="dim"))
+
+
+def _section(console: Console, section: Section) -> None:
+    console.print()
+    console.print(Text(f"{section.title.upper()} ({words.plural(len(section.verdicts), 'check')})", style="bold"))
+    for cluster in clusters(section.verdicts):
+        _cluster(console, cluster)
+
+
+def _cluster(console: Console, cluster: Cluster) -> None:
+    heading = Text.assemble(
+        (str(cluster.outcome), STYLES[cluster.outcome]), f" {cluster.code}", (f" · {_origin(cluster)}", "dim")
+    )
+    _indented(console, heading, 2)
+    shown_messages: set[str] = set()
+    for verdict in cluster.verdicts[:MOST_ROWS]:
+        _row(console, verdict)
+        message = words.printable(verdict.reason.message)
+        if message and message not in shown_messages:
+            shown_messages.add(message)
+            _indented(console, Text(words.shorten(message, 600)), 6)
+        _findings(console, verdict)
+    left = len(cluster.verdicts) - MOST_ROWS
+    if left > 0:
+        _indented(console, Text(f"… and {left} more: {_by_gate(cluster.verdicts[MOST_ROWS:])}; all are in summary.md"), 4)
+    if cluster.next_step:
+        _indented(console, Text.assemble(("next: ", "bold"), words.printable(cluster.next_step)), 4)
+
+
+def _row(console: Console, verdict: Verdict) -> None:
+    name = f"{words.printable(verdict.gate)}  {words.printable(verdict.target)}"
+    numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
+    if len(name) + len(numbers) + 8 <= console.width:
+        _indented(console, Text.assemble((name, "bold"), "  ", numbers), 4)
+    else:
+        _indented(console, Text(name, style="bold"), 4)
+        _indented(console, Text(numbers), 6)
+
+
+def _findings(console: Console, verdict: Verdict) -> None:
+    for finding in verdict.findings[:MOST_FINDINGS]:
+        place = (
+            f"{finding.file}:{finding.line}: " if finding.file and finding.line else f"{finding.file}: " if finding.file else ""
+        )
+        _indented(console, Text(words.shorten(words.printable(f"{place}{finding.message}"), 400)), 6)
+    left = len(verdict.findings) - MOST_FINDINGS
+    if left > 0:
+        _indented(console, Text(f"… and {words.plural(left, 'finding')} more"), 6)
+
+
+def _counts(console: Console, report: Report) -> None:
+    rows = tallies(report)
+    if not rows:
+        return
+    columns = _columns(rows)
+    name_width = max(len("gate"), *(len(row.gate) for row in rows))
+    console.print()
+    heading = f"{'gate':<{name_width}}" + "".join(f"{title:>{len(title) + 2}}" for title, _ in columns)
+    wide = console.width >= ROOM_FOR_CLOSEST
+    console.print(Text(heading + ("  closest to its limit" if wide else ""), style="bold"))
+    for row, counts in zip(rows, zip(*(column for _, column in columns), strict=True), strict=True):
+        line = f"{words.printable(row.gate):<{name_width}}" + "".join(
+            f"{count or '·':>{len(title) + 2}}" for (title, _), count in zip(columns, counts, strict=True)
+        )
+        red = row.failed or row.inconclusive
+        text = Text(line, style=STYLES[Outcome.FAIL if row.failed else Outcome.INCONCLUSIVE] if red else "")
+        if wide and row.closest:
+            text.append(
+                f"  {words.reading(row.closest)} {words.limit(row.closest)}  {words.printable(row.closest.target)}", "dim"
+            )
+        text.truncate(console.width, overflow="ellipsis")
+        console.print(text)
+
+
+def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    """The counts to show; a column of zeros is shown for ``pass`` only."""
+    every = [
+        ("pass", tuple(row.passed for row in rows)),
+        ("fail", tuple(row.failed for row in rows)),
+        ("inconcl", tuple(row.inconclusive for row in rows)),
+        ("waived", tuple(row.waived for row in rows)),
+        ("advis", tuple(row.advisory for row in rows)),
+        ("defer", tuple(row.deferred for row in rows)),
+    ]
+    return [(title, counts) for title, counts in every if title == "pass" or any(counts)]
+
+
+def _footer(console: Console, report: Report) -> None:
+    console.print()
+    for line in origins(report.verdicts):
+        console.print(Text(line))
+    if report.excluded:
+        pairs = words.plural(len(report.excluded), "pair")
+        console.print(Text(f"not applicable: {pairs} of gate and target; `flashcore-ci plan` says why", style="dim"))
+    for note in report.notes:
+        console.print(Text(f"note: {words.shorten(words.printable(note), 600)}", style="dim"))
+    console.print(
+        Text(f"judged as of {words.printable(report.as_of)} by flashcore-ci {words.printable(report.tool)}", style="dim")
+    )
+
+
+def origins(verdicts: Iterable[Verdict]) -> list[str]:
+    """How many checks were judged on evidence of which origin, one line each."""
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        words_ = words.printable(words.origin(verdict.origin))
+        counts[words_] = counts.get(words_, 0) + 1
+    return [f"{words.plural(count, 'check')}: {origin}" for origin, count in counts.items()]
+
+
+def _by_gate(verdicts: Iterable[Verdict]) -> str:
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        counts[verdict.gate] = counts.get(verdict.gate, 0) + 1
+    return ", ".join(f"{words.printable(gate)} {count}" for gate, count in counts.items())
+
+
+def _origin(cluster: Cluster) -> str:
+    return words.printable(words.origin(cluster.origin))
+
+
+def _indented(console: Console, text: Text, columns: int) -> None:
+    console.print(Padding(text, (0, 0, 0, columns), expand=False))

@@ -1,0 +1,91 @@
+"""The words that every format shares: numbers with units, limits, origins, and text that is safe to show."""
+
+from __future__ import annotations
+
+from flashcore_ci.model.reading import Measured, Missing
+from flashcore_ci.model.verdict import Origin, Outcome, Verdict
+
+WHOLE_UNITS = frozenset({"count", "byte"})
+FEWEST_DIGITS = 4
+MOST_DIGITS = 17
+
+
+def number(value: float, unit: str, *, digits: int = FEWEST_DIGITS) -> str:
+    """``value`` with its unit: whole numbers for counts and bytes, else ``digits`` significant ones."""
+    text = f"{int(value)}" if unit in WHOLE_UNITS and value.is_integer() else f"{value:.{digits}g}"
+    return f"{text} {unit}"
+
+
+def reading(verdict: Verdict) -> str:
+    """The measured value with its unit, with enough digits to differ from its limit; or why there is none."""
+    measured = verdict.reading
+    if isinstance(measured, Missing):
+        return f"no reading ({measured.code})"
+    for digits in range(FEWEST_DIGITS, MOST_DIGITS):
+        text = number(measured.value, measured.unit, digits=digits)
+        if measured.value == verdict.limit or text != number(verdict.limit, measured.unit, digits=digits):
+            return text
+    return number(measured.value, measured.unit, digits=MOST_DIGITS)
+
+
+def limit(verdict: Verdict) -> str:
+    """The rule and the limit with its unit, e.g. ``< 0.002 abs``."""
+    return f"{verdict.rule} {number(verdict.limit, verdict.unit, digits=6)}"
+
+
+def origin(source: Origin) -> str:
+    """Where the evidence came from, in words: ``live``, ``recorded on ...`` or ``no evidence``."""
+    if source.kind == "none":
+        return "no evidence"
+    if source.kind == "recorded":
+        return f"recorded on {source.detail}" if source.detail else "recorded"
+    return f"live on {source.detail}" if source.detail else "live"
+
+
+def label(verdict: Verdict) -> str:
+    """The outcome, qualified where it does not count as it reads: ``FAIL (advisory)``, ``INCONCLUSIVE (deferred)``."""
+    if verdict.deferred:
+        return f"{verdict.outcome} (deferred)"
+    if is_red(verdict) and not verdict.blocks:
+        return f"{verdict.outcome} (advisory)"
+    return str(verdict.outcome)
+
+
+def is_red(verdict: Verdict) -> bool:
+    """Whether the check neither passed nor is waived."""
+    return verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
+
+
+def closeness(verdict: Verdict) -> float:
+    """How much of the limit the reading uses up: 1 is at the limit, 0 far from it; -1 without a reading."""
+    measured = verdict.reading
+    if not isinstance(measured, Measured):
+        return -1.0
+    if verdict.rule == ">=":
+        return verdict.limit / measured.value if measured.value > 0 else 1.0
+    return measured.value / verdict.limit if verdict.limit > 0 else 0.0
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 check``, ``2 checks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str) -> str:
+    """``text`` in one line that a terminal shows as it is: control characters and lone surrogates escaped."""
+    folded = " ".join(text.split())
+    return "".join(character if character.isprintable() else _escaped(character) for character in folded)
+
+
+def clean_lines(text: str) -> str:
+    """``text`` with its lines kept and everything else that cannot be printed escaped."""
+    return "\n".join("".join(c if c.isprintable() else _escaped(c) for c in line.expandtabs(4)) for line in text.splitlines())
+
+
+def shorten(text: str, limit_: int) -> str:
+    """``text``, cut to ``limit_`` characters with an ellipsis."""
+    return text if len(text) <= limit_ else text[: limit_ - 1] + "…"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
