@@ -1,0 +1,153 @@
+"""nvcc: how each source is compiled and linked, and what its output says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore_ci.model.evidence import CompileError
+
+OPTIONS = (
+    "-std=c++17",
+    "-O3",
+    "--use_fast_math",
+    "-Xptxas",
+    "-v,-warn-lmem-usage",
+    "-lineinfo",
+    "-gencode=arch=compute_90a,code=sm_90a",
+    "-Xcompiler",
+    "-fPIC",
+)
+"""The one option list: machine code can be compared only between equal ones."""
+
+LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
+"""No separate device code, hence no device link, which would put random names into the library; and a launcher that
+calls what nobody defines fails here, not when the library is loaded."""
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
+_LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
+_LINK_ERROR = re.compile(r"(?:undefined reference to|multiple definition of|cannot find|undefined symbol) .+")
+_PREFIX = re.compile(r"^ptxas (?:info|warning)\s*:\s*")
+_NAMED = re.compile(r"'([^']+)'")
+
+_ERRORS = (
+    re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[^:]*)?: (?P<message>.+)$"),
+    re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<message>.+)$"),
+    re.compile(r"^(?:ptxas|nvlink|fatbinary|cicc|nvcc)\s+(?:[^,;\n]+, line \d+; )?(?:error|fatal)\s*: (?P<message>.+)$"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PtxasInfo:
+    """What ptxas printed of one entry function and the functions that it calls. Bytes a thread, shared memory a block."""
+
+    registers: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    static_shared_bytes: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def compile_argv(
+    nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
+) -> tuple[str, ...]:
+    """Compile ``source`` (relative to the working folder) to ``target``.
+
+    One run leaves all that is wanted: the object, the very cubin that it embeds (in the folder ``keep``), and the
+    list of files that were read (``dependencies``, a make rule).
+    """
+    paths = tuple(part for include in includes for part in ("-I", include))
+    outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
+    return (str(nvcc), *OPTIONS, *paths, *outputs, "-c", source)
+
+
+def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:
+    """Link ``objects`` and the static CUDA runtime in ``lib`` into the shared ``library``."""
+    return (str(nvcc), *LINK_OPTIONS, *map(str, objects), "-o", str(library), "-L", str(lib))
+
+
+def version_argv(nvcc: Path) -> tuple[str, ...]:
+    """Ask for the version."""
+    return (str(nvcc), "--version")
+
+
+def parse_version(text: str) -> str:
+    """The exact version, e.g. ``13.0.88``; empty when the text names none."""
+    found = re.search(r"^Cuda compilation tools, release [\d.]+, V([\d.]+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def parse_dependencies(text: str) -> tuple[str, ...]:
+    """The files that a make rule names after its target."""
+    _, _, names = text.replace("\\\n", " ").partition(" : ")
+    return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
+
+
+def parse_resources(text: str) -> dict[str, PtxasInfo]:
+    """Per entry function what ``-Xptxas -v`` printed.
+
+    Spills of called functions count for the entry function that they follow. A performance warning belongs to the entry
+    function that it names, and to every one of the file when it names none of them.
+    """
+    infos: dict[str, PtxasInfo] = {}
+    warnings: list[str] = []
+    entry = ""
+    for line in text.splitlines():
+        if _LOSS.search(line):
+            warnings.append(_PREFIX.sub("", line).strip())
+        elif found := _ENTRY.search(line):
+            entry = found[1]
+            infos[entry] = PtxasInfo()
+        elif entry:
+            infos[entry] = _read_line(infos[entry], line)
+    return {symbol: replace(info, warnings=_about(symbol, warnings, set(infos))) for symbol, info in infos.items()}
+
+
+def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
+    if found := _FRAME.search(line):
+        return replace(
+            info,
+            stack_bytes=max(info.stack_bytes, int(found[1])),
+            spill_store_bytes=info.spill_store_bytes + int(found[2]),
+            spill_load_bytes=info.spill_load_bytes + int(found[3]),
+        )
+    if used := _USED.search(line):
+        shared, cumulative = _SHARED.search(line), _CUMULATIVE.search(line)
+        return replace(
+            info,
+            registers=int(used[1]),
+            static_shared_bytes=int(shared[1]) if shared else 0,
+            stack_bytes=max(info.stack_bytes, int(cumulative[1]) if cumulative else 0),
+        )
+    return info
+
+
+def _about(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ...]:
+    def concerns(warning: str) -> bool:
+        named = entries.intersection(_NAMED.findall(warning))
+        return not named or symbol in named
+
+    return tuple(dict.fromkeys(warning for warning in warnings if concerns(warning)))
+
+
+def first_error(text: str) -> CompileError | None:
+    """The first error in the output of nvcc or of a tool that it started; None when no line looks like one."""
+    for line in text.splitlines():
+        for pattern in _ERRORS:
+            if found := pattern.match(line.strip()):
+                groups = found.groupdict()
+                return CompileError(file=groups.get("file", ""), line=int(groups.get("line", 0)), message=groups["message"])
+    return None
+
+
+def link_error(text: str, library: str) -> CompileError | None:
+    """The first thing that the linker could not do, without the names of object files; None when it says nothing known."""
+    found = _LINK_ERROR.search(text)
+    return CompileError(file=library, line=0, message=found[0].strip()) if found else None

@@ -1,0 +1,70 @@
+"""nvdisasm: the instructions of a cubin, counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_WAIT = "WARPGROUP.DEPBAR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One function of a cubin.
+
+    ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
+    ``highest_register`` is one more than the highest register number, 0 for none.
+    """
+
+    name: str
+    opcodes: tuple[tuple[str, int], ...]
+    waits: int
+    highest_register: int
+
+
+def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
+    """Disassemble ``cubin`` to JSON on standard output."""
+    return (str(nvdisasm), "-json", str(cubin))
+
+
+def parse(text: str) -> tuple[Function, ...]:
+    """The functions, in the cubin's order. ValueError when the text is not nvdisasm's JSON of schema 13."""
+    try:
+        header, functions = json.loads(text)
+        major = header["SchemaVersion"]["major"]
+        parsed = tuple(_function(function) for function in functions)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"nvdisasm wrote something that is not its JSON: {error!r}") from None
+    if major not in (12, 13):
+        raise ValueError(f"nvdisasm wrote its JSON in the unknown schema {major}")
+    return parsed
+
+
+def merge(functions: tuple[Function, ...], *, name: str) -> Function:
+    """The functions as one: counts added, the highest register of any."""
+    opcodes = Counter[str]()
+    for function in functions:
+        opcodes.update(dict(function.opcodes))
+    return Function(
+        name=name,
+        opcodes=tuple(sorted(opcodes.items())),
+        waits=sum(function.waits for function in functions),
+        highest_register=max((function.highest_register for function in functions), default=0),
+    )
+
+
+def _function(function: dict[str, Any]) -> Function:
+    instructions = function["sass-instructions"]
+    opcodes = Counter(instruction["opcode"].split(".", 1)[0] for instruction in instructions)
+    registers = [int(number) for instruction in instructions for number in _REGISTER.findall(instruction.get("operands", ""))]
+    return Function(
+        name=function["function-name"],
+        opcodes=tuple(sorted(opcodes.items())),
+        waits=sum(f"{instruction['opcode']}.".startswith(f"{_WAIT}.") for instruction in instructions),
+        highest_register=max(registers, default=-1) + 1,
+    )

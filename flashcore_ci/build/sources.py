@@ -1,0 +1,86 @@
+"""The files that a build reads: which they are, and digests of their bytes and of their tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from flashcore_ci.build import tokens
+from flashcore_ci.model.identity import digest_of
+
+
+class Sources:
+    """The files of one checkout, each read once. Paths are relative to its root; files elsewhere are the system's.
+
+    A file that is absent is one without content: the compiler will say so.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._bytes: dict[str, bytes | None] = {}
+        self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
+
+    def inside(self, path: str) -> bool:
+        """Whether ``path`` is relative and leads nowhere outside the checkout."""
+        return not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
+
+    def exists(self, path: str) -> bool:
+        """Whether this is a file that can be read."""
+        return self._read(path) is not None
+
+    def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
+        """``path`` and every file of the checkout that it includes, directly or not, sorted.
+
+        Conditions are not evaluated: a file that might be included is.
+        """
+        seen: set[str] = set()
+        waiting = [path]
+        while waiting:
+            current = waiting.pop()
+            if current not in seen:
+                seen.add(current)
+                waiting.extend(self._included(current, include_dirs))
+        return tuple(sorted(seen))
+
+    def bytes_digest(self, paths: Iterable[str]) -> str:
+        """Digest of these files, byte for byte: what the cache of objects is keyed by."""
+        return digest_of([(path, hashlib.sha256(self._read(path) or b"").hexdigest()) for path in paths])
+
+    def c_digest(self, paths: Iterable[str]) -> str:
+        """Digest of the tokens of these C++ files."""
+        return digest_of([(path, tokens.c_tokens(self._text(path))) for path in paths])
+
+    def python_digest(self, paths: Iterable[str]) -> str:
+        """Digest of the tokens of these Python files."""
+        return digest_of([(path, tokens.python_tokens(self._text(path))) for path in paths])
+
+    def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:
+        if path not in self._headers:
+            self._headers[path] = tokens.includes(self._text(path))
+        found = []
+        for name, quoted in self._headers[path]:
+            folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
+            header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
+            if header is not None:
+                found.append(header)
+        return found
+
+    def _header(self, folder: str, name: str) -> str | None:
+        """The path of header ``name`` in ``folder``; None when there is none, or when it lies outside the checkout."""
+        try:
+            path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
+        except ValueError:
+            return None
+        return path if self.exists(path) else None
+
+    def _read(self, path: str) -> bytes | None:
+        if path not in self._bytes:
+            try:
+                self._bytes[path] = (self.root / path).read_bytes()
+            except OSError:
+                self._bytes[path] = None
+        return self._bytes[path]
+
+    def _text(self, path: str) -> str:
+        return (self._read(path) or b"").decode("utf-8", errors="replace").replace("\r\n", "\n")

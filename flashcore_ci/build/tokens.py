@@ -1,0 +1,106 @@
+"""Sources as tokens: what is left when comments, blanks and line breaks no longer count.
+
+Two files with equal tokens mean the same to a compiler (``__LINE__`` apart), so that digests of tokens outlive a
+changed comment.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+_PUNCTUATORS = (
+    "%:%: <<= >>= <=> ... ->* :: -> ++ -- << >> <= >= == != && || += -= *= /= %= &= |= ^= ## .* [[ ]]"  # longest first
+).split()
+
+_TOKEN = re.compile(
+    r"""
+    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)")
+  | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
+  | (?P<newline>\n)
+  | (?P<blank>\\\n|\s)
+  | (?P<string>(?:u8|[uUL])?"(?:\\(?s:.)|[^"\\\n])*")
+  | (?P<char>(?:u8|[uUL])?'(?:\\(?s:.)|[^'\\\n])+')
+  | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
+  | (?P<name>[^\W\d][\w$]*)
+  | (?P<other>"""
+    + "|".join(map(re.escape, _PUNCTUATORS))
+    + r"""|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(?:\"(?P<own>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)", re.MULTILINE)
+
+_PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
+_PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
+
+
+def c_tokens(text: str) -> tuple[str, ...]:
+    """The tokens of C, C++ or CUDA source. The end of a directive counts, and the blank that makes a macro object-like."""
+    tokens: list[str] = []
+    directive = -1  # where the directive that we are in began; -1: in none
+    fresh, blank = True, False
+    for kind, word in _scan(text):
+        if kind in ("blank", "comment"):
+            blank = True
+            continue
+        if kind == "newline":
+            if directive >= 0:
+                tokens.append("\n")
+            directive, fresh, blank = -1, True, False
+            continue
+        if fresh and word == "#":
+            directive = len(tokens)
+        if word == "(" and blank and directive >= 0 and tokens[directive + 1 : -1] == ["define"]:
+            tokens.append(" ")
+        tokens.append(word)
+        fresh, blank = False, False
+    return tuple(tokens)
+
+
+def includes(text: str) -> tuple[tuple[str, bool], ...]:
+    """The headers that C source names, whatever conditions they stand under, each with whether it stands in quotes."""
+    code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
+    return tuple((match["own"] or match["system"], match["own"] is not None) for match in _INCLUDE.finditer(code))
+
+
+def python_tokens(text: str) -> tuple[str, ...]:
+    """The tokens of Python source, the same for every version of Python that can read it.
+
+    Docstrings count. Source that is no Python is its own single token.
+    """
+    lines = text.splitlines(keepends=True)
+    tokens: list[str] = []
+    nested: list[tuple[int, int]] = []  # where the formatted strings that we are in began
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            kind = tokenize.tok_name[token.type]
+            if kind.endswith("STRING_START"):
+                nested.append(token.start)
+            elif kind.endswith("STRING_END"):
+                start = nested.pop()
+                if not nested:  # as written: Python 3.11 sees one string where later versions see its parts
+                    tokens.append(_slice(lines, start, token.end))
+            elif nested or token.type in _PYTHON_BLANKS:
+                continue
+            else:
+                tokens.append(f"<{kind}>" if token.type in _PYTHON_LAYOUT else token.string)
+    except (tokenize.TokenError, SyntaxError):
+        return (text,)
+    return tuple(tokens)
+
+
+def _scan(text: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "other"
+        yield ("raw" if kind == "fence" else kind), match[0]
+
+
+def _slice(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    (first, left), (last, right) = start, end
+    if first == last:
+        return lines[first - 1][left:right]
+    return "".join((lines[first - 1][left:], *lines[first : last - 1], lines[last - 1][:right]))

@@ -1,0 +1,238 @@
+"""The CUDA tools: installed from pinned packages into a folder of our own, or the machine's when asked for.
+
+They never share an environment with torch, which pins other versions of the same packages into the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from flashcore_ci.adapters import nvcc, process
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError
+from flashcore_ci.model.identity import digest_of
+from flashcore_ci.store import codec
+from flashcore_ci.store.files import write_atomically
+
+Progress = Callable[[str], None]
+
+INSTALL_SECONDS = 3600.0
+VERSION_SECONDS = 60.0
+WAIT_SECONDS = 0.2
+_MARKER = "toolchain.json"
+_CUDA = Path("nvidia/cu13")
+_FIX_INSTALL = "flashcore-ci toolchain install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Where the tools are and what they are. ``lib`` holds the static CUDA runtime; ``sanitizer`` is None where absent.
+
+    ``digest`` names these exact versions.
+    """
+
+    nvcc: Path
+    nvdisasm: Path
+    sanitizer: Path | None
+    lib: Path
+    version: str
+    sanitizer_version: str
+    digest: str
+
+    @property
+    def compiler(self) -> str:
+        """The compiler as evidence names it."""
+        return f"nvcc {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """The file written last into a whole installation: what the tools themselves answered when asked for their version."""
+
+    nvcc: str
+    sanitizer: str
+    schema: Literal["toolchain-v1"] = "toolchain-v1"
+
+
+def lock_text() -> str:
+    """The pins, as pip reads them."""
+    return resources.files(__package__).joinpath("toolchain.lock").read_text(encoding="utf-8")
+
+
+def lock_digest() -> str:
+    """SHA-256 in hex of the pins (comments included: the file is the version)."""
+    return hashlib.sha256(lock_text().encode("utf-8")).hexdigest()
+
+
+def find(home: Path) -> Toolchain | None:
+    """The pinned tools under ``home``; None when they were never, or not wholly, installed. Starts no process."""
+    folder = _folder(home)
+    try:
+        installed = codec.decode(Installed, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
+    except (OSError, EvidenceError):
+        return None
+    cuda = folder / _CUDA
+    return Toolchain(
+        nvcc=cuda / "bin/nvcc",
+        nvdisasm=cuda / "bin/nvdisasm",
+        sanitizer=cuda / "bin/compute-sanitizer",
+        lib=cuda / "lib",
+        version=installed.nvcc,
+        sanitizer_version=installed.sanitizer,
+        digest=lock_digest(),
+    )
+
+
+def system() -> Toolchain | None:
+    """The machine's own CUDA: the ``nvcc`` on PATH, else the one in /usr/local/cuda; None when there is neither.
+
+    CannotCollectError when parts that are needed besides are absent.
+    """
+    found = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if found is None:
+        return None
+    compiler = Path(found).resolve()
+    top = compiler.parent.parent
+    disassembler = compiler.parent / "nvdisasm"
+    lib = next((path for path in (top / "lib64", top / "lib") if (path / "libcudart_static.a").is_file()), None)
+    if lib is None or not disassembler.is_file():
+        part = "libcudart_static.a" if lib is None else "nvdisasm"
+        raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=f"install it, or: {_FIX_INSTALL}")
+    sanitizer = compiler.parent / "compute-sanitizer"
+    known = sanitizer if sanitizer.is_file() else None
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
+        versions = _ask(compiler, known, logs=Path(logs))
+    return Toolchain(
+        nvcc=compiler,
+        nvdisasm=disassembler,
+        sanitizer=known,
+        lib=lib,
+        version=versions.nvcc,
+        sanitizer_version=versions.sanitizer,
+        digest=digest_of("system", str(top), versions.nvcc),
+    )
+
+
+def install(home: Path, python: str, progress: Progress) -> Toolchain:
+    """The pinned tools, installed with ``python -m pip`` where they are not there yet.
+
+    An interrupted installation leaves no marker: what it downloaded is in pip's cache, the rest is done again. Of two
+    at a time the second waits. CannotCollectError says in one line what is in the way.
+    """
+    if (present := find(home)) is not None:
+        return present
+    folder = _folder(home)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _exclusive(folder.parent / ".lock", progress):
+            return find(home) or _install(home, folder, python, progress)
+    except OSError as error:
+        raise CannotCollectError(
+            f"cannot install the toolchain in {folder}: {error.strerror or error}",
+            fix="make room on the disk, or set FLASHCORE_CI_HOME to a folder that can be written",
+        ) from None
+
+
+def pip_argv(python: str, *, lock: Path, target: Path) -> tuple[str, ...]:
+    """Install exactly what ``lock`` lists, each file checked against its hash."""
+    exact = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile")
+    quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-script-location")
+    return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(lock))
+
+
+def explain(output: str) -> tuple[str, str]:
+    """What pip's output says in one line, and what to do about it."""
+    if "No module named pip" in output:
+        return "this Python has no pip", "python3 -m ensurepip, or set FLASHCORE_CI_PYTHON to a Python that has it"
+    if "No space left on device" in output:
+        return "the disk is full", "make room for 400 MB, or set FLASHCORE_CI_HOME to another disk"
+    if "DO NOT MATCH THE HASHES" in output:
+        return (
+            "a downloaded file is not the pinned one",
+            "pip cache purge, then try again; if it stays, mistrust the package index",
+        )
+    if re.search(r"NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries", output):
+        return "the package index cannot be reached", "check the network and pip's index settings, then try again"
+    if "No matching distribution" in output:
+        return (
+            "the package index does not have the pinned versions",
+            "the tools exist for Linux on x86_64 and aarch64 only; check pip's index",
+        )
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    last = (errors or output.strip().splitlines() or ["no output"])[-1]
+    return f"pip failed: {last}", "mend what pip says, then try again"
+
+
+def _folder(home: Path) -> Path:
+    return home / "toolchains" / lock_digest()[:12]
+
+
+def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolchain:
+    """Under the lock: whatever half-made folders lie here belong to nobody."""
+    for stale in (folder, *folder.parent.glob(".new-*")):
+        shutil.rmtree(stale, ignore_errors=True)
+    progress("installing the CUDA tools (about 330 MB on disk, once)")
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-", ignore_cleanup_errors=True) as name:
+        work = Path(name)
+        lock, target = work / "toolchain.lock", work / "root"
+        lock.write_text(lock_text(), encoding="utf-8")
+        done = process.run(pip_argv(python, lock=lock, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
+        if done.returncode != 0 or done.timed_out:
+            message, fix = explain(done.text() + done.error_text())
+            late = f"not done after {INSTALL_SECONDS:.0f} s; " if done.timed_out else ""
+            raise CannotCollectError(f"cannot install the toolchain: {late}{message}", fix=fix)
+        cuda = target / _CUDA
+        installed = _ask(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
+        write_atomically(target / _MARKER, codec.encode(installed))
+        target.rename(folder)
+    toolchain = find(home)
+    if toolchain is None:
+        raise CannotCollectError(f"the toolchain in {folder} was changed while it was installed", fix=_FIX_INSTALL)
+    return toolchain
+
+
+def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
+    """Start each tool once: a tool that cannot say its version cannot do anything else."""
+    answer = process.run(nvcc.version_argv(compiler), logs=logs, name="nvcc", timeout=VERSION_SECONDS)
+    version = nvcc.parse_version(answer.text())
+    checker = ""
+    if sanitizer is not None:
+        answer = process.run((sanitizer, "--version"), logs=logs, name="sanitizer", timeout=VERSION_SECONDS)
+        found = re.search(r"^Version (\S+)", answer.text(), re.MULTILINE)
+        checker = found[1] if found else ""
+    for tool, said in ((compiler, version), (sanitizer, checker)):
+        if tool is not None and not said:
+            raise CannotCollectError(f"{tool} does not say its version", fix=_FIX_INSTALL)
+    return Installed(nvcc=version, sanitizer=checker)
+
+
+@contextlib.contextmanager
+def _exclusive(lock: Path, progress: Progress) -> Iterator[None]:
+    with lock.open("w") as file:
+        waiting = False
+        while not _locked(file.fileno()):
+            if not waiting:
+                progress("waiting for another installation to end")
+                waiting = True
+            if process.stopping():
+                raise InterruptedRunError("the run was stopped")
+            time.sleep(WAIT_SECONDS)
+        yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
