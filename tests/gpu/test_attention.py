@@ -1,0 +1,271 @@
+"""FlashCore's attention on a real Hopper GPU, against the formula in float64.
+
+The bound is FlashAttention's own: the largest error may be twice that of PyTorch in the same precision, plus twice what the
+element type rounds away at the size of the result.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import pathlib
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+KERNEL = pathlib.Path(__file__).resolve().parents[2] / "kernel"
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"subject_{name}", KERNEL / f"subjects/{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+subject = _load("attention")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def flashcore() -> Any:
+    import sys
+
+    sys.path.insert(0, str(KERNEL))
+    import flashcore as package
+    from flashcore import _library
+
+    try:
+        _library.library("attention")
+    except package.LibraryError as error:
+        pytest.skip(str(error))
+    return package
+
+
+def launch(inputs: dict[str, Any]) -> dict[str, Any]:
+    outputs = subject.outputs(inputs)
+    for tensor in outputs.values():
+        tensor.fill_(math.nan)
+    subject.run(inputs, outputs)
+    torch.cuda.synchronize()
+    return outputs
+
+
+def assert_right(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    wide = {key: value.double() if torch.is_tensor(value) else value for key, value in inputs.items()}
+    exact, rounded = subject.reference(wide), subject.reference(inputs)
+    result = outputs["out"].double()
+    ours = (result - exact["out"]).abs().max().item() if result.numel() else 0.0
+    theirs = (rounded["out"].double() - exact["out"]).abs().max().item() if result.numel() else 0.0
+    low = exact["out"].to(inputs["q"].dtype)
+    slack = 2 * (low + 0.3 - 0.3 - low).abs().max().item() if result.numel() else 0.0
+    assert ours <= 2 * theirs + slack, f"error {ours:.3e}, PyTorch {theirs:.3e}, slack {slack:.3e}"
+    hidden = exact["lse"] == -math.inf
+    assert torch.equal(outputs["lse"] == -math.inf, hidden)
+    difference = (outputs["lse"].double() - exact["lse"]).abs()[~hidden]
+    bound = 1e-3 + 4e-6 * exact["lse"].abs()[~hidden]
+    assert bool((difference <= bound).all()), f"lse error {difference.max().item():.3e}"
+
+
+def check(seed: int = 7, **params: Any) -> None:
+    inputs = subject.inputs({"b": 2, "h": 3, "d": 64, **params}, seed)
+    assert_right(inputs, launch(inputs))
+
+
+SHAPES = [
+    (1, 1), (1, 1000), (17, 17), (63, 65), (64, 64), (113, 203), (128, 127), (799, 3), (1023, 1024), (2048, 2048),
+    (192, 128), (193, 129), (385, 640), (5, 4100),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize(("sq", "sk"), SHAPES)
+def test_shapes(sq: int, sk: int, d: int, dtype: str, causal: bool) -> None:
+    check(sq=sq, sk=sk, d=d, dtype=dtype, causal=causal, layout="bhsd" if sq % 2 else "bshd")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128])
+def test_long(d: int, causal: bool) -> None:
+    check(b=1, h=2, sq=4224, d=d, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("kind", ["large", "rising", "falling", "constant", "onehot"])
+def test_adversarial_inputs(kind: str, d: int, dtype: str, causal: bool) -> None:
+    check(sq=500, sk=700, d=d, dtype=dtype, input=kind, causal=causal)
+
+
+@pytest.mark.parametrize(("h", "hkv"), [(8, 1), (16, 2), (10, 2), (14, 2), (3, 3)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_grouped_heads(h: int, hkv: int, causal: bool) -> None:
+    check(b=3, h=h, hkv=hkv, sq=257, sk=300, d=128, causal=causal)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize("d", [64, 128])
+def test_views_with_gaps_of_nan(layout: str, d: int) -> None:
+    check(sq=200, sk=333, d=d, layout=layout, strided=True, causal=True)
+
+
+@pytest.mark.parametrize("d", [64, 128])
+def test_offsets_past_two_to_the_31(d: int) -> None:
+    check(b=2, h=2, sq=200, sk=150, d=d, offset=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128])
+def test_few_persistent_blocks(d: int, causal: bool) -> None:
+    check(sq=700, sk=1000, d=d, causal=causal, max_ctas=2)
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_keys_and_no_queries(d: int, causal: bool) -> None:
+    check(sq=100, sk=0, d=d, causal=causal)
+    check(sq=0, sk=100, d=d, causal=causal)
+
+
+def _tensors(sq: int = 300, sk: int = 300, d: int = 64, dtype: Any = torch.float16, h: int = 2) -> tuple[Any, Any, Any]:
+    torch.manual_seed(3)
+    return tuple(torch.randn((2, n, h, d), device="cuda", dtype=dtype) for n in (sq, sk, sk))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [64, 128])
+def test_bitwise_repeatable(flashcore: Any, d: int, causal: bool) -> None:
+    q, k, v = _tensors(1000, 1111, d)
+    first, first_lse = flashcore.attention(q, k, v, causal=causal, return_lse=True)
+    for _ in range(100):
+        out, lse = flashcore.attention(q, k, v, causal=causal, return_lse=True)
+        assert torch.equal(out, first) and torch.equal(lse, first_lse)
+
+
+@pytest.mark.parametrize("d", [64, 128])
+def test_rows_past_the_end_are_neither_read_nor_written(flashcore: Any, d: int) -> None:
+    """The tensors are the first rows of longer ones that hold NaN (inputs) and a mark (output)."""
+    q, k, v = (torch.full((2, 600, 2, d), math.nan, device="cuda", dtype=torch.float16) for _ in range(3))
+    for tensor, rows in ((q, 201), (k, 130), (v, 130)):
+        tensor[:, :rows].normal_()
+    out = torch.full_like(q, 77.0)
+    flashcore.attention(q[:, :201], k[:, :130], v[:, :130], out=out[:, :201])
+    expected = flashcore.attention(*(t[:, :n].contiguous() for t, n in ((q, 201), (k, 130), (v, 130))))
+    assert torch.equal(out[:, :201], expected) and bool(expected.isfinite().all())
+    assert bool((out[:, 201:] == 77.0).all())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_keys_under_the_mask_do_not_leak(flashcore: Any, bad: float) -> None:
+    q, k, v = _tensors()
+    clean = flashcore.attention(q, k, v, causal=True)
+    k[:, 200:] = bad
+    assert torch.equal(flashcore.attention(q, k, v, causal=True)[:, :200], clean[:, :200])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [0.0, -0.125, -3.0, 1e-30, 1e-42, 7.5])
+def test_any_scale(flashcore: Any, scale: float, causal: bool) -> None:
+    q, k, v = _tensors(200, 333)
+    out, lse = flashcore.attention(q, k, v, scale=scale, causal=causal, return_lse=True)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * scale
+    if causal:
+        hidden = torch.ones(200, 333, device="cuda", dtype=torch.bool).triu(1 + 333 - 200)
+        scores = scores.masked_fill(hidden, -math.inf)
+    exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v.double())
+    assert (out.double() - exact).abs().max().item() < 4e-3
+    assert (lse.double() - scores.logsumexp(-1)).abs().max().item() < 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e30, -1e30, 3e38])
+def test_a_huge_scale_selects_the_best_key(flashcore: Any, scale: float) -> None:
+    q, k, v = _tensors(64, 200)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * math.copysign(1.0, scale)
+    best = scores.argmax(-1)
+    expected = torch.gather(v.permute(0, 2, 1, 3), 2, best[..., None].expand(-1, -1, -1, 64)).permute(0, 2, 1, 3)
+    assert torch.equal(flashcore.attention(q, k, v, scale=scale), expected)
+
+
+def test_a_tiny_first_tile_followed_by_two_to_the_127(flashcore: Any) -> None:
+    for where in (0, 150, 299):
+        q, k, v = _tensors(dtype=torch.bfloat16)
+        q.fill_(0.0)
+        k.mul_(1e-20)
+        q[..., 0] = 2.0**63
+        k[:, where, :, 0] = 2.0**63
+        out = flashcore.attention(q, k, v)
+        assert torch.equal(out, v[:, where : where + 1].expand_as(out))
+
+
+def test_expanded_and_size_one_dimensions(flashcore: Any) -> None:
+    q, k, v = _tensors(130, 140)
+    wide_k, wide_v = (t[:1, :, :1].expand(2, 140, 2, 64) for t in (k, v))
+    expected = flashcore.attention(q, wide_k.contiguous(), wide_v.contiguous())
+    assert torch.equal(flashcore.attention(q, wide_k, wide_v), expected)
+    one = torch.randn(1, 64, device="cuda", dtype=torch.float16)
+    odd = one.as_strided((1, 1, 1, 64), (3, 5, 7, 1))
+    assert torch.equal(flashcore.attention(odd, odd, odd), odd)
+
+
+def test_graph_capture_side_stream_and_two_streams(flashcore: Any) -> None:
+    q, k, v = _tensors(500, 500)
+    expected = flashcore.attention(q, k, v)
+    out = torch.zeros_like(q)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        flashcore.attention(q, k, v, out=out)
+    out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, expected)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    results = []
+    for stream in streams * 5:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            results.append(flashcore.attention(q, k, v))
+    torch.cuda.synchronize()
+    assert all(torch.equal(result, expected) for result in results)
+
+
+def _misaligned(t: Any) -> Any:
+    return torch.empty(t.numel() + 1, dtype=t.dtype, device="cuda")[1:].view(t.shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda q, k, v: {"q": _misaligned(q)}, r"^q: must be aligned"),
+        (lambda q, k, v: {"k": k.float()}, r"^k: must be float16"),
+        (lambda q, k, v: {"v": v.cpu()}, r"^v: must be on the CUDA device"),
+        (lambda q, k, v: {"k": k[:, :100]}, r"^v: \(batch, sequence, heads, head_dim\) must be"),
+        (lambda q, k, v: {"k": k[:, :, :1].repeat(1, 1, 3, 1), "v": v[:, :, :1].repeat(1, 1, 3, 1)}, r"^heads:"),
+        (lambda q, k, v: {"q": q.transpose(1, 3)}, r"^[qk]: "),
+        (lambda q, k, v: {"k": k.as_strided(k.shape, (k.stride(0), 127, 64, 1))}, r"^k: the sequence stride"),
+        (lambda q, k, v: {"scale": math.nan}, r"^scale: must be finite"),
+        (lambda q, k, v: {"layout": "sbhd"}, r"^layout: "),
+        (lambda q, k, v: {"q": q[0]}, r"^q: must have 4 dimensions"),
+        (lambda q, k, v: {"q": q[..., :32].contiguous(), "k": k[..., :32].contiguous(), "v": v[..., :32].contiguous()},
+         r"^head_dim: must be 64 or 128"),
+        (lambda q, k, v: {"q": q.clone().requires_grad_()}, r"gradient"),
+        (lambda q, k, v: {"out": torch.empty_like(q[:, :5])}, r"^out: "),
+        (lambda q, k, v: {"lse": torch.empty(3, device="cuda")}, r"^lse: "),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(flashcore: Any, change: Any, message: str) -> None:
+    q, k, v = _tensors()
+    arguments = {"q": q, "k": k, "v": v, **change(q, k, v)}
+    with pytest.raises(ValueError, match=message):
+        flashcore.attention(arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), **arguments)
+    torch.cuda.synchronize()
