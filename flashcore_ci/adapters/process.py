@@ -22,6 +22,7 @@ GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
 
 _children: set[int] = set()
+_sessions: set[int] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
 
@@ -73,19 +74,22 @@ def run(
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Completed:
-    """Run ``argv`` to its end; output goes to ``logs/name.out`` and ``logs/name.err``.
+    """Run ``argv`` to its end; output goes to ``logs/name.out`` and ``logs/name.err``. Safe to call from several threads.
 
-    ``should_stop`` is asked while the child runs; True ends it as a time-out would. CannotCollectError when it cannot
-    be started, InterruptedRunError after ``stop_all``. Whatever leaves this function, no process of the child's group is left alive.
+    ``env`` replaces the environment, ``variables`` are added to it. ``should_stop`` is asked while the child runs; True
+    ends it as a time-out would. CannotCollectError when it cannot be started, InterruptedRunError when ``stop_all`` came
+    before it; a child that runs then ends early (see ``stopping``). Whatever leaves this function, no process of the
+    child's group is left alive.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
     command = tuple(str(part) for part in argv)
     started = time.monotonic()
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, env)
+        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, _environment(env, variables))
         try:
             timed_out = _wait(child, started + timeout, should_stop)
         finally:
@@ -113,8 +117,20 @@ def stopping() -> bool:
     return _stopping.is_set()
 
 
+def is_ours(pid: int) -> bool:
+    """Whether the process ``pid`` descends from a child that was started here (False when it is gone or out of sight)."""
+    try:
+        return os.getsid(pid) in _sessions
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def _environment(env: Mapping[str, str] | None, variables: Mapping[str, str] | None) -> dict[str, str]:
+    return {**(os.environ if env is None else env), **(variables or {})}
+
+
 def _start(
-    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str] | None
+    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
@@ -125,13 +141,14 @@ def _start(
             stdout=stdout,
             stderr=stderr,
             cwd=cwd,
-            env=None if env is None else dict(env),
+            env=env,
             start_new_session=True,
         )
     except OSError as error:
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
     with _lock:
         _children.add(child.pid)
+        _sessions.add(child.pid)
     return child
 
 
@@ -141,7 +158,7 @@ def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(POLL_SECONDS)
             return False
-        if time.monotonic() > deadline or (should_stop is not None and should_stop()):
+        if _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
             return True
 
 
