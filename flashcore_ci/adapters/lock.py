@@ -1,0 +1,62 @@
+"""One gate at a time on a GPU: a lock file for each UUID, in a folder that containers can share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from flashcore_ci.adapters import clock, process
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+
+POLL_SECONDS = 0.2
+
+
+def path(folder: Path, uuid: str) -> Path:
+    """The lock file of the GPU with this UUID."""
+    return folder / f"flashcore-ci-{uuid}.lock"
+
+
+@contextlib.contextmanager
+def hold(file: Path, *, timeout: float, waiting: Callable[[str], None]) -> Iterator[None]:
+    """Hold ``file`` locked; while another gate does, wait up to ``timeout`` seconds and say so once through ``waiting``.
+
+    The kernel frees the lock when its holder dies, so a lock file that lies about means nothing. CannotCollectError when
+    time is up or the folder refuses, InterruptedRunError when the tool is told to stop meanwhile.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise CannotCollectError(
+            f"cannot lock {file}: {error.strerror}", fix="name a folder that can be written in FLASHCORE_CI_LOCK_DIR"
+        ) from None
+    try:
+        _acquire(descriptor, file, timeout=timeout, waiting=waiting)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[str], None]) -> None:
+    deadline = clock.monotonic() + timeout
+    told = False
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if not told:
+            told = True
+            holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
+            waiting(f"another gate (process {holder}) uses this GPU; waiting up to {timeout:.0f} s for {file}")
+        if process.stopping():
+            raise InterruptedRunError("stopped while waiting for the GPU")
+        if clock.monotonic() >= deadline:
+            raise CannotCollectError(
+                f"another gate has held the GPU for {timeout:.0f} s ({file})", fix="wait for it, or give --lock-timeout"
+            )
+        clock.sleep(POLL_SECONDS)
