@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_REGISTER = re.compile(r"\bR(\d+)\b")
+_REGISTER = re.compile(r"\bR(\d+)\b(\.64)?")
+_ADDRESS = re.compile(r"\[[^\]]*\]")
+_WIDE = re.compile(r"\.(64|128)\b")
 _WAIT = "WARPGROUP.DEPBAR"
 
 
@@ -18,7 +20,8 @@ class Function:
     """One function of a cubin.
 
     ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
-    ``highest_register`` is one more than the highest register number, 0 for none.
+    ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
+    store names by its first register, the last one counts.
     """
 
     name: str
@@ -61,10 +64,19 @@ def merge(functions: tuple[Function, ...], *, name: str) -> Function:
 def _function(function: dict[str, Any]) -> Function:
     instructions = function["sass-instructions"]
     opcodes = Counter(instruction["opcode"].split(".", 1)[0] for instruction in instructions)
-    registers = [int(number) for instruction in instructions for number in _REGISTER.findall(instruction.get("operands", ""))]
     return Function(
         name=function["function-name"],
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(f"{instruction['opcode']}.".startswith(f"{_WAIT}.") for instruction in instructions),
-        highest_register=max(registers, default=-1) + 1,
+        highest_register=max((_highest(instruction) for instruction in instructions), default=-1) + 1,
     )
+
+
+def _highest(instruction: dict[str, Any]) -> int:
+    """The highest register that the instruction names; -1 for none."""
+    operands = instruction.get("operands", "")
+    wide = _WIDE.search(instruction["opcode"])
+    more = int(wide[1]) // 32 - 1 if wide else 0
+    data = [int(number) + more for number, _ in _REGISTER.findall(_ADDRESS.sub("", operands))]
+    addresses = [int(number) + bool(pair) for number, pair in _REGISTER.findall(operands)]
+    return max((*data, *addresses), default=-1)

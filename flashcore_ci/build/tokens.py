@@ -11,9 +11,8 @@ import re
 import tokenize
 from collections.abc import Iterator
 
-_PUNCTUATORS = (
-    "%:%: <<= >>= <=> ... ->* :: -> ++ -- << >> <= >= == != && || += -= *= /= %= &= |= ^= ## .* [[ ]]"  # longest first
-).split()
+_PUNCTUATORS = r"%:%:|<<=|>>=|<=>|\.\.\.|->\*|::|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\#\#|\.\*"
+"""Longest first. What matters is that ``+ +`` and ``++`` differ, not that every operator is known."""
 
 _TOKEN = re.compile(
     r"""
@@ -26,7 +25,7 @@ _TOKEN = re.compile(
   | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
   | (?P<name>[^\W\d][\w$]*)
   | (?P<other>"""
-    + "|".join(map(re.escape, _PUNCTUATORS))
+    + _PUNCTUATORS
     + r"""|.)
     """,
     re.VERBOSE | re.DOTALL,

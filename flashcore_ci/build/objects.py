@@ -1,0 +1,150 @@
+"""One source compiled, and the evidence that came out of it, kept by the digest of all that went in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
+from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.compiler import COMPILE_SECONDS, Host, failure
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.model.evidence import CompileError
+from flashcore_ci.model.identity import digest_of
+
+DISASSEMBLE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledEntry:
+    """One entry function: what ptxas said and what the disassembly holds (see ``EntryBuild``)."""
+
+    symbol: str
+    resources: nvcc.PtxasInfo
+    code: nvdisasm.Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledUnit:
+    """One compiled source: digests of its object file and of its machine code, and its entry functions."""
+
+    digest: str
+    machine_code: str
+    entries: tuple[CompiledEntry, ...]
+    schema: Literal["unit-v1"] = "unit-v1"
+
+    def entry(self, symbol: str) -> CompiledEntry | None:
+        """The entry function of this name, if this source defines it."""
+        return next((entry for entry in self.entries if entry.symbol == symbol), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One source to compile. ``reads`` are the files of the checkout that it may include, itself among them."""
+
+    source: str
+    includes: tuple[str, ...]
+    reads: tuple[str, ...]
+    key: str
+
+
+def unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: Host) -> Unit:
+    """The unit that compiles ``source``; its key covers the tools, the options and every byte of the checkout that it may read."""
+    reads = sources.closure(source, includes)
+    key = digest_of(
+        CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS, tuple(includes), source, sources.bytes_digest(reads)
+    )
+    return Unit(source=source, includes=tuple(includes), reads=reads, key=key)
+
+
+def compile_unit(
+    wanted: Unit, *, sources: Sources, toolchain: Toolchain, host: Host, cache: Cache
+) -> CompiledUnit | CompileError:
+    """Compile and disassemble; keep the result in ``cache``. The compiler's complaints come back, they are not raised.
+
+    CannotCollectError for what is no fault of the source: a full disk, a compiler that was killed.
+    """
+    with cache.workspace() as work:
+        dependencies = work / "unit.d"
+        command = nvcc.compile_argv(
+            toolchain.nvcc,
+            source=wanted.source,
+            includes=wanted.includes,
+            target=work / "unit.o",
+            dependencies=dependencies,
+            keep=work,
+        )
+        environment = {**host.environment, "TMPDIR": str(work)}
+        done = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
+        output = done.error_text() + done.text()
+        error = failure(done, output, nvcc.first_error(output), wanted.source)
+        error = error or _unseen(wanted, dependencies, sources, toolchain)
+        if error is not None:
+            return _relative(error, sources.root)
+        compiled = _read(wanted, work, output, toolchain)
+        cache.keep(wanted.key, work / "unit.o", compiled)
+    return compiled
+
+
+def _unseen(wanted: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
+    """A file of ours that the compiler read and we did not foresee: neither cache nor digest would notice its change."""
+    tools = toolchain.nvcc.parent.parent
+    for name in nvcc.parse_dependencies(process.read_text(dependencies)):
+        path = Path(sources.root, name).resolve()
+        ours = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
+        if ours and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in wanted.reads):
+            message = f"reads {name}, which no plain #include inside the checkout names: its changes would go unseen"
+            return CompileError(file=wanted.source, line=0, message=message)
+    return None
+
+
+def _read(wanted: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
+    """The evidence in the cubin that nvcc left beside the object. A source without device code has none."""
+    digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
+    cubin = work / f"{Path(wanted.source).stem}.cubin"
+    if not cubin.is_file():
+        return CompiledUnit(digest=digest, machine_code="", entries=())
+    try:
+        code = elf.read(cubin.read_bytes())
+        functions = _disassemble(cubin, work, toolchain) if code.entries else ()
+    except ValueError as error:
+        raise CannotCollectError(f"cannot read the machine code of {wanted.source}: {error}", fix="flashcore-ci doctor") from None
+    printed = nvcc.parse_resources(output)
+    missing = sorted(set(code.entries) - set(printed))
+    if missing:
+        raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {wanted.source}", fix="flashcore-ci doctor")
+    entries = tuple(
+        CompiledEntry(symbol=symbol, resources=printed[symbol], code=_belonging(symbol, functions, code.entries))
+        for symbol in code.entries
+    )
+    return CompiledUnit(digest=digest, machine_code=code.digest, entries=entries)
+
+
+def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:
+    done = process.run(nvdisasm.argv(toolchain.nvdisasm, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
+    if process.stopping():
+        raise InterruptedRunError("the run was stopped")
+    if done.returncode != 0 or done.timed_out:
+        raise ValueError(f"nvdisasm failed: {done.error_text().strip()[:200] or f'exit status {done.returncode}'}")
+    return nvdisasm.parse(done.text())
+
+
+def _belonging(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
+    """The entry function with all that it may call: every function of the file that belongs to no other entry function."""
+    others = [other for other in entries if other != symbol]
+    own = [
+        function
+        for function in functions
+        if not any(function.name == other or function.name.startswith(f"${other}$") for other in others)
+    ]
+    return nvdisasm.merge(tuple(own), name=symbol)
+
+
+def _relative(error: CompileError, root: Path) -> CompileError:
+    path = Path(error.file)
+    return replace(error, file=path.relative_to(root).as_posix()) if path.is_absolute() and path.is_relative_to(root) else error

@@ -1,0 +1,57 @@
+"""``build.json``: the builds of one folder, bound to the libraries beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.evidence import BuildEvidence
+from flashcore_ci.store import codec
+from flashcore_ci.store.files import write_atomically
+
+FILE = "build.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSet:
+    """The content of ``build.json``. Each ``library`` in it is a path relative to its folder."""
+
+    builds: tuple[BuildEvidence, ...]
+    schema: Literal["build-v1"] = "build-v1"
+
+
+def write_builds(folder: Path, builds: tuple[BuildEvidence, ...]) -> None:
+    """Write ``build.json`` into ``folder``."""
+    write_atomically(folder / FILE, codec.encode(BuildSet(builds=builds)))
+
+
+def load_builds(folder: Path) -> tuple[BuildEvidence, ...]:
+    """The builds in ``folder``, maybe made on another machine. Needs neither compiler nor network.
+
+    EvidenceError when there is no ``build.json``, when it is of another schema, or when a library is not the one that
+    was built.
+    """
+    try:
+        data = (folder / FILE).read_bytes()
+    except OSError as error:
+        raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="flashcore-ci build --out DIR writes one") from None
+    builds = codec.decode(BuildSet, data, where=str(folder / FILE)).builds
+    for build in builds:
+        if build.library:
+            _check(folder, build)
+    return builds
+
+
+def _check(folder: Path, build: BuildEvidence) -> None:
+    path = folder / build.library
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise EvidenceError(f"{folder / FILE}: {build.library} lies outside this folder", fix="build again")
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise EvidenceError(f"{path}: {error.strerror}", fix="copy the whole folder, or build again") from None
+    if digest != build.library_digest:
+        raise EvidenceError(f"{path}: not the library that was built as {build.subject}", fix="copy it again, or build again")

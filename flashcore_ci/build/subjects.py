@@ -1,0 +1,203 @@
+"""Subjects in, libraries and build evidence out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore_ci.adapters import nvcc
+from flashcore_ci.build import library, objects
+from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.compiler import Host, host_compiler
+from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
+from flashcore_ci.build.records import write_builds
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
+from flashcore_ci.model.identity import digest_of
+from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
+from flashcore_ci.store.files import write_atomically
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many compilations are done, how many there are, and the source that was compiled last."""
+
+Results = dict[str, CompiledUnit | CompileError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What every step of a build needs."""
+
+    sources: Sources
+    toolchain: Toolchain
+    host: Host
+    cache: Cache
+    out: Path
+
+    def unit(self, source: str, spec: BuildSpec) -> Unit:
+        """The unit that compiles ``source`` as this subject asks."""
+        return objects.unit(source, spec.includes, sources=self.sources, toolchain=self.toolchain, host=self.host)
+
+
+def build_subjects(
+    descriptions: Sequence[Description],
+    *,
+    root: Path,
+    toolchain: Toolchain,
+    out: Path,
+    cache: Path,
+    jobs: int,
+    progress: Progress,
+) -> tuple[BuildEvidence, ...]:
+    """Build every subject into ``out/<subject>/<library>`` and write ``out/build.json``.
+
+    ``jobs`` compilers run at a time; ``cache`` keeps what they made, and nothing starts for what it holds. A source that
+    does not compile is evidence (``BuildEvidence.error``). SuiteError when a subject names paths outside the checkout,
+    CannotCollectError when this machine cannot compile.
+    """
+    sources = Sources(root)
+    _check_paths(descriptions, sources)
+    workshop = Workshop(
+        sources=sources, toolchain=toolchain, host=host_compiler(), cache=Cache(folder=cache / "objects"), out=out
+    )
+    units = {
+        unit.key: unit
+        for spec in (description.build for description in descriptions)
+        if spec is not None
+        for unit in (workshop.unit(source, spec) for source in _sources(spec))
+    }
+    results = _compile(tuple(units.values()), workshop, jobs, progress)
+    builds = tuple(_evidence(description, results, workshop) for description in descriptions)
+    write_builds(out, builds)
+    return builds
+
+
+def _sources(spec: BuildSpec) -> tuple[str, ...]:
+    """Entry functions first: their errors are the ones to show."""
+    return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
+
+
+def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
+    problems: list[str] = []
+    for description in descriptions:
+        spec = description.build
+        if spec is None:
+            continue
+        paths = (*_sources(spec), *spec.includes, *spec.binding)
+        problems += [
+            f"{description.file}: build: {path} is not a path inside the checkout" for path in paths if not sources.inside(path)
+        ]
+        problems += [
+            f"{description.file}: build: {name!r} is not a plain file name"
+            for name in (spec.library, description.subject)
+            if name in ("", ".", "..") or "/" in name
+        ]
+    if problems:
+        raise SuiteError(tuple(problems))
+
+
+def _compile(units: Sequence[Unit], workshop: Workshop, jobs: int, progress: Progress) -> Results:
+    def compile_one(unit: Unit) -> CompiledUnit | CompileError:
+        if not workshop.sources.exists(unit.source):
+            return CompileError(file=unit.source, line=0, message="no such file")
+        return objects.compile_unit(
+            unit, sources=workshop.sources, toolchain=workshop.toolchain, host=workshop.host, cache=workshop.cache
+        )
+
+    results: Results = {unit.key: known for unit in units if (known := workshop.cache.load(CompiledUnit, unit.key)) is not None}
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        running = {pool.submit(compile_one, unit): unit for unit in units if unit.key not in results}
+        try:
+            for future in as_completed(running):
+                results[running[future].key] = future.result()
+                progress(len(results), len(units), running[future].source)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
+
+
+def _evidence(description: Description, results: Results, workshop: Workshop) -> BuildEvidence:
+    sources, spec = workshop.sources, description.build
+    subject = sources.python_digest([description.file])
+    if spec is None:
+        return BuildEvidence(
+            subject=description.subject,
+            compiler="",
+            options=(),
+            library="",
+            library_digest="",
+            launcher="",
+            binding="",
+            source=subject,
+            entries=(),
+        )
+    units = [workshop.unit(source, spec) for source in _sources(spec)]
+    by_source = {unit.source: results[unit.key] for unit in units}
+    entries = [_entry(entry, by_source[entry.source]) for entry in spec.entries]
+    failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
+    failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
+    made = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], workshop)
+    error = made if isinstance(made, CompileError) else None
+    return BuildEvidence(
+        subject=description.subject,
+        compiler=workshop.toolchain.compiler,
+        options=nvcc.OPTIONS,
+        library="" if isinstance(made, CompileError) else f"{description.subject}/{spec.library}",
+        library_digest="" if isinstance(made, CompileError) else made.digest,
+        launcher=_launcher_digest(spec, sources),
+        binding=sources.python_digest(spec.binding),
+        source=subject,
+        entries=tuple(entry for entry in entries if isinstance(entry, EntryBuild)),
+        error=error,
+    )
+
+
+def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
+    """Launchers with all that they include, and what each instantiation itself says; device headers count as machine code."""
+    launchers = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
+    instantiations = {entry.source for entry in spec.entries}
+    files = sorted(launchers | instantiations)
+    return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(files))
+
+
+def _entry(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
+    if isinstance(result, CompileError):
+        return result
+    compiled = result.entry(spec.symbol)
+    if compiled is None:
+        defined = ", ".join(entry.symbol for entry in result.entries) or "none"
+        message = f"defines no entry function named {spec.symbol} (it defines {defined})"
+        return CompileError(file=spec.source, line=0, message=message)
+    return _entry_build(spec, compiled, result.machine_code)
+
+
+def _entry_build(spec: EntrySpec, compiled: CompiledEntry, machine_code: str) -> EntryBuild:
+    printed, code = compiled.resources, compiled.code
+    return EntryBuild(
+        symbol=spec.symbol,
+        source=spec.source,
+        digest=digest_of(spec.symbol, machine_code),
+        registers=printed.registers,
+        highest_register=code.highest_register,
+        spill_store_bytes=printed.spill_store_bytes,
+        spill_load_bytes=printed.spill_load_bytes,
+        stack_bytes=printed.stack_bytes,
+        static_shared_bytes=printed.static_shared_bytes,
+        dynamic_shared_bytes=spec.dynamic_shared_bytes,
+        opcodes=code.opcodes,
+        waits=code.waits,
+        warnings=printed.warnings,
+    )
+
+
+def _link(name: str, keys: Sequence[str], workshop: Workshop) -> library.Linked | CompileError:
+    """Link the objects and put the library into ``out``."""
+    linked = library.link(keys, name, toolchain=workshop.toolchain, host=workshop.host, cache=workshop.cache)
+    if isinstance(linked, library.Linked):
+        made = library.key(keys, toolchain=workshop.toolchain, host=workshop.host)
+        write_atomically(workshop.out / name, workshop.cache.product(made).read_bytes())
+    return linked
