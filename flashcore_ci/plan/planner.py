@@ -1,0 +1,155 @@
+"""Suite and descriptions to the list of checks: the denominator of every verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.plan import Check, Excluded, Plan
+from flashcore_ci.model.subject import Description
+from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Suite, Workload, scope_of
+from flashcore_ci.plan.roofs import intensity, is_wrong, ridge_point, right_roof
+
+NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
+
+
+def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
+    """Every (gate, target) as a check or as excluded with the reason, in suite order: gates first, then their targets.
+
+    SuiteError lists every wrong roof, every selected target without a limit and every glob that matches no entry function,
+    or says that nothing is selected.
+    """
+    problems = list(_wrong_roofs(suite, descriptions))
+    checks: list[Check] = []
+    excluded: list[Excluded] = []
+    for gate in suite.gates:
+        targets = list(_targets(gate, suite, descriptions))
+        problems += _unmatched(gate, targets, suite)
+        for target in targets:
+            why = _why_not(gate, target)
+            limit = _limit(gate, target.name)
+            if why:
+                excluded.append(Excluded(gate=gate.id, target=target.name, why=why))
+            elif limit is None:
+                problems.append(f"{_where(suite, f'gate {gate.id}')}: no limit matches {target.name}")
+            else:
+                scope = scope_of(gate.evidence)
+                checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
+    if problems:
+        raise SuiteError(tuple(problems), fix="correct the file; `flashcore-ci plan` shows what it asks")
+    whole = Plan(
+        suite=suite.name,
+        suite_file=suite.file,
+        checks=tuple(checks),
+        excluded=tuple(excluded),
+        workloads=suite.workloads,
+        descriptions=descriptions,
+        protocol=suite.protocol,
+    )
+    return _only_needed(whole, f"{suite.file}: no gate applies to any workload: nothing would be judged")
+
+
+def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
+    """The checks whose gate, target or ``gate/target`` matches one of ``globs``; no globs: the plan as it is.
+
+    SuiteError when a glob selects nothing.
+    """
+    asked = tuple(globs)
+    if not asked:
+        return plan
+    unmatched = [glob for glob in asked if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
+    if unmatched:
+        lines = tuple(f"{plan.suite_file}: no check matches {glob!r}" for glob in unmatched)
+        raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
+    checks = tuple(c for c in plan.checks if any(_matches(glob, c.gate.id, c.target) for glob in asked))
+    excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
+    return _only_needed(replace(plan, checks=checks, excluded=excluded), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Something that a gate could be asked of; ``workload`` is set for those that run."""
+
+    name: str
+    subject: str
+    has_code: bool
+    workload: Workload | None = None
+
+
+def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
+    """All candidates of the gate's scope, in suite order."""
+    scope = scope_of(gate.evidence)
+    if scope is Scope.WORKLOAD:
+        for workload in suite.workloads:
+            yield _Target(name=workload.id, subject=workload.subject, has_code=True, workload=workload)
+        return
+    for description in descriptions:
+        build = description.build
+        names = [entry.symbol for entry in build.entries] if scope is Scope.ENTRY and build else [description.subject]
+        for name in names:
+            yield _Target(name=name, subject=description.subject, has_code=build is not None)
+
+
+def _why_not(gate: Gate, target: _Target) -> str:
+    """Why the gate does not apply; empty when it does."""
+    if not any(fnmatchcase(target.name, glob) for glob in gate.on):
+        return f"the gate is for {', '.join(gate.on)}"
+    if not target.has_code:
+        return NO_MACHINE_CODE
+    workload = target.workload
+    if workload is None:
+        return ""
+    if gate.evidence not in workload.collect:
+        return f"the workload asks for {', '.join(workload.collect)}, not for {gate.evidence}"
+    if gate.roofs and workload.roof not in gate.roofs:
+        return f"its roof is {workload.roof}, the gate is for {', '.join(gate.roofs)}"
+    if gate.tags and not set(gate.tags) & set(workload.tags):
+        return f"its tags are {', '.join(workload.tags) or 'none'}, the gate is for {', '.join(gate.tags)}"
+    return ""
+
+
+def _limit(gate: Gate, target: str) -> Limit | None:
+    return next((limit for limit in gate.limits if fnmatchcase(target, limit.on)), None)
+
+
+def _unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
+    """Globs over entry functions that match none (the suite's reader could not know their names)."""
+    if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
+        return
+    for glob in (*gate.on, *(limit.on for limit in gate.limits)):
+        if not any(fnmatchcase(target.name, glob) for target in targets):
+            yield f'{_where(suite, f"gate {gate.id}")}: "{glob}" matches no entry function'
+
+
+def _wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
+    """One line for each profiled workload whose declared roof cannot be right."""
+    problems = {problem.workload: problem for description in descriptions for problem in description.problems}
+    for workload in suite.workloads:
+        if Kind.PROFILE not in workload.collect:
+            continue
+        problem = problems[workload.id]
+        if is_wrong(workload.roof, problem, suite.ridge):
+            yield (
+                f"{_where(suite, f'workload {workload.id}')}: {workload.id}: the roof cannot be "
+                f"{workload.roof}: {problem.flops:.4g} FLOP over {problem.bytes:.4g} byte is {intensity(problem):.4g} FLOP/byte, "
+                f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}; "
+                f'write roof = "{right_roof(problem, suite.ridge)}"'
+            )
+
+
+def _where(suite: Suite, what: str) -> str:
+    return dict(suite.sources).get(what, suite.file)
+
+
+def _matches(glob: str, gate: str, target: str) -> bool:
+    return any(fnmatchcase(name, glob) for name in (gate, target, f"{gate}/{target}"))
+
+
+def _only_needed(plan: Plan, nothing: str) -> Plan:
+    """The plan without the workloads that no check wants. SuiteError(nothing) when there is no check at all."""
+    if not plan.checks:
+        raise SuiteError((nothing,), fix="`flashcore-ci plan` shows which gates apply where, and why not")
+    wanted = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
+    return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in wanted))

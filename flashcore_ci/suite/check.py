@@ -1,0 +1,111 @@
+"""What a suite's tables mean together: names that must exist, units that must fit, globs that must match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.suite import STATIC_KINDS, Gate, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.tables import ProtocolTable
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+STATISTIC_UNIT = {Statistic.RELATIVE_STD: "%"}
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may be an id: it becomes a file name, a glob's target and a test case's name."""
+    return NAME.fullmatch(text) is not None
+
+
+def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
+    """How we name a table of a list: ``gate[3] (sol-sm)``."""
+    called = table.get("id") or table.get("name")
+    return f"{name}[{index}] ({called})" if isinstance(called, str) else f"{name}[{index}]"
+
+
+def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
+    """The tables of the list ``name``, numbered; none when it is not a list of tables (which is noted elsewhere)."""
+    given = top.get(name)
+    return [(index, table) for index, table in enumerate(given) if isinstance(table, dict)] if isinstance(given, list) else []
+
+
+def check(
+    problems: Problems,
+    top: Mapping[str, Any],
+    *,
+    subjects: Mapping[str, SubjectRef],
+    workloads: Mapping[str, Workload],
+    gates: Mapping[str, Gate],
+    protocol: ProtocolTable | None,
+) -> None:
+    """Note everything that is wrong between valid tables; ``top`` is the document as it was read, for the keys."""
+    keys = {
+        (name, str(table.get("id"))): key_of(name, index, table)
+        for name in ("workload", "gate")
+        for index, table in tables_of(top, name)
+    }
+    for index, table in tables_of(top, "workload"):
+        _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    for gate in gates.values():
+        key = keys["gate", gate.id]
+        _check_metric(problems, key, gate, protocol)
+        _check_selection(problems, key, gate, subjects, workloads)
+
+
+def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:
+    subject = table.get("subject")
+    if isinstance(subject, str) and subject not in subjects:
+        problems.add(f"{key}.subject", f'"{subject}" is no [[subject]]{meant(subject, subjects)}')
+    asked = table.get("collect")
+    for kind in sorted(STATIC_KINDS):
+        if isinstance(asked, list) and kind in asked:
+            problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: the build gives it')
+
+
+def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
+    metric = METRICS.get(gate.metric)
+    if metric is None:
+        known = [name for name, candidate in METRICS.items() if candidate.kind is gate.evidence]
+        problems.add(f"{key}.metric", f'unknown metric "{gate.metric}"{meant(gate.metric, known)}')
+        return
+    if metric.kind is not gate.evidence:
+        problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')
+    if metric.sampled != (gate.statistic is not Statistic.VALUE):
+        has = "samples: a statistic over them is judged" if metric.sampled else "one value: it has no statistic"
+        problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
+    unit = STATISTIC_UNIT.get(gate.statistic, metric.unit)
+    for index, limit in enumerate(gate.limits):
+        if limit.unit != unit:
+            problems.add(f"{key}.limits[{index}].unit", f'"{gate.metric}" is judged in "{unit}", not "{limit.unit}"')
+    if gate.statistic is Statistic.VALUE:
+        return
+    if gate.min_samples < 2:  # noqa: PLR2004 - one sample has no spread
+        problems.add(f"{key}.min_samples", "a spread needs at least 2 samples")
+    if protocol is not None and gate.min_samples > protocol.timing_processes:
+        have = f"protocol.timing_processes is {protocol.timing_processes}"
+        problems.add(f"{key}.min_samples", f"{gate.min_samples} samples are asked for, but {have}")
+
+
+def _check_selection(
+    problems: Problems, key: str, gate: Gate, subjects: Mapping[str, SubjectRef], workloads: Mapping[str, Workload]
+) -> None:
+    """Globs and tags that match nothing; entry functions are known to the subjects only, so the plan checks those."""
+    scope = scope_of(gate.evidence)
+    if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
+        problems.add(key, f'roofs and tags select workloads; "{gate.evidence}" is judged for each {scope}')
+    tags = {tag for workload in workloads.values() for tag in workload.tags}
+    for tag in gate.tags:
+        if tag not in tags:
+            problems.add(f"{key}.tags", f'no workload has the tag "{tag}"{meant(tag, tags)}')
+    if scope is Scope.ENTRY:
+        return
+    ids = list(workloads if scope is Scope.WORKLOAD else subjects)
+    globs = [("on", glob) for glob in gate.on]
+    globs += [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
+    for where, glob in globs:
+        if not any(fnmatchcase(name, glob) for name in ids):
+            problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{meant(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

@@ -1,0 +1,45 @@
+"""One workload table to the workloads that it stands for.
+
+``each`` gives axes (every combination), ``cases`` gives lists of parameters; both are laid over ``params``. The id and the
+tags may name parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question mark if it is true.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+
+from flashcore_ci.model.suite import Scalar, Workload
+from flashcore_ci.suite.tables import WorkloadTable
+
+FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")
+
+
+def expand(table: WorkloadTable) -> Iterator[Workload]:
+    """The table's workloads: cases in their order, and for each the axes like nested loops. KeyError: an unknown field."""
+    axes = [[(name, value) for value in values] for name, values in table.each.items()]
+    for case in table.cases:
+        for combination in itertools.product(*axes):
+            params = {**table.params, **case, **dict(combination)}
+            yield Workload(
+                id=filled(table.id, params),
+                subject=table.subject,
+                params=tuple(sorted(params.items())),
+                roof=table.roof,
+                seed=table.seed,
+                collect=tuple(table.collect),
+                tags=tuple(filled(tag, params) for tag in table.tags),
+            )
+
+
+def filled(template: str, params: Mapping[str, Scalar]) -> str:
+    """``template`` with its fields replaced. KeyError names a field that is no parameter."""
+
+    def value_of(match: re.Match[str]) -> str:
+        value, text = params[match[1]], match[2]
+        if text is not None:
+            return text if value else ""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return FIELD.sub(value_of, template)

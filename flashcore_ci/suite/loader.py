@@ -1,0 +1,167 @@
+"""The only reader of suite files: TOML in, a checked ``Suite`` out, or every problem at once."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Waiver, Workload
+from flashcore_ci.suite import check
+from flashcore_ci.suite.expand import expand
+from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
+
+M = TypeVar("M", bound=BaseModel)
+
+WAIVERS = "waivers.toml"
+
+
+def load(path: Path, *, root: Path) -> Suite:
+    """The suite in ``path``, with the waivers beside it. Paths in it are relative to ``root``, the checkout.
+
+    SuiteError lists everything that is wrong: file, key, and what may have been meant.
+    """
+    reader = _Reader(Problems(_shown(path, root)))
+    top = reader.document(path)
+    head = reader.problems.read(SuiteTable, top, "")
+    subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
+    workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
+    gates = reader.gates(reader.tables(top, "gate", GateTable))
+    protocol = head.protocol if head else None
+    check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
+    waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader)
+    problems = (*reader.problems.lines, *waiver_problems)
+    if problems or head is None:
+        raise SuiteError(problems, fix="correct the file; `flashcore-ci plan` shows what it asks")
+    for key in ("name", "ridge", "protocol"):
+        reader.remember(key, key)
+    return Suite(
+        name=head.name,
+        file=reader.problems.file,
+        subjects=tuple(subjects.values()),
+        workloads=tuple(workloads.values()),
+        gates=tuple(gates.values()),
+        waivers=waivers,
+        ridge=Ridge(device=head.ridge.device, flops=head.ridge.flops, bandwidth=head.ridge.bandwidth),
+        protocol=Protocol(
+            timing_processes=head.protocol.timing_processes,
+            repeats=head.protocol.repeats,
+            timeouts=tuple(sorted(head.protocol.timeouts.items())),
+        ),
+        sources=tuple(reader.sources.items()),
+    )
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One file being read: what is wrong with it, and where each value of it stands."""
+
+    problems: Problems
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def remember(self, what: str, key: str) -> None:
+        self.sources[what] = f"{self.problems.file}:{key}"
+
+    def document(self, path: Path) -> dict[str, Any]:
+        """The TOML document; SuiteError at once when there is none."""
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
+            raise SuiteError((f"{path}: there is no such file{meant(path.name, there)}",), fix="give --suite FILE") from None
+        except OSError as error:
+            raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SuiteError((f"{self.problems.file}: not valid TOML: {error}",), fix="correct the file") from None
+
+    def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
+        """The valid ones of ``[[name]]``, each with its key in the file."""
+        keyed = [(check.key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
+        read = [(key, self.problems.read(model, table, key)) for key, table in keyed]
+        return [(key, table) for key, table in read if table is not None]
+
+    def subjects(self, tables: list[tuple[str, SubjectTable]], root: Path) -> dict[str, SubjectRef]:
+        found: dict[str, SubjectRef] = {}
+        for key, table in tables:
+            if table.name in found:
+                self.problems.add(key, f'the name "{table.name}" is given twice')
+            if not (root / table.file).is_file():
+                self.problems.add(f"{key}.file", f"{table.file}: there is no such file in {root}")
+            found[table.name] = SubjectRef(name=table.name, file=table.file)
+            self.remember(f"subject {table.name}", key)
+        return found
+
+    def workloads(self, tables: list[tuple[str, WorkloadTable]]) -> dict[str, Workload]:
+        found: dict[str, Workload] = {}
+        for key, table in tables:
+            try:
+                expanded = list(expand(table))
+            except KeyError as error:
+                names = {*table.params, *table.each, *(name for case in table.cases for name in case)}
+                self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{meant(error.args[0], names)}")
+                continue
+            for workload in expanded:
+                if not check.is_name(workload.id):
+                    self.problems.add(f"{key}.id", f'"{workload.id}" is no id: letters, digits, dot, dash and underscore')
+                if workload.id in found:
+                    where = self.sources[f"workload {workload.id}"]
+                    self.problems.add(f"{key}.id", f'the id "{workload.id}" is given twice (also in {where})')
+                found[workload.id] = workload
+                self.remember(f"workload {workload.id}", key)
+        return found
+
+    def gates(self, tables: list[tuple[str, GateTable]]) -> dict[str, Gate]:
+        found: dict[str, Gate] = {}
+        for key, table in tables:
+            if table.id in found:
+                self.problems.add(f"{key}.id", f'the id "{table.id}" is given twice')
+            found[table.id] = _gate(table)
+            self.remember(f"gate {table.id}", key)
+            for index, limit in enumerate(table.limits):
+                self.remember(f"limit {table.id} {limit.on}", f"{key}.limits[{index}]")
+        return found
+
+
+def _gate(table: GateTable) -> Gate:
+    return Gate(
+        id=table.id,
+        title=table.title,
+        evidence=table.evidence,
+        metric=table.metric,
+        statistic=table.statistic,
+        min_samples=table.min_samples,
+        rule=table.rule,
+        limits=tuple(Limit(**limit.model_dump()) for limit in table.limits),
+        on=tuple(table.on),
+        roofs=tuple(table.roofs),
+        tags=tuple(table.tags),
+        why=table.why,
+        owner=table.owner,
+    )
+
+
+def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
+    """The waivers beside the suite; no file means none."""
+    if not path.exists():
+        return [], ()
+    reader = _Reader(Problems(_shown(path, root)), suite.sources)
+    top = reader.document(path)
+    reader.problems.read(WaiversTable, top, "")
+    waivers = {}
+    for key, table in reader.tables(top, "waiver", WaiverTable):
+        if (table.gate, table.target) in waivers:
+            reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
+        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": table.expires.isoformat()})
+        reader.remember(f"waiver {table.gate} {table.target}", key)
+    return reader.problems.lines, tuple(waivers.values())
+
+
+def _shown(path: Path, root: Path) -> str:
+    """``path`` as people name it: relative to the checkout where it lies inside."""
+    whole, base = path.resolve(), root.resolve()
+    return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(path)

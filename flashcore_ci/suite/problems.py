@@ -1,0 +1,98 @@
+"""Problems of a suite file, each with its file and key, and with what the author may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def meant(word: object, known: Iterable[str]) -> str:
+    """``; did you mean "..."?`` when one of ``known`` looks like ``word``, else what there is to choose from."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(word), names, n=1)
+    if close:
+        return f'; did you mean "{close[0]}"?'
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+@dataclass(slots=True)
+class Problems:
+    """All that is wrong with one file, in the order in which it was found."""
+
+    file: str
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, key: str, message: str) -> None:
+        """Note that ``message`` is wrong at ``key`` (empty: the whole file)."""
+        self.lines.append(": ".join(part for part in (self.file, key, message) if part))
+
+    def read(self, model: type[M], table: Any, key: str) -> M | None:
+        """``table`` as a ``model``, or None; what is wrong is noted.
+
+        Unknown keys are noted and then left out, so that the rest of the table is still checked against everything else.
+        """
+        try:
+            return model.model_validate_json(json.dumps(table, default=str))
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        for detail in details:
+            self.add(_path(key, detail["loc"]), _message(model, detail))
+        if any(detail["type"] != "extra_forbidden" for detail in details):
+            return None
+        for detail in details:
+            table = _without(table, detail["loc"])
+        return model.model_validate_json(json.dumps(table, default=str))
+
+
+def _path(key: str, location: tuple[str | int, ...]) -> str:
+    path = key
+    for part in location:
+        if part == "[key]":  # the wrong thing is the key named just before
+            continue
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.lstrip(".")
+
+
+def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return f'unknown key "{detail["loc"][-1]}"{meant(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
+    if detail["type"] == "missing":
+        return _MISSING.get(str(detail["loc"][-1]), "this key is missing")
+    if detail["type"] == "enum":
+        expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        return f'"{detail["input"]}" is none of the values allowed here{meant(detail["input"], expected)}'
+    return f"{detail['msg']}, not {detail['input']!r}"
+
+
+_MISSING = {"unit": "a limit has a unit: this key is missing"}
+
+
+def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """The keys of the table at ``location`` inside a ``model``."""
+    for part in location:
+        if isinstance(part, str):
+            model = _table_in(model.model_fields[part].annotation)
+    return list(model.model_fields)
+
+
+def _table_in(annotation: Any) -> type[BaseModel]:
+    while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        annotation = get_args(annotation)[-1]
+    return annotation
+
+
+def _without(table: Any, location: tuple[str | int, ...]) -> Any:
+    """A copy of ``table`` without the key at ``location``."""
+    first, *rest = location
+    if isinstance(table, list):
+        return [_without(item, tuple(rest)) if index == first else item for index, item in enumerate(table)]
+    if not rest:
+        return {key: value for key, value in table.items() if key != first}
+    return {key: _without(value, tuple(rest)) if key == first else value for key, value in table.items()}

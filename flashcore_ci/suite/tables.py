@@ -1,0 +1,127 @@
+"""The tables of a suite file, as pydantic checks them: names, types, ranges. What they mean together is ``check``'s part."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic
+
+
+def _parameter(value: Any) -> Scalar:
+    if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError("a parameter is text, a finite number, true or false")
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Parameter = Annotated[Any, AfterValidator(_parameter)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Table(BaseModel):
+    """A TOML table: exact types, no key that we do not know."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class RidgeTable(Table):
+    """``[ridge]``: the datasheet of the device that roofs are checked against."""
+
+    device: Text
+    flops: Positive
+    bandwidth: Positive
+
+
+class ProtocolTable(Table):
+    """``[protocol]``: how much is measured. ``timeouts`` are seconds for each process of a collector."""
+
+    timing_processes: Count
+    repeats: Count
+    timeouts: dict[Kind, Positive]
+
+
+class SubjectTable(Table):
+    """``[[subject]]``."""
+
+    name: Name
+    file: Text
+
+
+class WorkloadTable(Table):
+    """``[[workload]]``: one workload, or with ``each`` and ``cases`` a family of them."""
+
+    id: Text
+    subject: Text
+    collect: Annotated[list[Kind], Field(min_length=1)]
+    roof: Roof = Roof.BALANCED
+    seed: Annotated[int, Field(ge=0)] = 0
+    tags: list[Text] = []
+    params: dict[str, Parameter] = {}
+    each: dict[str, Annotated[list[Parameter], Field(min_length=1)]] = {}
+    cases: Annotated[list[dict[str, Parameter]], Field(min_length=1)] = [{}]
+
+
+class LimitTable(Table):
+    """A row of a gate's ``limits``."""
+
+    value: Finite
+    unit: Text
+    on: Text = "*"
+    severity: Severity = Severity.BLOCKING
+    why: str = ""
+
+
+class GateTable(Table):
+    """``[[gate]]``."""
+
+    id: Name
+    title: Text
+    evidence: Kind
+    metric: Text
+    rule: Rule
+    limits: Annotated[list[LimitTable], Field(min_length=1)]
+    why: Text
+    owner: Text
+    statistic: Statistic = Statistic.VALUE
+    min_samples: Count = 1
+    on: Annotated[list[Text], Field(min_length=1)] = ["*"]
+    roofs: list[Roof] = []
+    tags: list[Text] = []
+
+
+Tables = Annotated[list[dict[str, Any]], Field(min_length=1)]
+"""Each of them is read on its own, so that one wrong table does not hide what is wrong with the others."""
+
+
+class SuiteTable(Table):
+    """A suite file."""
+
+    name: Name
+    ridge: RidgeTable
+    protocol: ProtocolTable
+    subject: Tables
+    workload: Tables
+    gate: Tables
+
+
+class WaiverTable(Table):
+    """``[[waiver]]`` of ``waivers.toml``."""
+
+    gate: Text
+    target: Text
+    reason: Text
+    owner: Text
+    expires: dt.date
+
+
+class WaiversTable(Table):
+    """``waivers.toml``."""
+
+    waiver: list[dict[str, Any]] = []
