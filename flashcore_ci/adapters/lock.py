@@ -1,4 +1,4 @@
-"""One gate at a time on a GPU: a lock file for each UUID, in a folder that containers can share."""
+"""One gate at a time: on a GPU a lock file for each UUID, in a folder that containers can share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def path(folder: Path, uuid: str) -> Path:
 
 
 @contextlib.contextmanager
-def hold(file: Path, *, timeout: float, waiting: Callable[[str], None]) -> Iterator[None]:
+def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
     """Hold ``file`` locked; while another gate does, wait up to ``timeout`` seconds and say so once through ``waiting``.
 
     The kernel frees the lock when its holder dies, so a lock file that lies about means nothing. CannotCollectError when
-    time is up or the folder refuses, InterruptedRunError when the tool is told to stop meanwhile.
+    time is up or the folder refuses, InterruptedRunError when the tool is told to stop meanwhile. ``what`` it guards
+    stands in the messages.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +35,7 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None]) -> Itera
             f"cannot lock {file}: {error.strerror}", fix="name a folder that can be written in FLASHCORE_CI_LOCK_DIR"
         ) from None
     try:
-        _acquire(descriptor, file, timeout=timeout, waiting=waiting)
+        _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
         yield
@@ -42,7 +43,7 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None]) -> Itera
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[str], None]) -> None:
+def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[str], None], what: str) -> None:
     deadline = clock.monotonic() + timeout
     told = False
     while True:
@@ -52,11 +53,11 @@ def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[
         if not told:
             told = True
             holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
-            waiting(f"another gate (process {holder}) uses this GPU; waiting up to {timeout:.0f} s for {file}")
+            waiting(f"another gate (process {holder}) uses {what}; waiting up to {timeout:.0f} s for {file}")
         if process.stopping():
-            raise InterruptedRunError("stopped while waiting for the GPU")
+            raise InterruptedRunError(f"stopped while waiting for {what}")
         if clock.monotonic() >= deadline:
             raise CannotCollectError(
-                f"another gate has held the GPU for {timeout:.0f} s ({file})", fix="wait for it, or give --lock-timeout"
+                f"another gate has held {what} for {timeout:.0f} s ({file})", fix="wait for it, or give --lock-timeout"
             )
         clock.sleep(POLL_SECONDS)

@@ -5,21 +5,18 @@ They never share an environment with torch, which pins other versions of the sam
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from flashcore_ci.adapters import nvcc, process
-from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError
+from flashcore_ci.adapters import lock, nvcc, process
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
@@ -28,7 +25,6 @@ Progress = Callable[[str], None]
 
 INSTALL_SECONDS = 3600.0
 VERSION_SECONDS = 60.0
-WAIT_SECONDS = 0.2
 _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
@@ -134,7 +130,7 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
     folder = _folder(home)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(folder.parent / ".lock", progress):
+        with lock.hold(folder.parent / ".lock", timeout=INSTALL_SECONDS, waiting=progress, what="the toolchain's folder"):
             return find(home) or _install(home, folder, python, progress)
     except OSError as error:
         raise CannotCollectError(
@@ -143,11 +139,11 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
         ) from None
 
 
-def pip_argv(python: str, *, lock: Path, target: Path) -> tuple[str, ...]:
-    """Install exactly what ``lock`` lists, each file checked against its hash."""
+def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
+    """Install exactly what ``pins`` lists, each file checked against its hash."""
     exact = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-script-location")
-    return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(lock))
+    return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(pins))
 
 
 def explain(output: str) -> tuple[str, str]:
@@ -184,9 +180,9 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
     progress("installing the CUDA tools (about 330 MB on disk, once)")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-", ignore_cleanup_errors=True) as name:
         work = Path(name)
-        lock, target = work / "toolchain.lock", work / "root"
-        lock.write_text(lock_text(), encoding="utf-8")
-        done = process.run(pip_argv(python, lock=lock, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
+        pins, target = work / "toolchain.lock", work / "root"
+        pins.write_text(lock_text(), encoding="utf-8")
+        done = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
         if done.returncode != 0 or done.timed_out:
             message, fix = explain(done.text() + done.error_text())
             late = f"not done after {INSTALL_SECONDS:.0f} s; " if done.timed_out else ""
@@ -214,25 +210,3 @@ def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
         if tool is not None and not said:
             raise CannotCollectError(f"{tool} does not say its version", fix=_FIX_INSTALL)
     return Installed(nvcc=version, sanitizer=checker)
-
-
-@contextlib.contextmanager
-def _exclusive(lock: Path, progress: Progress) -> Iterator[None]:
-    with lock.open("w") as file:
-        waiting = False
-        while not _locked(file.fileno()):
-            if not waiting:
-                progress("waiting for another installation to end")
-                waiting = True
-            if process.stopping():
-                raise InterruptedRunError("the run was stopped")
-            time.sleep(WAIT_SECONDS)
-        yield
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -8,7 +8,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, EntryBuild, Finding, Observation
 from flashcore_ci.model.identity import static_identity
 from flashcore_ci.model.reading import Measured, Missing, Reading
-from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
+from flashcore_ci.model.subject import Description, EntrySpec
 from flashcore_ci.model.suite import Kind, Protocol
 
 LOCAL_MEMORY_OPCODES = ("LDL", "STL")
