@@ -46,9 +46,8 @@ class Plan:
     protocol: Protocol
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
-        """The workloads that some check wants evidence of this kind for, in suite order."""
-        wanted = {check.target for check in self.checks if check.gate.evidence is kind and check.scope is Scope.WORKLOAD}
-        return tuple(workload for workload in self.workloads if workload.id in wanted)
+        """The workloads that ask for evidence of this kind, in suite order."""
+        return tuple(workload for workload in self.workloads if kind in workload.collect)
 
     def description(self, subject: str) -> Description:
         """The description of the subject with this name (KeyError if it is not in the plan)."""

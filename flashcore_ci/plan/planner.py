@@ -54,7 +54,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     """The checks whose gate, target or ``gate/target`` matches one of ``globs``; no globs: the plan as it is.
 
-    SuiteError when a glob selects nothing.
+    What no check is left for is not collected either. SuiteError when a glob selects nothing.
     """
     asked = tuple(globs)
     if not asked:
@@ -65,7 +65,12 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
         raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
     checks = tuple(c for c in plan.checks if any(_matches(glob, c.gate.id, c.target) for glob in asked))
     excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
-    return _only_needed(replace(plan, checks=checks, excluded=excluded), "")
+    wanted = {(check.gate.evidence, check.target) for check in checks}
+    workloads = tuple(
+        replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in wanted))
+        for workload in plan.workloads
+    )
+    return _only_needed(replace(plan, checks=checks, excluded=excluded, workloads=workloads), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +103,10 @@ def _why_not(gate: Gate, target: _Target) -> str:
         return f"the gate is for {', '.join(gate.on)}"
     if not target.has_code:
         return NO_MACHINE_CODE
-    workload = target.workload
-    if workload is None:
-        return ""
+    return _why_not_workload(gate, target.workload) if target.workload else ""
+
+
+def _why_not_workload(gate: Gate, workload: Workload) -> str:
     if gate.evidence not in workload.collect:
         return f"the workload asks for {', '.join(workload.collect)}, not for {gate.evidence}"
     if gate.roofs and workload.roof not in gate.roofs:
