@@ -18,6 +18,7 @@ class Code(StrEnum):
     HANG = "hang"
     CRASH = "crash"
     RAISED = "raised"
+    OUTPUT_CHANGED = "output-changed"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
 
@@ -45,7 +46,16 @@ class Code(StrEnum):
 
 
 SUBJECT_AT_FAULT = frozenset(
-    {Code.COMPILE_ERROR, Code.HANG, Code.CRASH, Code.RAISED, Code.KERNEL_NOT_SEEN, Code.UNEXPECTED_KERNEL, Code.NOT_FINITE}
+    {
+        Code.COMPILE_ERROR,
+        Code.HANG,
+        Code.CRASH,
+        Code.RAISED,
+        Code.OUTPUT_CHANGED,
+        Code.KERNEL_NOT_SEEN,
+        Code.UNEXPECTED_KERNEL,
+        Code.NOT_FINITE,
+    }
 )
 """A reading that is missing for one of these is the kernel's own doing: FAIL. Any other is INCONCLUSIVE."""
 
@@ -58,6 +68,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.HANG: "the kernel did not end in time: look for a barrier that nobody arrives at",
     Code.CRASH: "the process died: run the workload under `compute-sanitizer --tool memcheck`",
     Code.RAISED: "the subject raised an exception: the message above is its last line",
+    Code.OUTPUT_CHANGED: "the kernel does not compute the same thing every time: look for a race, or for state kept between launches",
     Code.KERNEL_NOT_SEEN: "the tool never saw the planned kernel run: check the entry names that the subject gives",
     Code.UNEXPECTED_KERNEL: "a kernel ran that the subject does not name: add it to `problem()` or remove it",
     Code.NO_EVIDENCE: "nothing was recorded for this check: run `flashcore-ci gate` on a machine with the GPU",

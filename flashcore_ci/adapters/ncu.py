@@ -1,0 +1,209 @@
+"""Nsight Compute: its command line, its complaints, and its report read with suspicion.
+
+``ncu_report.load_report`` opens an empty, cut or altered file without a word: it then has no ranges, or actions without
+names and metrics. So nothing is taken on trust: ``actions`` copies what is there, ``readings`` demands all that is due.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.reading import Measured, Missing, Reading
+
+FOLDERS = ("/opt/nvidia/nsight-compute", "/usr/local/NVIDIA-Nsight-Compute")
+PEAK = "avg.pct_of_peak_sustained_elapsed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A reading of ours and what ncu calls it: ``sources`` are names of one quantity, newest first, for names drift.
+
+    ``scale`` turns ncu's ``source_unit`` into ``unit``. Shares are averaged over a workload's kernels by their time, others add up.
+    """
+
+    name: str
+    unit: str
+    sources: tuple[str, ...]
+    source_unit: str
+    scale: float = 1.0
+
+    @property
+    def share(self) -> bool:
+        """Whether it is a share of a peak."""
+        return self.unit == "%"
+
+
+DURATION = "gpu__time_duration.sum"
+METRICS = (
+    Metric(name="sol/sm", unit="%", sources=(f"sm__throughput.{PEAK}",), source_unit="%"),
+    Metric(name="sol/dram", unit="%", sources=(f"dram__throughput.{PEAK}", f"gpu__dram_throughput.{PEAK}"), source_unit="%"),
+    Metric(
+        name="sol/tensor",
+        unit="%",
+        sources=(f"sm__pipe_tensor_cycles_active.{PEAK}", f"sm__inst_executed_pipe_tensor.{PEAK}"),
+        source_unit="%",
+    ),
+    Metric(name="sol/xu", unit="%", sources=(f"sm__inst_executed_pipe_xu.{PEAK}",), source_unit="%"),
+    Metric(name="cycles/sm", unit="cycle", sources=("sm__cycles_elapsed.max",), source_unit="cycle"),
+    Metric(name="time/gpu/profiled", unit="ms", sources=(DURATION,), source_unit="ns", scale=1e-6),
+)
+SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy")
+
+COMPLAINTS: tuple[tuple[str, Code], ...] = (
+    ("ERR_NVGPUCTRPERM", Code.COUNTERS_DENIED),
+    ("a driver resource was unavailable", Code.COUNTERS_IN_USE),
+    ("resource in use", Code.COUNTERS_IN_USE),
+    ("==ERROR==", Code.TOOL_FAILED),
+    ("No kernels were profiled", Code.KERNEL_NOT_SEEN),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One profiled launch: the range that it lies in, its function's name, and metrics by name as (value, unit)."""
+
+    workload: str
+    kernel: str
+    metrics: dict[str, tuple[float, str]]
+
+
+def find() -> Path | None:
+    """The machine's newest ncu: on PATH, else where Nsight Compute installs itself."""
+    on_path = shutil.which("ncu")
+    if on_path is not None:
+        return Path(on_path)
+    installed = sorted(ncu for folder in FOLDERS for ncu in Path(folder).glob("*/ncu"))
+    return installed[-1] if installed else None
+
+
+def version_argv(tool: Path) -> tuple[str, ...]:
+    """Ask the tool for its version."""
+    return (str(tool), "--version")
+
+
+def parse_version(text: str) -> str:
+    """The version, e.g. ``2025.3.1.0``; empty when the text names none."""
+    return next((line.split()[1] for line in text.splitlines() if line.startswith("Version ") and len(line.split()) > 1), "")
+
+
+def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+    """Profile what ``command`` runs between cudaProfilerStart and Stop. Clocks are left alone; no source is stored."""
+    names = ",".join(dict.fromkeys(metric.sources[0] for metric in METRICS))
+    sections = [argument for section in SECTIONS for argument in ("--section", section)]
+    # fmt: off
+    return (
+        str(tool), "--profile-from-start", "off", "--nvtx", "--clock-control", "none", "--cache-control", "all",
+        "--target-processes", "all", "--import-source", "no", *sections, "--metrics", names,
+        "--force-overwrite", "--export", str(report), *(str(part) for part in command),
+    )
+    # fmt: on
+
+
+def complaint(text: str) -> Missing | None:
+    """What ncu itself says went wrong, if anything."""
+    for words, code in COMPLAINTS:
+        for line in text.splitlines():
+            if words in line:
+                return Missing(code=code, message=line.removeprefix("==ERROR==").removeprefix("==WARNING==").strip()[:300])
+    return None
+
+
+def reader(tool: Path | None) -> Any:
+    """The module ``ncu_report``: installed, or the one that came with ``tool``. CannotCollectError when there is neither."""
+    try:
+        return importlib.import_module("ncu_report")
+    except ImportError:
+        pass
+    beside = [] if tool is None else sorted(tool.resolve().parent.glob("extras/python"))
+    elsewhere = sorted(folder for root in FOLDERS for folder in Path(root).glob("*/extras/python"))
+    for folder in (*beside, *reversed(elsewhere)):
+        sys.path.append(str(folder))
+        try:
+            return importlib.import_module("ncu_report")
+        except ImportError:
+            sys.path.remove(str(folder))
+    raise CannotCollectError("no reader for ncu's reports", fix="pip install 'flashcore-ci[gpu]'")
+
+
+def actions(module: Any, report: Path) -> tuple[Action, ...]:
+    """All actions of a report as plain records; a report that cannot be opened, or holds nothing, has none."""
+    try:
+        context = module.load_report(str(report))
+        found = [
+            context.range_by_idx(index).action_by_idx(number)
+            for index in range(context.num_ranges())
+            for number in range(context.range_by_idx(index).num_actions())
+        ]
+        return tuple(_action(action) for action in found)
+    except Exception:  # noqa: BLE001 - the reader raises what it likes on a bad file; no action then counts
+        return ()
+
+
+def readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
+    """The readings of one workload, or why it has none.
+
+    ``expected`` are the kernels that it launches (empty: any, but at least one). A share of peak is the mean over the kernels,
+    weighted by their time.
+    """
+    mine = [action for action in found if action.workload == workload]
+    if not found:
+        return Missing(code=Code.INVALID_REPORT, message="the report holds no launch at all: it is empty, cut or altered")
+    if any(not action.kernel or not action.metrics for action in found):
+        return Missing(
+            code=Code.INVALID_REPORT, message="the report holds an action without a name or metrics: it was cut or altered"
+        )
+    if not mine:
+        return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
+    wanted, seen = set(expected), {action.kernel for action in mine}
+    if wanted - seen:
+        return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran; seen: {', '.join(sorted(seen))}")
+    if wanted and seen - wanted:
+        return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(seen - wanted)} ran, which the subject does not name")
+    return {metric.name: _combined(metric, mine) for metric in METRICS}
+
+
+def _combined(metric: Metric, found: Sequence[Action]) -> Reading:
+    values = []
+    for action in found:
+        source = next((name for name in metric.sources if name in action.metrics), None)
+        if source is None:
+            return Missing(code=Code.METRIC_ABSENT, message=f"{action.kernel} has no {' or '.join(metric.sources)}")
+        value, unit = action.metrics[source]
+        if unit != metric.source_unit:
+            return Missing(code=Code.UNIT_MISMATCH, message=f"{source} is in {unit or 'no unit'}, not in {metric.source_unit}")
+        if not (math.isfinite(value) and value >= 0):
+            return Missing(code=Code.INVALID_REPORT, message=f"{source} of {action.kernel} is {value}")
+        values.append(value * metric.scale)
+    if not metric.share:
+        return Measured(value=math.fsum(values), unit=metric.unit)
+    times = [action.metrics.get(DURATION, (math.nan, ""))[0] for action in found]
+    if not math.fsum(times) > 0:
+        return Missing(code=Code.INVALID_REPORT, message=f"{DURATION} is absent or zero")
+    mean = math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
+    return Measured(value=mean, unit=metric.unit)
+
+
+def _action(action: Any) -> Action:
+    wanted = {name for metric in METRICS for name in metric.sources}
+    metrics = {}
+    for name in wanted & set(action.metric_names()):
+        metric = action.metric_by_name(name)
+        if metric is not None and metric.has_value():
+            metrics[name] = (float(metric.as_double()), str(metric.unit()))
+    return Action(workload=_range(action), kernel=action.name() or "", metrics=metrics)
+
+
+def _range(action: Any) -> str:
+    """The innermost range that the launch lies in; empty when it lies in none."""
+    state = action.nvtx_state()
+    stacks = [] if state is None else [tuple(state[domain].push_pop_ranges()) for domain in state.domains()]
+    return next((stack[-1] for stack in stacks if stack), "")

@@ -1,0 +1,157 @@
+"""The GPU as NVML sees it, through nvidia-ml-py: what it is, what state it is in, who else uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.adapters import process
+from flashcore_ci.model.errors import CannotCollectError
+
+REASONS: dict[int, str] = {
+    0x01: "idle",
+    0x02: "application clocks",
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A process that uses the GPU. ``name`` is empty when this machine cannot see it (it lives in another container)."""
+
+    pid: int
+    name: str
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in degrees Celsius.
+
+    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none.
+    """
+
+    name: str
+    uuid: str
+    driver: str
+    cuda: str
+    compute_capability: str
+    memory: int
+    memory_used: int
+    compute_mode: str
+    ecc: bool | None
+    ecc_errors: int | None
+    mig: bool
+    sm_clock: int
+    max_sm_clock: int
+    power: float
+    power_limit: float
+    temperature: int
+    reasons: tuple[str, ...]
+    users: tuple[User, ...]
+
+
+def read(gpu: str) -> State:
+    """The state of the GPU with this index or UUID. CannotCollectError without driver, module, or such a GPU."""
+    with _session() as nvml:
+        handle = _handle(nvml, gpu)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        ecc = _maybe(nvml, nvml.nvmlDeviceGetEccMode, handle)
+        errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
+        mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
+        return State(
+            name=nvml.nvmlDeviceGetName(handle),
+            uuid=nvml.nvmlDeviceGetUUID(handle),
+            driver=nvml.nvmlSystemGetDriverVersion(),
+            cuda=cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+            compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
+            memory=memory.total,
+            memory_used=memory.used,
+            compute_mode=COMPUTE_MODES[nvml.nvmlDeviceGetComputeMode(handle)],
+            ecc=None if ecc is None else bool(ecc[0]),
+            ecc_errors=_maybe(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *errors),
+            mig=mig is not None and bool(mig[0]),
+            sm_clock=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            max_sm_clock=nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
+            power=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            power_limit=nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3,
+            temperature=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            reasons=reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+            users=_users(nvml, handle),
+        )
+
+
+def cuda_version(number: int) -> str:
+    """NVML's 13000 as ``13.0``."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def reasons(mask: int) -> tuple[str, ...]:
+    """Why the clocks are where they are, in words."""
+    return tuple(word for bit, word in REASONS.items() if mask & bit)
+
+
+def strangers(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
+    """Those who are neither ours nor allowed (globs over names), among those that this machine can name."""
+    return tuple(
+        user
+        for user in users
+        if user.name and not user.ours and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
+    )
+
+
+def unseen(users: Sequence[User]) -> tuple[User, ...]:
+    """Those of whom this machine cannot tell who they are."""
+    return tuple(user for user in users if not user.name and not user.ours)
+
+
+@contextlib.contextmanager
+def _session() -> Iterator[Any]:
+    try:
+        import pynvml  # noqa: PLC0415 - only machines with a GPU need it
+    except ImportError:
+        raise CannotCollectError(
+            "the Python package nvidia-ml-py is not installed", fix="pip install 'flashcore-ci[gpu]'"
+        ) from None
+    try:
+        pynvml.nvmlInit()
+        try:
+            yield pynvml
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise CannotCollectError(f"the NVIDIA driver does not answer: {error}", fix="flashcore-ci doctor") from None
+
+
+def _handle(nvml: Any, gpu: str) -> Any:
+    return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
+
+
+def _maybe(nvml: Any, ask: Any, *arguments: Any) -> Any:
+    """The answer, or None where this GPU does not support the question."""
+    with contextlib.suppress(nvml.NVMLError_NotSupported):
+        return ask(*arguments)
+    return None
+
+
+def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
+    pids = {used.pid for used in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+    return tuple(User(pid=pid, name=_name(pid), ours=process.is_ours(pid)) for pid in sorted(pids))
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,194 @@
+"""compute-sanitizer: its command line, its log, and when its silence means that all is well.
+
+"0 errors" alone means nothing: it is also what the tool prints when the kernel filter matched nothing, when it lost track, and
+when the target died under it. So a clean verdict is a conjunction (``findings_reading``), and which launches were checked is
+asked in a run of its own (``roll_call_argv``): listing launches counts as errors in the summary and in the exit status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.evidence import Finding
+from flashcore_ci.model.metrics import SANITIZER_TOOLS
+from flashcore_ci.model.reading import Measured, Missing, Reading
+
+FLOOR = (2026, 4)
+"""The first version that follows TMA and mbarriers; older ones report races that are none, and miss some that are."""
+
+FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
+
+ERROR_EXIT = 86
+PRINT_LIMIT = 200
+MAX_FINDINGS = 20
+
+LOST_TRACK = (
+    "Internal Sanitizer Error",
+    "Errors might go undetected",
+    "errors may go undetected",
+    "Device not supported",
+    "Unable to",
+    "was not able to",
+    "out of memory",
+    "not be tracked",
+)
+API_ERROR = "Program hit"
+UNCHECKED = "terminated before first instrumented API call"
+TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
+
+_SUMMARY = re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?\s*$", re.MULTILINE)
+_RACES = re.compile(r"^=+ RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)\s*$", re.MULTILINE)
+_PREFIX = re.compile(r"^=+ ?", re.MULTILINE)
+_AT = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
+_THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
+_VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
+_LAUNCH = re.compile(
+    r"^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What one log says. ``total`` is the summary's count, None without a summary line; ``lost`` and ``died`` are its words."""
+
+    total: int | None
+    findings: tuple[Finding, ...]
+    lost: str
+    died: str
+    unchecked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A kernel launch that the tool saw: name, width of the grid, and whether the filter let the tool check it."""
+
+    kernel: str
+    width: int
+    checked: bool
+
+
+def version_argv(tool: Path) -> tuple[str, ...]:
+    """Ask the tool for its version."""
+    return (str(tool), "--version")
+
+
+def parse_version(text: str) -> str:
+    """The version, e.g. ``2026.4.0.0``; empty when the text names none."""
+    found = _VERSION.search(text)
+    return found.group(1) if found else ""
+
+
+def too_old(version: str) -> bool:
+    """Whether this version is below the floor; one that cannot be read is."""
+    numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
+    return not numbers >= FLOOR
+
+
+def argv(tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+    """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
+
+    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run.
+    """
+    if check not in SANITIZER_TOOLS:
+        raise ValueError(f"compute-sanitizer has no check called {check}")
+    return (*_common(tool, check, kernels, log), "--print-limit", str(PRINT_LIMIT), *(str(part) for part in command))
+
+
+def roll_call_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+    """Run ``command`` and list every launch, and whether the same filter would check it. Its summary means nothing."""
+    common = _common(tool, "memcheck", kernels, log)
+    listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
+    return (*common, *listing, *(str(part) for part in command))
+
+
+def parse(text: str, check: str) -> Log:
+    """Read a log of this check."""
+    summaries = [int(count) for count in _SUMMARY.findall(text)]
+    races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
+    totals = races if check == "racecheck" else summaries
+    lines = _PREFIX.sub("", text).splitlines()
+    return Log(
+        total=max(totals) if totals else None,
+        findings=_findings(text, check),
+        lost=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), ""),
+        died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
+        unchecked=UNCHECKED in text,
+    )
+
+
+def parse_launches(text: str) -> tuple[Launch, ...]:
+    """The launches that a roll call lists, in order."""
+    return tuple(
+        Launch(kernel=found["kernel"], width=int(found["width"]), checked=found["filtered"] is None)
+        for found in _LAUNCH.finditer(_PREFIX.sub("", text))
+    )
+
+
+def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
+    """How many findings, or why nobody can say. Zero needs every one of these.
+
+    The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
+    is 0; the target neither died nor failed; and the worker itself says that its launches ``ran``.
+    """
+    count = max(log.total or 0, len(log.findings))
+    doubts = (
+        (too_old(version), Code.TOOL_TOO_OLD, f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"),
+        (bool(log.lost), Code.TOOL_LOST_TRACK, log.lost),
+        (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
+        (log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
+        (not count and bool(log.died), Code.CRASH, log.died),
+        (not count and not ran, Code.CRASH, "the target did not finish its launches"),
+        (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
+    )
+    for doubt, code, message in doubts:
+        if doubt:
+            return Missing(code=code, message=message)
+    return Measured(value=float(count), unit="count")
+
+
+def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:
+    names = [argument for kernel in kernels for argument in ("--kernel-name", f"kne={kernel}")]
+    # fmt: off
+    return (
+        str(tool), "--tool", check, "--error-exitcode", str(ERROR_EXIT), "--require-cuda-init", "yes",
+        "--check-tensor-ops", "yes", "--destroy-on-device-error", "kernel", "--demangle", "no", "--strip-paths", "no",
+        "--target-processes", "all", "--log-file", str(log), *names,
+    )
+    # fmt: on
+
+
+def _findings(text: str, check: str) -> tuple[Finding, ...]:
+    """One finding for each place and message; threads that say the same are counted."""
+    seen: Counter[tuple[str, str, str, int]] = Counter()
+    threads: dict[tuple[str, str, str, int], str] = {}
+    for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
+        body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")
+        found = _AT.search(body)
+        if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
+            continue
+        place = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
+        key = (_headline(body), *place)
+        seen[key] += 1
+        thread = _THREAD.search(body)
+        threads.setdefault(key, f" by thread {thread[1]} in block {thread[2]}" if thread else "")
+    return tuple(
+        Finding(
+            tool=check,
+            message=f"{key[0]}{threads[key]}{f' and {count - 1} more' if count > 1 else ''}",
+            kernel=key[1],
+            file=key[2],
+            line=key[3],
+        )
+        for key, count in list(seen.items())[:MAX_FINDINGS]
+    )
+
+
+def _headline(body: str) -> str:
+    """The first line; for a race, both ends of it."""
+    lines = [line.strip() for line in body.splitlines()]
+    return " ".join(lines[:2]) if "Race reported" in lines[0] else lines[0]

@@ -1,0 +1,115 @@
+"""What torch has no word for, straight from the CUDA driver (libcuda): the in-stream SM clock, markers, profiler, L2.
+
+The kernels are PTX that the driver compiles when it loads them, so that no compiler is needed where the worker runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+SLOTS = 1024  # SM ids are below this; ids need not be contiguous
+THREADS = 1024
+
+PTX = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+
+// One block for each SM: the first thread stores its SM's cycle counter and the GPU's nanosecond timer.
+.visible .entry flashcore_ci_tick(.param .u64 readings)
+{
+    .reg .pred %idle;
+    .reg .u32 %thread, %sm;
+    .reg .u64 %slot, %offset, %cycles, %time;
+    mov.u32 %thread, %tid.x;
+    setp.ne.u32 %idle, %thread, 0;
+    @%idle ret;
+    ld.param.u64 %slot, [readings];
+    cvta.to.global.u64 %slot, %slot;
+    mov.u32 %sm, %smid;
+    mul.wide.u32 %offset, %sm, 16;
+    add.u64 %slot, %slot, %offset;
+    mov.u64 %cycles, %clock64;
+    mov.u64 %time, %globaltimer;
+    st.global.u64 [%slot], %cycles;
+    st.global.u64 [%slot+8], %time;
+    ret;
+}
+
+// Bookends in a tool's list of launches; the grid's width says which workload.
+.visible .entry flashcore_ci_begin() { ret; }
+.visible .entry flashcore_ci_end() { ret; }
+\0"""
+
+
+class DriverError(RuntimeError):
+    """The CUDA driver refused a call."""
+
+
+class Driver:
+    """The driver, in the context that torch made current."""
+
+    def __init__(self) -> None:
+        import torch
+
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        self._blocks = torch.cuda.get_device_properties(0).multi_processor_count
+        module = ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), PTX)
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        for name in ("flashcore_ci_tick", "flashcore_ci_begin", "flashcore_ci_end"):
+            self._functions[name] = ctypes.c_void_p()
+            self._call("cuModuleGetFunction", ctypes.byref(self._functions[name]), module, name.encode("ascii"))
+
+    def tick(self) -> Any:
+        """Read every SM's clock at this point of the current stream; the readings arrive in the tensor returned."""
+        import torch
+
+        readings = torch.zeros((SLOTS, 2), dtype=torch.int64, device="cuda")
+        self._launch("flashcore_ci_tick", self._blocks, THREADS, ctypes.c_uint64(readings.data_ptr()))
+        return readings
+
+    def megahertz(self, before: Any, after: Any) -> float:
+        """The clock between two ticks: the median over SMs of cycles by nanoseconds, in MHz; NaN if no SM was seen twice."""
+        import torch
+
+        cycles, nanoseconds = (after - before).cpu().double().unbind(1)
+        seen = (before[:, 1] > 0).cpu() & (after[:, 1] > 0).cpu() & (nanoseconds > 0)
+        if not bool(seen.any()):
+            return float("nan")
+        return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
+
+    def begin(self, index: int) -> None:
+        """Mark the beginning of the workload with this index, from 0."""
+        self._launch("flashcore_ci_begin", index + 1, 1)
+
+    def end(self, index: int) -> None:
+        """Mark its end."""
+        self._launch("flashcore_ci_end", index + 1, 1)
+
+    def profiler_start(self) -> None:
+        """From here on a profiler looks."""
+        self._call("cuProfilerStart")
+
+    def profiler_stop(self) -> None:
+        """From here on it does not."""
+        self._call("cuProfilerStop")
+
+    def reset_persisting_lines(self) -> None:
+        """Give all lines that persist in L2 back to normal use: a flush does not evict them."""
+        self._call("cuCtxResetPersistingL2Cache")
+
+    def _launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
+        import torch
+
+        pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self._call("cuLaunchKernel", self._functions[name], blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._cuda, name)(*arguments)
+        if status:
+            raise DriverError(f"{name} returned {status}")

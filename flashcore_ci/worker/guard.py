@@ -1,0 +1,88 @@
+"""Around each workload: what it raises becomes an outcome, and a lost CUDA context ends the job."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.worker.job import Job, Result, Work, missing
+from flashcore_ci.worker.subject_file import last_line
+
+Action = Callable[[Work], dict[str, Any]]
+POLL_SECONDS = 0.005
+WAIT_SECONDS = 900.0
+
+
+def each(job: Job, result: Result, action: Action) -> bool:
+    """Do ``action`` on every workload. False when the CUDA context died: the rest then needs another process."""
+    import torch
+
+    for work in job.workloads:
+        result.start(work.id)
+        began = time.monotonic()
+        outcome = attempt(work, action)
+        lost = context_lost()
+        if lost:
+            outcome = missing(Code.CRASH, lost)
+        outcome["seconds"] = round(time.monotonic() - began, 3)
+        result.finish(work.id, outcome)
+        if lost:
+            return False
+        gc.collect()
+        torch.cuda.empty_cache()
+    return True
+
+
+def attempt(work: Work, action: Action) -> dict[str, Any]:
+    """The action's outcome; an exception is one too."""
+    import torch
+
+    try:
+        return action(work)
+    except torch.cuda.OutOfMemoryError as error:
+        return missing(Code.OUT_OF_MEMORY, last_line(error))
+    except Exception as error:  # noqa: BLE001 - a subject may raise anything
+        return missing(Code.RAISED, last_line(error))
+
+
+def context_lost() -> str:
+    """Why the CUDA context cannot be used any more, in one line; empty while it can."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return last_line(error)
+    return ""
+
+
+def begin(job: Job, result: Result) -> None:
+    """Import torch, wait for the parent's word if the job names a file for it, then say what machine this is.
+
+    The GPU is not touched before that word: this process starts while another is measuring.
+    """
+    import torch
+
+    go = job.options.get("go")
+    if go is not None:
+        wait_for(Path(go))
+    properties = torch.cuda.get_device_properties(0)
+    result.environment(
+        torch=torch.__version__,
+        device=properties.name,
+        multiprocessors=properties.multi_processor_count,
+        l2=properties.L2_cache_size,
+    )
+
+
+def wait_for(path: Path) -> None:
+    """Wait until the file exists. TimeoutError after a quarter of an hour: then nobody is left to say go."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} never came")
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,39 @@
+"""Job ``profile``: each workload once under a profiler, inside a range that bears its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flashcore_ci.worker import guard
+from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.job import Job, Result, Work
+from flashcore_ci.worker.subject_file import Subjects
+
+WARM_UPS = 2
+
+
+def run(job: Job, result: Result) -> bool:
+    """One outcome a workload: how many profiled runs there were."""
+    import torch
+
+    guard.begin(job, result)
+    driver, subjects = Driver(), Subjects(job)
+
+    def profile(work: Work) -> dict[str, Any]:
+        subject = subjects[work.subject]
+        inputs = subject.inputs(work.params, work.seed)
+        outputs = subject.outputs(inputs)
+        for _ in range(WARM_UPS):
+            subject.run(inputs, outputs)
+        torch.cuda.synchronize()
+        driver.profiler_start()
+        torch.cuda.nvtx.range_push(work.id)
+        try:
+            subject.run(inputs, outputs)
+            torch.cuda.synchronize()
+        finally:
+            torch.cuda.nvtx.range_pop()
+            driver.profiler_stop()
+        return {"runs": 1}
+
+    return guard.each(job, result, profile)

@@ -1,0 +1,51 @@
+"""What NVML says beside each block: clock, power, temperature, and why the clocks are held down. Absent NVML is no error here."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
+THROTTLED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
+"""Reasons that spoil a sample. The power cap (0x04) is a Hopper's normal state under load: it is recorded, not held against it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensation:
+    """SM clock in MHz as NVML has it, watts, degrees Celsius, and the bit mask of reasons."""
+
+    mhz: int
+    watts: float
+    celsius: int
+    reasons: int
+
+    @property
+    def throttled(self) -> bool:
+        """Whether a sample taken now is spoilt."""
+        return bool(self.reasons & THROTTLED)
+
+
+class Sensors:
+    """The sensors of the GPU with this UUID; ``read`` gives None where NVML, or its Python module, is absent."""
+
+    def __init__(self, uuid: str) -> None:
+        self._nvml: Any = None
+        with contextlib.suppress(Exception):
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            self._nvml = pynvml
+
+    def read(self) -> Sensation | None:
+        """The present state."""
+        if self._nvml is None:
+            return None
+        nvml, handle = self._nvml, self._handle
+        return Sensation(
+            mhz=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            watts=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            celsius=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            reasons=nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        )

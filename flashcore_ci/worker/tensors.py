@@ -1,0 +1,118 @@
+"""Comparisons of tensors, a part at a time, so that memory stays bounded whatever their size. Device-independent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PART = 1 << 26  # elements
+SHIFT = 0.3
+
+# Bit patterns by element size in bytes: NaNs in every IEEE format of that size, and values that no arithmetic gives.
+POISONS = (
+    {1: 0x7F, 2: 0x7FB7, 4: 0x7FA5B6C7, 8: 0x7FF5A6B7C8D9EAFB},
+    {1: -0x01, 2: -0x0037, 4: -0x0025364A, 8: -0x0005263748596A7C},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The largest absolute difference of two tensors, where it is, and the two values there."""
+
+    value: float
+    index: tuple[int, ...]
+    first: float
+    second: float
+
+
+def bits(tensor: Any) -> Any:
+    """The tensor's elements as integers of their size; writing to them writes to it."""
+    import torch
+
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.view(whole)
+
+
+def poison(outputs: Mapping[str, Any], which: int) -> None:
+    """Fill every output with poison ``which`` (0 or 1)."""
+    for tensor in outputs.values():
+        bits(tensor).fill_(POISONS[which][tensor.element_size()])
+
+
+def still_poisoned(tensor: Any, which: int) -> Any:
+    """A mask of the elements that hold poison ``which``."""
+    return bits(tensor) == POISONS[which][tensor.element_size()]
+
+
+def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether all outputs are equal, bit by bit (NaNs too)."""
+    import torch
+
+    return all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
+
+
+def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs with every floating tensor in float64."""
+    import torch
+
+    return {
+        name: value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
+
+
+def largest_difference(first: Any, second: Any) -> Difference:
+    """The largest |first - second|; equal infinities differ by 0, and a NaN on either side is the largest of all."""
+    worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
+    for offset, x, y in _parts(first, second):
+        distance = (x - y).abs().masked_fill(x == y, 0.0)
+        value, at = (item.item() for item in distance.max(dim=0))
+        if not (value <= worst.value):
+            worst = Difference(value=value, index=_unravel(offset + at, first.shape), first=x[at].item(), second=y[at].item())
+        if math.isnan(value):
+            break
+    return worst
+
+
+def rounding(reference: Any) -> float:
+    """Largest |ref + 0.3 - 0.3 - ref| over finite elements, in the reference's own precision: its rounding error in passing.
+
+    The allowance of FlashAttention's tests (Dao, https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py).
+    """
+    largest, flat = 0.0, _flat(reference)
+    for start in range(0, flat.numel(), PART):
+        part = flat[start : start + PART]
+        part = part[part.isfinite()]
+        if part.numel():
+            largest = max(largest, (part + SHIFT - SHIFT - part).abs().max().item())
+    return largest
+
+
+def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
+    """How many elements are NaN or infinite where the reference is finite, or were never written."""
+    count = 0
+    flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
+    for start in range(0, flat.numel(), PART):
+        part = slice(start, start + PART)
+        count += int(((~flat[part].isfinite() & expected[part].isfinite()) | holes[part]).sum())
+    return count
+
+
+def _parts(first: Any, second: Any) -> Iterator[tuple[int, Any, Any]]:
+    a, b = _flat(first), _flat(second)
+    for start in range(0, a.numel(), PART):
+        yield start, a[start : start + PART].double(), b[start : start + PART].double()
+
+
+def _flat(tensor: Any) -> Any:
+    return tensor.reshape(-1)
+
+
+def _unravel(index: int, shape: Any) -> tuple[int, ...]:
+    coordinates = []
+    for size in reversed(tuple(shape)):
+        index, coordinate = divmod(index, size)
+        coordinates.append(coordinate)
+    return tuple(reversed(coordinates))
