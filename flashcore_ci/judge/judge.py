@@ -1,0 +1,116 @@
+"""Plan and evidence to verdicts: pure, total over the plan, the same on every machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from flashcore_ci.judge import summary
+from flashcore_ci.judge import waivers as waiving
+from flashcore_ci.judge.matching import Match, Matcher, Source
+from flashcore_ci.judge.rules import answer, findings_for, unanswered
+from flashcore_ci.model.codes import NEXT_STEP, Code
+from flashcore_ci.model.evidence import BuildEvidence, Provenance
+from flashcore_ci.model.plan import Check, Plan
+from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Waiver
+from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
+
+__all__ = ["Source", "judge"]
+
+ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
+"""What a machine with the GPU could still answer: these are deferred when the caller says so."""
+COUNTED = {Scope.SUBJECT: "subjects", Scope.ENTRY: "entry functions", Scope.WORKLOAD: "workloads"}
+
+
+def judge(
+    plan: Plan,
+    builds: tuple[BuildEvidence, ...],
+    sources: tuple[Source, ...],
+    *,
+    waivers: tuple[Waiver, ...],
+    as_of: str,
+    stale: StalePolicy,
+    tool: str,
+) -> Report:
+    """Exactly one verdict for each check, in plan order, from the first source that measured these builds.
+
+    ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date.
+    """
+    day = waiving.day_of(as_of)
+    matcher = Matcher(plan=plan, builds=builds, sources=sources)
+    sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
+    matches = [matcher.match(check) for check in plan.checks]
+    verdicts = tuple(
+        waiving.waived(_verdict(check, match, stale, sharing[check.gate.evidence, check.target]), waivers, day)
+        for check, match in zip(plan.checks, matches, strict=True)
+    )
+    outcome = summary.overall(verdicts)
+    return Report(
+        suite=plan.suite,
+        tool=tool,
+        as_of=as_of,
+        outcome=outcome,
+        exit_code=summary.EXIT_CODE[outcome],
+        headline=summary.headline(verdicts),
+        verdicts=verdicts,
+        excluded=plan.excluded,
+        waivers=waivers,
+        builds=builds,
+        provenance=_provenance(plan, matches, sources),
+        notes=(*_notes(plan, matches), *waiving.remarks(waivers, verdicts, day)),
+    )
+
+
+def _verdict(check: Check, match: Match, stale: StalePolicy, sharing: int) -> Verdict:
+    """The verdict before waivers. ``sharing``: how many checks share the observation, and so its seconds."""
+    gate, observation = check.gate, match.observation
+    if observation is None:
+        missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
+        found = unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
+    else:
+        found = answer(check, observation)
+    red = found.outcome is not Outcome.PASS
+    deferred = stale is StalePolicy.DEFER and found.reason.code in ELSEWHERE and gate.evidence not in STATIC_KINDS
+    told = observation.notes if observation and (red or gate.evidence is not Kind.RESOURCES) else ()
+    return Verdict(
+        gate=gate.id,
+        title=gate.title,
+        evidence=gate.evidence,
+        target=check.target,
+        scope=check.scope,
+        subject=check.subject,
+        outcome=found.outcome,
+        severity=check.limit.severity,
+        blocks=red and not deferred and check.limit.severity is Severity.BLOCKING,
+        deferred=deferred,
+        reason=found.reason,
+        reading=found.reading,
+        rule=gate.rule,
+        limit=check.limit.value,
+        unit=check.limit.unit,
+        origin=match.origin,
+        next_step=NEXT_STEP.get(found.reason.code, ""),
+        why=check.limit.why or gate.why,
+        findings=findings_for(gate, observation) if observation else (),
+        notes=(*told, *found.notes),
+        seconds=observation.seconds / sharing if observation else 0.0,
+    )
+
+
+def _provenance(plan: Plan, matches: Sequence[Match], sources: Sequence[Source]) -> Provenance | None:
+    """Where the measurements came from: of the first source that answered a check on a workload, else of the first source."""
+    used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
+    first = next((source for source in (*used, *sources) if source is not None), None)
+    return first.evidence.provenance if first else None
+
+
+def _notes(plan: Plan, matches: Sequence[Match]) -> Iterator[str]:
+    """What the verdict covers, and what the sources that it rests on have to say."""
+    targets = {scope: {check.target for check in plan.checks if check.scope is scope} for scope in Scope}
+    covered = ", ".join(f"{COUNTED[scope]}: {len(names)}" for scope, names in targets.items() if names)
+    yield f"{len(plan.checks)} checks ({covered or 'none'}); {len(plan.excluded)} combinations do not apply"
+    answering = {id(match.source): match.source for match in matches if match.source}
+    for source in answering.values():
+        for note in source.evidence.notes:
+            yield note if source.origin.kind == "live" else f"{note} ({source.origin.detail})"

@@ -1,0 +1,134 @@
+"""Which observation answers a check: the first source's that measured exactly what would run now, or the reason for none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
+from flashcore_ci.model.identity import static_identity, workload_identity
+from flashcore_ci.model.plan import Check, Plan
+from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.suite import Kind, Scope
+from flashcore_ci.model.verdict import Origin
+
+PART_NAMES = {
+    "machine_code": "machine code",
+    "launcher": "launcher",
+    "binding": "binding",
+    "subject": "subject",
+    "workload": "workload",
+    "collector": "collector",
+}
+NOWHERE = Origin(kind="none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Evidence and where it came from. The judge asks its sources in order."""
+
+    origin: Origin
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The observation that answers a check with its source; or ``missing`` says why there is none."""
+
+    observation: Observation | None = None
+    source: Source | None = None
+    missing: Missing | None = None
+    changed: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> Origin:
+        """Where the answer came from."""
+        return self.source.origin if self.source else NOWHERE
+
+
+@dataclass(slots=True)
+class Matcher:
+    """Finds the answer to each check of one plan on one set of builds."""
+
+    plan: Plan
+    builds: tuple[BuildEvidence, ...]
+    sources: tuple[Source, ...]
+    _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
+    _matches: dict[tuple[Kind, str], Match] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._index = [_by_target(source.evidence.observations) for source in self.sources]
+
+    def match(self, check: Check) -> Match:
+        """The answer to this check; the checks of one kind on one target share it."""
+        key = (check.gate.evidence, check.target)
+        if key not in self._matches:
+            self._matches[key] = self._find(check)
+        return self._matches[key]
+
+    def _find(self, check: Check) -> Match:
+        expected = self._expected(check)
+        if isinstance(expected, Missing):
+            return Match(missing=expected)
+        others: list[Identity] = []
+        for source, index in zip(self.sources, self._index, strict=True):
+            found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
+            same = [observation for observation in found if observation.identity == expected]
+            if same and any(observation != same[0] for observation in same):
+                contradiction = f"{len(same)} observations of the same thing contradict each other"
+                return Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction))
+            if same:
+                return Match(source=source, observation=same[0])
+            others += [observation.identity for observation in found]
+        return _unmatched(check, expected, others)
+
+    def _is_trusted(self, source: Source, subject: str) -> bool:
+        """Whether digests can say what the source measured.
+
+        They cannot for a subject without machine code at build time (a library, a JIT): there only live evidence counts,
+        and of course that of the very run that is being judged again.
+        """
+        has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
+        return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
+
+    def _expected(self, check: Check) -> Identity | Missing:
+        """The identity that evidence for this check must have; Missing when nothing was built that it could have."""
+        kind = check.gate.evidence
+        build = next((build for build in self.builds if build.subject == check.subject), None)
+        if build is None:
+            return Missing(code=Code.NOT_BUILT, message=f"{check.subject} was not built")
+        if check.scope is Scope.SUBJECT:
+            return static_identity(kind, build, [entry.symbol for entry in build.entries], self.plan.protocol)
+        if check.scope is Scope.ENTRY:
+            return static_identity(kind, build, [check.target], self.plan.protocol)
+        return self._expected_of_workload(kind, check, build)
+
+    def _expected_of_workload(self, kind: Kind, check: Check, build: BuildEvidence) -> Identity | Missing:
+        workload = next((workload for workload in self.plan.workloads if workload.id == check.target), None)
+        problems = [problem for description in self.plan.descriptions for problem in description.problems]
+        problem = next((problem for problem in problems if problem.workload == check.target), None)
+        if workload is None or problem is None:
+            return Missing(code=Code.INVALID_RESULT, message=f"the plan does not describe {check.target}")
+        identity = workload_identity(kind, workload, problem, build, self.plan.protocol)
+        if identity is None:
+            return Missing(code=Code.NOT_BUILT, message=f"{', '.join(problem.entries) or check.subject}: not built")
+        return identity
+
+
+def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], list[Observation]]:
+    index: dict[tuple[Kind, str], list[Observation]] = {}
+    for observation in observations:
+        index.setdefault((observation.kind, observation.target), []).append(observation)
+    return index
+
+
+def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> Match:
+    """No source measured what would run now: nothing at all, or something else, and then what differs."""
+    if not others:
+        message = f"no source has {check.gate.evidence} evidence on {check.target}"
+        return Match(missing=Missing(code=Code.NO_EVIDENCE, message=message))
+    changed = min((expected.changed(other) for other in others), key=len)
+    names = ", ".join(PART_NAMES[part] for part in changed)
+    message = f"the evidence is of something else; changed since: {names}"
+    return Match(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

@@ -1,0 +1,48 @@
+"""Waivers: what may be red until a day, and what is odd about those that we have."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from flashcore_ci.model.suite import Waiver
+from flashcore_ci.model.verdict import Outcome, Verdict
+
+RED = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
+
+
+def day_of(as_of: str) -> dt.date:
+    """The UTC day of an ISO 8601 date or time. ValueError when it is none; a time without a zone is UTC."""
+    moment = dt.datetime.fromisoformat(as_of)
+    return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
+
+
+def holds(waiver: Waiver, day: dt.date) -> bool:
+    """Whether the waiver still holds on ``day``: its last day is included."""
+    return day <= dt.date.fromisoformat(waiver.expires)
+
+
+def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
+    """The verdict, WAIVED when it is red and a waiver for it still holds."""
+    if verdict.outcome not in RED:
+        return verdict
+    for waiver in waivers:
+        if (waiver.gate, waiver.target) == (verdict.gate, verdict.target) and holds(waiver, day):
+            note = f"waived until {waiver.expires} by {waiver.owner}: {waiver.reason}"
+            return replace(verdict, outcome=Outcome.WAIVED, blocks=False, deferred=False, notes=(*verdict.notes, note))
+    return verdict
+
+
+def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
+    """One line for each waiver that does nothing: it has ended, names no check, or is no longer needed."""
+    outcomes = {(verdict.gate, verdict.target): verdict.outcome for verdict in verdicts}
+    for waiver in waivers:
+        name = f"the waiver of {waiver.gate} on {waiver.target}"
+        outcome = outcomes.get((waiver.gate, waiver.target))
+        if not holds(waiver, day):
+            yield f"{name} ended on {waiver.expires} and does nothing"
+        elif outcome is None:
+            yield f"{name} matches no check of this plan"
+        elif outcome is Outcome.PASS:
+            yield f"{name} is not needed: the check passes"
