@@ -28,7 +28,7 @@ def render(report: Report) -> str:
 
 def _blocks(report: Report) -> Iterator[str]:
     """Blocks that stand on their own, most important first: dropping the last ones leaves valid Markdown."""
-    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(report.headline)}"
+    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(words.headline(report))}"
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
     for section in sections(report):
         yield from _section(section)
@@ -49,6 +49,7 @@ def _section(section: Section) -> Iterator[str]:
             yield _table(("gate", "target", "measured", "limit", "what happened"), (_red_row(v) for v in part))
         for verdict in cluster.verdicts:
             yield from _findings(verdict)
+            yield from _notes(verdict)
 
 
 def _red_row(verdict: Verdict) -> tuple[str, ...]:
@@ -67,6 +68,12 @@ def _findings(verdict: Verdict) -> Iterator[str]:
     if left > 0:
         lines.append(f"- … and {left} more in report.json")
     yield f"{escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    if verdict.notes:
+        lines = [f"- {escape(words.shorten(note, MOST_CELL))}" for note in verdict.notes[:MOST_FINDINGS]]
+        yield f"Notes on {escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
 
 
 def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from flashcore_ci.report.groups import Cluster, Section, Tally, clusters, sectio
 
 MOST_ROWS = 12
 MOST_FINDINGS = 5
+MOST_NOTES = 3
 NARROWEST = 40
 ROOM_FOR_CLOSEST = 100
 
@@ -45,7 +46,9 @@ def render(report: Report, width: int, color: bool) -> str:
 
 
 def _headline(console: Console, report: Report) -> None:
-    title = Text.assemble((f" {report.outcome} ", f"reverse {STYLES[report.outcome]}"), f" {words.printable(report.headline)}")
+    title = Text.assemble(
+        (f" {report.outcome} ", f"reverse {STYLES[report.outcome]}"), f" {words.printable(words.headline(report))}"
+    )
     console.print(title)
     console.print(Text(f"suite {words.printable(report.suite)}, exit code {report.exit_code}", style="dim"))
 
@@ -70,6 +73,8 @@ def _cluster(console: Console, cluster: Cluster) -> None:
             shown_messages.add(message)
             _indented(console, Text(words.shorten(message, 600)), 6)
         _findings(console, verdict)
+        for note in verdict.notes[:MOST_NOTES]:
+            _indented(console, Text(words.shorten(words.printable(note), 400), style="dim"), 6)
     left = len(cluster.verdicts) - MOST_ROWS
     if left > 0:
         _indented(console, Text(f"… and {left} more: {_by_gate(cluster.verdicts[MOST_ROWS:])}; all are in summary.md"), 4)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from flashcore_ci.model.reading import Measured, Missing
-from flashcore_ci.model.verdict import Origin, Outcome, Verdict
+from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 
 WHOLE_UNITS = frozenset({"count", "byte"})
 FEWEST_DIGITS = 4
 MOST_DIGITS = 17
+
+
+def headline(report: Report) -> str:
+    """The report's headline without the outcome in front, which every format shows in its own way."""
+    return report.headline.removeprefix(f"{report.outcome}: ")
 
 
 def number(value: float, unit: str, *, digits: int = FEWEST_DIGITS) -> str:

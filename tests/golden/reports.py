@@ -68,7 +68,7 @@ GREEN = Report(
     as_of="2026-11-21T08:00:00Z",
     outcome=Outcome.PASS,
     exit_code=0,
-    headline="every blocking gate passed: 6 checks",
+    headline="PASS: 6 of 6 checks passed",
     verdicts=(
         passed("build", "attention", 0.0),
         passed("registers", "flashcore_attention_fp16_d64", 97.6),
@@ -103,7 +103,7 @@ RED = replace(
     GREEN,
     outcome=Outcome.FAIL,
     exit_code=10,
-    headline="3 checks failed and 1 is inconclusive",
+    headline="FAIL: 4 of 10 checks block this merge",
     verdicts=(
         *GREEN.verdicts,
         verdict(
@@ -150,7 +150,7 @@ INCONCLUSIVE = replace(
     GREEN,
     outcome=Outcome.INCONCLUSIVE,
     exit_code=11,
-    headline="30 checks are inconclusive",
+    headline="INCONCLUSIVE: 30 of 31 checks block this merge because they could not be judged",
     verdicts=(
         passed("build", "attention", 0.0),
         *(
@@ -171,7 +171,7 @@ INCONCLUSIVE = replace(
 
 SHADES = replace(
     GREEN,
-    headline="every blocking gate passed; 1 advisory red, 1 deferred, 1 waived",
+    headline="PASS: 6 of 9 checks passed, 1 red but advisory, 1 waived, 1 deferred to a machine with the GPU",
     verdicts=(
         *GREEN.verdicts,
         verdict(
@@ -202,7 +202,8 @@ SHADES = replace(
             2.6,
             Outcome.WAIVED,
             Code.OVER_LIMIT,
-            "waived until 2026-12-31 by kernels@example.org: launch effects, see the tuning log",
+            "2.6 % is not below 2 %",
+            notes=("waived until 2026-12-31 by kernels@example.org: launch effects, see the tuning log",),
         ),
     ),
 )

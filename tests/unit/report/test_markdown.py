@@ -11,8 +11,8 @@ from flashcore_ci.report import markdown
 
 
 def test_the_verdict_is_the_first_line() -> None:
-    assert markdown.render(RED).startswith("# ❌ FAIL: 3 checks failed")
-    assert markdown.render(GREEN).startswith("# ✅ PASS: ")
+    assert markdown.render(RED).startswith("# ❌ FAIL: 4 of 10 checks")
+    assert markdown.render(GREEN).startswith("# ✅ PASS: 6 of 6 checks passed")
 
 
 def test_every_verdict_shows_measured_limit_and_origin() -> None:

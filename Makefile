@@ -1,0 +1,68 @@
+# The two commands of the README, and those of a developer. Each step leaves a stamp, so that a second run is quick.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SUITE ?= gates/hopper.toml
+OUT ?= runs/latest
+GATE_ARGS ?=
+PYTEST_ARGS ?= --numprocesses=auto
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: gate
+gate: $(VENV)/.tools ## Build, measure (or recall recorded runs) and judge: may this change merge?
+	$(BIN)/flashcore-ci gate --suite $(SUITE) --out $(OUT) $(GATE_ARGS)
+
+.PHONY: test
+test: $(VENV)/.tests $(VENV)/.tools ## Run every test that needs no GPU
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.lint ## Check style, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: generate
+generate: $(VENV)/.package ## Write again what is generated from the code: docs and instantiations
+	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/generate_schemas.py
+	$(BIN)/python tools/generate_instantiations.py
+
+.PHONY: golden
+golden: $(VENV)/.tests ## Write the golden reports again (look at the difference)
+	$(BIN)/python -m pytest tests/golden --update-golden
+
+.PHONY: clean
+clean: ## Remove the virtual environment, runs and build output
+	rm -rf $(VENV) runs build dist
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "this Python cannot make a virtual environment: apt-get install python3-venv" >&2; exit 1; }
+	touch $@
+
+$(VENV)/.package: $(VENV)/.python pyproject.toml
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.tests: $(VENV)/.package
+	$(PIP) --editable '.[test]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.tests
+	$(PIP) --editable '.[lint]'
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
+	$(BIN)/flashcore-ci toolchain install
+	touch $@

@@ -1,0 +1,42 @@
+"""``flashcore-ci gate``: the command that people and CI run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flashcore_ci.cli import console, options, pipeline, stopping
+from flashcore_ci.cli.request import Request
+
+
+@click.command("gate")
+@options.suite
+@options.out
+@options.evidence
+@options.build
+@options.only
+@options.stale
+@options.as_of
+@click.option("--live/--recorded", "live", default=None, help="Measure here, or use recorded runs.  [default: live with a GPU]")
+@options.toolchain
+@options.allow_process
+@options.gpu
+@options.lock_timeout
+@options.jobs
+@options.as_json
+def command(*, out: Path, as_json: bool, **asked: Any) -> int:
+    """Build, measure and judge: may this change merge?
+
+    Builds the kernels, measures them on this machine's GPU (or, without one, takes recorded runs of the same code), and gives
+    one verdict for every gate on every target. Reports go to --out: junit.xml, report.json, summary.md.
+    """
+    teller = console.Teller(os.environ)
+    request = Request(out=out, environ=os.environ, **asked)
+    with stopping.graceful():
+        report = pipeline.gate(request, teller)
+    teller.done()
+    console.present(report, out, as_json=as_json, environ=os.environ)
+    return report.exit_code

@@ -1,0 +1,108 @@
+"""The program: finds the command, calls it, and alone turns exceptions into exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from flashcore_ci import __version__
+from flashcore_ci.model.errors import ExitCode, FlashcoreError
+
+COMMANDS: dict[str, str] = {
+    "gate": "Build, measure and judge: may this change merge?",
+    "plan": "List every check that will be judged, and why others do not apply.",
+    "build": "Compile the suite's kernels and record what the compiler says of them.",
+    "collect": "Measure on this machine's GPU and write a run folder.",
+    "judge": "Judge a run folder or bundle again; needs no GPU.",
+    "report": "Show a report.json, or write it in other formats.",
+    "pack": "Pack a run folder into one deterministic file.",
+    "doctor": "Can this machine gate? What is missing, and what fixes it.",
+    "toolchain": "Install the pinned CUDA tools.",
+    "explain": "Explain a gate or a reason code.",
+}
+"""Every command and its line in the help; its module is ``flashcore_ci.cli.<name>`` and is imported only when it is run."""
+
+EPILOG = "Exit codes: 0 passed, 10 a gate failed, 11 inconclusive, 2 usage, 3 invalid suite, 4 cannot collect here, 1 a bug."
+
+
+class Commands(click.Group):
+    """A group whose help needs none of its commands' imports."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """The command's function, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """The table of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="flashcore-ci")
+def cli() -> None:
+    """The merge gate for GPU kernels: one verdict for every gate on every workload."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code. Nothing is raised."""
+    try:
+        status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except FlashcoreError as error:
+        _explain(error)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("flashcore-ci: stopped", err=True)
+        return ExitCode.INCONCLUSIVE
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the person gets one line
+        return _bug(error)
+    return status if isinstance(status, int) else ExitCode.PASSED
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _explain(error: FlashcoreError) -> None:
+    """What is wrong, and what to do about it."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    click.echo("\n".join(f"flashcore-ci: {line}" for line in lines), err=True)
+    if error.fix:
+        click.echo(f"fix: {error.fix}", err=True)
+
+
+def _reader_left() -> int:
+    """Whoever read our output is gone: say nothing more, also at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter flushes into the closed pipe
+    return ExitCode.BUG
+
+
+def _bug(error: Exception) -> int:
+    from flashcore_ci.cli import bugs  # noqa: PLC0415 - only a bug needs it
+
+    click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {bugs.first_line(error)}", err=True)
+    click.echo(f"fix: report it with {bugs.keep(error)}", err=True)
+    return ExitCode.BUG
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The files that CI reads: ``junit.xml``, ``report.json`` and ``summary.md``, on every path out of the tool."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore_ci import __version__
+from flashcore_ci.model.codes import NEXT_STEP, Code
+from flashcore_ci.model.errors import EvidenceError, ExitCode, FlashcoreError, InterruptedRunError
+from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.verdict import Outcome, Reason, Report, Verdict
+from flashcore_ci.report import junit, markdown
+from flashcore_ci.store.codec import decode, encode
+from flashcore_ci.store.files import write_atomically
+
+REPORT = "report.json"
+FILES = ("junit.xml", REPORT, "summary.md")
+NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
+
+
+def write(out: Path, report: Report) -> None:
+    """Write all three files. CannotCollectError if the disk refuses."""
+    write_atomically(out / REPORT, encode(report))
+    write_atomically(out / "junit.xml", junit.render(report).encode("utf-8"))
+    write_atomically(out / "summary.md", markdown.render(report).encode("utf-8"))
+
+
+def read(path: Path) -> Report:
+    """The report in ``path``: a ``report.json`` or a folder that holds one. EvidenceError when it is none."""
+    file = path / REPORT if path.is_dir() else path
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise EvidenceError(
+            f"cannot read {file}: {error.strerror}", fix="give a folder that `gate` or `judge` wrote to"
+        ) from None
+    return decode(Report, data, where=str(file))
+
+
+def clear(out: Path) -> None:
+    """Remove an earlier run's reports, so that nobody can take them for this one's."""
+    for name in FILES:
+        with contextlib.suppress(OSError):
+            (out / name).unlink()
+
+
+def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
+    """The report of a run that ended before there was a plan: no checks, and an error that every format shows."""
+    return Report(
+        suite=suite,
+        tool=__version__,
+        as_of=as_of,
+        outcome=Outcome.INCONCLUSIVE,
+        exit_code=exit_code(error),
+        headline=headline(error),
+        verdicts=(),
+        excluded=(),
+        waivers=(),
+        builds=(),
+        provenance=None,
+        notes=(*_more(error), "nothing was planned, so nothing was judged"),
+    )
+
+
+def ended_by(error: BaseException, report: Report) -> Report:
+    """``report`` on what was there when ``error`` ended the run: the error is its headline, and it never passes."""
+    code = exit_code(error)
+    if isinstance(error, InterruptedRunError):
+        verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
+        code = ExitCode.GATE_FAILED if report.exit_code == ExitCode.GATE_FAILED else code
+    else:
+        verdicts = report.verdicts
+    return replace(
+        report,
+        outcome=Outcome.FAIL if report.outcome is Outcome.FAIL else Outcome.INCONCLUSIVE,
+        exit_code=code,
+        headline=headline(error),
+        verdicts=verdicts,
+        notes=(*report.notes, *_more(error)),
+    )
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that ``error`` leads to."""
+    return error.exit_code if isinstance(error, FlashcoreError) else ExitCode.BUG
+
+
+def headline(error: BaseException) -> str:
+    """The error in one line."""
+    lines = str(error).splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return first if isinstance(error, FlashcoreError) else f"a bug in the tool: {type(error).__name__}: {first}"
+
+
+def _more(error: BaseException) -> tuple[str, ...]:
+    fix = getattr(error, "fix", "")
+    return (*str(error).splitlines()[1:], *((f"fix: {fix}",) if fix else ()))
+
+
+def _interrupted(verdict: Verdict) -> Verdict:
+    """A check that was not reached says so, and not that nobody ever recorded evidence for it."""
+    if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason.code not in NOT_REACHED:
+        return verdict
+    message = "the run was stopped before this check"
+    return replace(
+        verdict,
+        reason=Reason(code=Code.INTERRUPTED, message=message),
+        reading=Missing(code=Code.INTERRUPTED, message=message),
+        next_step=NEXT_STEP[Code.INTERRUPTED],
+    )

@@ -1,0 +1,172 @@
+"""The way of the data, one function a step: describe, plan, build, measure or recall, judge, write."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flashcore_ci import __version__
+from flashcore_ci.adapters import clock, process
+from flashcore_ci.build.records import load_builds
+from flashcore_ci.build.subjects import build_subjects
+from flashcore_ci.cli import live, machine, outputs, recorded
+from flashcore_ci.cli.console import Progress
+from flashcore_ci.cli.request import Request
+from flashcore_ci.collect import resources
+from flashcore_ci.collect.collect import collect
+from flashcore_ci.collect.describe import describe
+from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.model.errors import CannotCollectError, FlashcoreError, InterruptedRunError
+from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Suite
+from flashcore_ci.model.verdict import Origin, Report, StalePolicy
+from flashcore_ci.plan.planner import make_plan, narrow
+from flashcore_ci.store.run import prepare_run, read_run, write_run
+from flashcore_ci.suite.loader import load
+
+
+@dataclass(slots=True, kw_only=True)
+class SoFar:
+    """What a run has so far: it is judged even when an error ends the run."""
+
+    suite: Suite | None = None
+    plan: Plan | None = None
+    builds: tuple[BuildEvidence, ...] = ()
+    sources: list[Source] = field(default_factory=list)
+
+
+def gate(request: Request, progress: Progress) -> Report:
+    """The whole job. Reports lie in ``request.out`` on every way out of here, also when an error is raised."""
+    outputs.clear(request.out)
+    so_far = SoFar()
+    try:
+        suite = so_far.suite = suite_of(request)
+        plan = so_far.plan = planned(suite, request, progress)
+        prepare_run(request.out, plan)
+        builds = so_far.builds = built(plan, request, progress)
+        so_far.sources.append(compiled_here(plan, builds, request))
+        so_far.sources += [measured(plan, builds, request, progress)] if is_live(request) else recorded.recall(request.evidence)
+        report = judged(so_far, request, as_of=request.as_of or clock.now())
+        outputs.write(request.out, report)
+    except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
+        return _ended(error, so_far, request)
+    return report
+
+
+def suite_of(request: Request) -> Suite:
+    """The suite that was asked for. SuiteError lists everything that is wrong with it."""
+    return load(request.root / request.suite, root=request.root)
+
+
+def planned(suite: Suite, request: Request, progress: Progress) -> Plan:
+    """What will be judged, as the subjects in this checkout describe themselves."""
+    progress("asking the subjects what they are")
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
+        descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=Path(scratch))
+    return narrow(make_plan(suite, descriptions), request.only)
+
+
+def built(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
+    """The binaries that ``--build`` names, checked; else made now."""
+    if request.build is not None:
+        return load_builds(request.build)
+    return build_subjects(
+        plan.descriptions,
+        root=request.root,
+        toolchain=live.compiler(request, progress),
+        out=request.binaries,
+        cache=request.settings.home / "cache",
+        jobs=request.compilers,
+        progress=lambda done, of, source: progress(f"compiled {done} of {of}: {source}"),
+    )
+
+
+def compiled_here(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Source:
+    """What the compiler showed, as evidence: it needs no GPU and is never stale."""
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
+        origin = live.provenance(request, Path(scratch))
+    compilers = dict.fromkeys(build.compiler for build in builds if build.compiler)
+    return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=static(plan, builds, origin))
+
+
+def static(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance) -> Evidence:
+    """The compiler's evidence on ``builds``: what their records say, observed anew."""
+    observations = resources.observe(plan.descriptions, builds, plan.protocol)
+    return Evidence(provenance=provenance, builds=builds, observations=observations)
+
+
+def is_live(request: Request) -> bool:
+    """Whether to measure here. A GPU without the tools to measure is an error later on, never a reason to fall back silently."""
+    return machine.has_gpu() if request.live is None else request.live
+
+
+def measured(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> Source:
+    """Evidence from this machine's GPU, written to the run folder. CannotCollectError when it cannot be had."""
+    if not machine.has_gpu():
+        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor, or use --recorded")
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
+        evidence = collect(plan, builds, live.context(request, progress, Path(scratch)))
+    write_run(request.out, plan, evidence)
+    return Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
+
+
+def collect_only(request: Request, progress: Progress) -> Evidence:
+    """The run folder without a verdict."""
+    if not machine.has_gpu():
+        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor")
+    plan = planned(suite_of(request), request, progress)
+    prepare_run(request.out, plan)
+    builds = built(plan, request, progress)
+    return measured(plan, builds, request, progress).evidence
+
+
+def judge_run(run: Path, request: Request, progress: Progress) -> Report:
+    """The verdict on a recorded run by this checkout's suite, as of its collection unless the request says otherwise."""
+    outputs.clear(request.out)
+    so_far = SoFar()
+    try:
+        evidence = read_run(run).evidence
+        so_far.suite = suite_of(request)
+        so_far.plan = planned(so_far.suite, request, progress)
+        so_far.builds = evidence.builds
+        compiled = static(so_far.plan, evidence.builds, evidence.provenance)
+        so_far.sources += [recorded.source_of(compiled), recorded.source_of(evidence)]
+        report = judged(so_far, request, as_of=request.as_of or evidence.provenance.collected_at)
+        outputs.write(request.out, report)
+    except BaseException as error:  # noqa: BLE001 - as in gate
+        return _ended(error, so_far, request)
+    return report
+
+
+def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
+    """The verdicts on what there is: total over the plan."""
+    if so_far.suite is None or so_far.plan is None:
+        raise InterruptedRunError("there is no plan to judge by")
+    return judge(
+        so_far.plan,
+        so_far.builds,
+        tuple(so_far.sources),
+        waivers=so_far.suite.waivers,
+        as_of=as_of,
+        stale=StalePolicy(request.stale),
+        tool=__version__,
+    )
+
+
+def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
+    """Write the reports of a run that ``error`` ended; return the report if that was an interruption, else raise ``error``."""
+    if process.stopping() and isinstance(error, FlashcoreError):
+        error = InterruptedRunError("the run was stopped before it was done")
+    as_of = request.as_of or clock.now()
+    report = outputs.unplanned(error, suite=str(request.suite), as_of=as_of)
+    with contextlib.suppress(Exception):  # the error that is being reported comes first
+        if so_far.plan is not None:
+            report = outputs.ended_by(error, judged(so_far, request, as_of=as_of))
+    with contextlib.suppress(Exception):
+        outputs.write(request.out, report)
+    if isinstance(error, InterruptedRunError):
+        return report
+    raise error
