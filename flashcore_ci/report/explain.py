@@ -42,9 +42,17 @@ def render(gate: Gate) -> str:
 
 def render_code(code: Code) -> str:
     """What a reason code means and what to do."""
-    fault = "the kernel is at fault: FAIL" if code in SUBJECT_AT_FAULT else "nothing is known of the kernel: INCONCLUSIVE"
     step = NEXT_STEP.get(code, "nothing: the check passed")
-    return f"{code}\n\n  without a reading  {fault}\n  next               {step}\n"
+    return f"{code}\n\n  verdict  {verdict_of(code)}\n  next     {step}\n"
+
+
+def verdict_of(code: Code) -> str:
+    """Which verdict comes with this code."""
+    if code is Code.WITHIN_LIMIT:
+        return "PASS"
+    if code in SUBJECT_AT_FAULT | {Code.OVER_LIMIT, Code.UNDER_LIMIT}:
+        return "FAIL"
+    return "INCONCLUSIVE"
 
 
 def _limit(gate: Gate, limit: Limit) -> str:
