@@ -45,21 +45,21 @@ class CompiledUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One source to compile. ``reads`` are the files of the checkout that it may include, itself among them."""
+    """One source to compile; ``reads`` are the files of the checkout that it may include, ``content`` their digest."""
 
     source: str
     includes: tuple[str, ...]
     reads: tuple[str, ...]
+    content: str
     key: str
 
 
 def unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: Host) -> Unit:
     """The unit that compiles ``source``; its key covers the tools, the options and every byte of the checkout that it may read."""
     reads = sources.closure(source, includes)
-    key = digest_of(
-        CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS, tuple(includes), source, sources.bytes_digest(reads)
-    )
-    return Unit(source=source, includes=tuple(includes), reads=reads, key=key)
+    content = sources.bytes_digest(reads)
+    key = digest_of(CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS, tuple(includes), source, content)
+    return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
 def compile_unit(
@@ -87,6 +87,10 @@ def compile_unit(
         if error is not None:
             return _relative(error, sources.root)
         compiled = _read(wanted, work, output, toolchain)
+        if Sources(sources.root).bytes_digest(wanted.reads) != wanted.content:
+            raise CannotCollectError(
+                f"{wanted.source}, or a file that it includes, changed while it was compiled", fix="build again"
+            )
         cache.keep(wanted.key, work / "unit.o", compiled)
     return compiled
 

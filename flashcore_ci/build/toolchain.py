@@ -29,6 +29,36 @@ _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
 
+_COMPLAINTS = (
+    (
+        "No module named pip",
+        "this Python has no pip",
+        "python3 -m ensurepip, or name a Python that has it in FLASHCORE_CI_PYTHON",
+    ),
+    ("No space left on device", "the disk is full", "make room for 400 MB, or set FLASHCORE_CI_HOME to another disk"),
+    (
+        "DO NOT MATCH THE HASHES",
+        "a downloaded file is not the pinned one",
+        "pip cache purge, then try again; if it stays so, mistrust the package index",
+    ),
+    (
+        "NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries",
+        "the package index cannot be reached",
+        "check the network and pip's index settings, then try again",
+    ),
+    (
+        r"\(from versions: none\)",
+        "the package index cannot be reached, or has none of the pinned packages",
+        "check the network and pip's index settings, then try again",
+    ),
+    (
+        "No matching distribution",
+        "the package index does not have the pinned versions",
+        "check pip's index settings; the tools exist for Linux on x86_64 and aarch64 only",
+    ),
+)
+"""What pip prints, what that means, what to do: the first that matches."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
@@ -148,22 +178,9 @@ def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
 
 def explain(output: str) -> tuple[str, str]:
     """What pip's output says in one line, and what to do about it."""
-    if "No module named pip" in output:
-        return "this Python has no pip", "python3 -m ensurepip, or set FLASHCORE_CI_PYTHON to a Python that has it"
-    if "No space left on device" in output:
-        return "the disk is full", "make room for 400 MB, or set FLASHCORE_CI_HOME to another disk"
-    if "DO NOT MATCH THE HASHES" in output:
-        return (
-            "a downloaded file is not the pinned one",
-            "pip cache purge, then try again; if it stays, mistrust the package index",
-        )
-    if re.search(r"NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries", output):
-        return "the package index cannot be reached", "check the network and pip's index settings, then try again"
-    if "No matching distribution" in output:
-        return (
-            "the package index does not have the pinned versions",
-            "the tools exist for Linux on x86_64 and aarch64 only; check pip's index",
-        )
+    for pattern, message, fix in _COMPLAINTS:
+        if re.search(pattern, output):
+            return message, fix
     errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
     last = (errors or output.strip().splitlines() or ["no output"])[-1]
     return f"pip failed: {last}", "mend what pip says, then try again"

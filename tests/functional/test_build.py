@@ -1,0 +1,259 @@
+"""The real compiler on one tiny kernel: what changes digests, what is kept, what becomes evidence."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.adapters import git, process
+from flashcore_ci.build import toolchain as tools
+from flashcore_ci.build.records import load_builds
+from flashcore_ci.build.subjects import build_subjects
+from flashcore_ci.model.errors import CannotCollectError, SuiteError
+from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
+from flashcore_ci.suite.settings import Settings
+
+HEADER = """#pragma once
+namespace { __device__ int calls = 0; }
+__constant__ float factors[2] = {2.0f, 3.0f};
+inline __device__ float scaled(float x) { return x * factors[calls & 1]; }
+"""
+KERNEL = """#include "tiny.cuh"
+extern "C" __global__ void __launch_bounds__(128) tiny(float* p) { p[threadIdx.x] = scaled(p[threadIdx.x]); }
+"""
+LAUNCHER = """#include <cuda_runtime.h>
+extern "C" __global__ void tiny(float* p);
+extern "C" int tiny_version() { return 7; }
+extern "C" int tiny_launch(float* p) { tiny<<<1, 128>>>(p); return static_cast<int>(cudaGetLastError()); }
+"""
+FILES = {
+    "kernel/include/tiny.cuh": HEADER,
+    "kernel/tiny.cu": KERNEL,
+    "kernel/launch.cu": LAUNCHER,
+    "kernel/tiny.py": "import ctypes\n",
+    "kernel/subject.py": "SUBJECT = 1\n",
+}
+
+
+def description(**changes):
+    entry = EntrySpec(symbol="tiny", source="kernel/tiny.cu", max_registers=32, dynamic_shared_bytes=0)
+    spec = {
+        "library": "libtiny.so",
+        "launchers": ("kernel/launch.cu",),
+        "includes": ("kernel/include",),
+        "binding": ("kernel/tiny.py",),
+        "entries": (entry,),
+        **changes,
+    }
+    return Description(subject="tiny", file="kernel/subject.py", build=BuildSpec(**spec), problems=())
+
+
+@pytest.fixture(scope="session")
+def toolchain():
+    return tools.install(Settings.from_environment(os.environ).home, sys.executable, print)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """One for the whole file: each of these builds differs from the others in what it should."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return written(tmp_path / "root")
+
+
+def written(root: Path) -> Path:
+    for path, text in FILES.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+def change(root: Path, path: str, old: str, new: str) -> None:
+    text = (root / path).read_text()
+    assert old in text
+    (root / path).write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture
+def build(toolchain, cache):
+    def run(root, descriptions=None, *, out=None, cache=cache):
+        return build_subjects(
+            descriptions or (description(),),
+            root=root,
+            toolchain=toolchain,
+            out=out or root.parent / "out",
+            cache=cache,
+            jobs=2,
+            progress=lambda done, total, what: told.append((done, total, what)),
+        )
+
+    told = run.told = []
+    return run
+
+
+def test_a_library_that_loads_and_the_evidence_of_its_machine_code(root, build):
+    (made,) = build(root)
+    (entry,) = made.entries
+    assert made.error is None
+    assert made.compiler == "nvcc 13.0.88"
+    assert entry.count("FMUL") == 1
+    assert entry.count("STG") == 1
+    assert entry.count("LDL") == 0
+    assert 0 < entry.highest_register <= entry.registers <= 32
+    assert (entry.spill_store_bytes, entry.stack_bytes, entry.static_shared_bytes, entry.warnings) == (0, 0, 0, ())
+    assert ctypes.CDLL(str(root.parent / "out" / made.library)).tiny_version() == 7
+    assert load_builds(root.parent / "out") == (made,)
+
+
+def test_a_second_build_starts_no_process(root, build, monkeypatch):
+    first = build(root)
+    library = (root.parent / "out" / first[0].library).read_bytes()
+
+    def refuse(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(process, "run", refuse)
+    shutil.rmtree(root.parent / "out")
+    assert build(root) == first
+    assert (root.parent / "out" / first[0].library).read_bytes() == library
+
+
+def test_another_folder_and_a_fresh_cache_give_the_same_evidence(root, build, tmp_path):
+    (first,) = build(root)
+    (second,) = build(written(tmp_path / "elsewhere/deeper"), cache=tmp_path / "fresh")
+    assert second.entries == first.entries
+    assert (second.launcher, second.binding, second.source) == (first.launcher, first.binding, first.source)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "changed"),
+    [
+        ("kernel/include/tiny.cuh", "#pragma once", "// a comment\n\n#pragma once", set()),
+        ("kernel/tiny.cu", "#include", "/* a comment */\n#include", set()),
+        ("kernel/launch.cu", "#include", "// a comment\n#include", set()),
+        ("kernel/tiny.py", "import", "# a comment\nimport", set()),
+        ("kernel/include/tiny.cuh", "x * ", "x + ", {"code"}),
+        ("kernel/include/tiny.cuh", "3.0f", "4.0f", {"code"}),
+        ("kernel/include/tiny.cuh", "calls = 0", "calls = 1", {"code"}),
+        ("kernel/tiny.cu", "__launch_bounds__(128)", "__launch_bounds__(256)", {"code", "launcher"}),
+        ("kernel/launch.cu", "<<<1, ", "<<<2, ", {"launcher"}),
+        ("kernel/tiny.py", "ctypes", "math", {"binding"}),
+        ("kernel/subject.py", "1", "2", {"subject"}),
+    ],
+)
+def test_what_changes_which_digest(root, build, path, old, new, changed):
+    (before,) = build(root)
+    change(root, path, old, new)
+    (after,) = build(root)
+    differs = {
+        "code": before.entries[0].digest != after.entries[0].digest,
+        "launcher": before.launcher != after.launcher,
+        "binding": before.binding != after.binding,
+        "subject": before.source != after.source,
+    }
+    assert {name for name, different in differs.items() if different} == changed
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "file", "line", "message"),
+    [
+        ("kernel/include/tiny.cuh", "return x", "return y", "kernel/include/tiny.cuh", 4, 'identifier "y" is undefined'),
+        ("kernel/tiny.cu", "tiny.cuh", "gone.cuh", "kernel/tiny.cu", 1, "gone.cuh: No such file or directory"),
+        ("kernel/tiny.cu", "128) tiny", "128) tinier", "kernel/tiny.cu", 0, "no entry function named tiny (it defines tinier)"),
+        ("kernel/launch.cu", "return 7", "return seven()", "kernel/launch.cu", 3, 'identifier "seven" is undefined'),
+        (
+            "kernel/launch.cu",
+            "{ return 7",
+            "{ int seven(); return seven()",
+            "tiny/libtiny.so",
+            0,
+            "undefined reference to `seven'",
+        ),
+    ],
+)
+def test_what_does_not_compile_is_evidence(root, build, path, old, new, file, line, message):
+    change(root, path, old, new)
+    (made,) = build(root)
+    assert (made.error.file, made.error.line) == (file, line)
+    assert message in made.error.message
+    assert made.library == ""
+    assert load_builds(root.parent / "out") == (made,)
+
+
+def test_entries_that_did_compile_are_kept_beside_an_error(root, build):
+    change(root, "kernel/launch.cu", "return 7", "return seven()")
+    (made,) = build(root)
+    assert [entry.symbol for entry in made.entries] == ["tiny"]
+
+
+def test_a_file_that_no_plain_include_names_is_refused(root, build):
+    change(root, "kernel/tiny.cu", '#include "tiny.cuh"', '#define HEADER "tiny.cuh"\n#include HEADER')
+    (made,) = build(root)
+    assert "its changes would go unseen" in made.error.message
+
+
+def test_options_in_the_environment_change_nothing(root, build, monkeypatch, tmp_path):
+    (plain,) = build(root)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DNDEBUG -O0 --maxrregcount=16")
+    (with_options,) = build(root, cache=tmp_path / "fresh")
+    assert with_options.entries == plain.entries
+
+
+def test_an_altered_object_in_the_cache_is_compiled_again(root, build, tmp_path):
+    (first,) = build(root, cache=tmp_path / "own")
+    for product in (tmp_path / "own").rglob("product"):
+        product.write_bytes(b"altered")
+    assert build(root, cache=tmp_path / "own") == (first,)
+    ctypes.CDLL(str(root.parent / "out" / first.library))
+
+
+def test_progress_counts_compilations(root, build, tmp_path):
+    build(root, cache=tmp_path / "own")
+    assert [(done, total) for done, total, _ in build.told] == [(1, 2), (2, 2)]
+    assert {what for *_, what in build.told} == {"kernel/tiny.cu", "kernel/launch.cu"}
+
+
+def test_paths_that_leave_the_checkout_are_refused_all_at_once(root, build):
+    wrong = description(launchers=("../a.cu",), includes=("/usr/include",), library="../lib.so")
+    with pytest.raises(SuiteError) as caught:
+        build(root, (wrong,))
+    assert len(caught.value.problems) == 3
+
+
+def test_without_a_host_compiler_the_machine_is_at_fault(root, build, monkeypatch):
+    monkeypatch.setenv("PATH", str(root))
+    with pytest.raises(CannotCollectError, match="no g\\+\\+"):
+        build(root)
+
+
+def test_a_subject_without_machine_code(root, build):
+    plain = Description(subject="plain", file="kernel/subject.py", build=None, problems=())
+    (made,) = build(root, (plain,))
+    assert (made.library, made.entries, made.error) == ("", (), None)
+    assert made.source
+
+
+def test_git_knows_the_commit_and_whether_files_differ(tmp_path):
+    def run(*argv):
+        done = process.run(("git", "-C", tmp_path, *argv), logs=tmp_path / "logs", name=argv[0], timeout=30)
+        assert done.returncode == 0, done.error_text()
+
+    assert git.checkout(tmp_path, logs=tmp_path / "logs") == git.Checkout(commit="", dirty=False)
+    run("init", "-q")
+    (tmp_path / "a").write_text("1")
+    run("add", "a")
+    run("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "a")
+    clean = git.checkout(tmp_path, logs=tmp_path / "logs")
+    assert len(clean.commit) == 40
+    assert not clean.dirty
+    (tmp_path / "a").write_text("2")
+    assert git.checkout(tmp_path, logs=tmp_path / "logs") == git.Checkout(commit=clean.commit, dirty=True)

@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.adapters import nvcc
+from flashcore_ci.model.evidence import CompileError
+
+RECORDINGS = Path(__file__).parents[2] / "recordings/nvcc"
+
+
+def recorded(name: str) -> str:
+    return (RECORDINGS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("syntax-error", CompileError(file="missing_brace.h", line=1, message='expected a ";"')),
+        ("missing-header", CompileError(file="nohdr.cu", line=1, message="nope/there.h: No such file or directory")),
+        (
+            "static-assert",
+            CompileError(file="sassert.cu", line=1, message='static assertion failed with "a sentence: that explains"'),
+        ),
+        ("ptxas-error", CompileError(file="", line=0, message="Unknown modifier '.bogus'")),
+        ("spills", None),
+        ("setmaxnreg-ignored", None),
+    ],
+)
+def test_first_error(name, error):
+    assert nvcc.first_error(recorded(name)) == error
+
+
+def test_a_numbered_error_of_the_front_end():
+    text = 'kernel/a.cuh(12): warning #177-D: unused\nkernel/a.cuh(13): error #20: identifier "x" is undefined\n'
+    assert nvcc.first_error(text) == CompileError(file="kernel/a.cuh", line=13, message='identifier "x" is undefined')
+
+
+def test_a_fatal_message_of_nvcc_itself():
+    assert nvcc.first_error("nvcc fatal   : Unknown option '-x9'\n") == CompileError(
+        file="", line=0, message="Unknown option '-x9'"
+    )
+
+
+def test_the_linker_names_what_nobody_defines():
+    error = nvcc.link_error(recorded("undefined-reference"), "libk.so")
+    assert error == CompileError(file="libk.so", line=0, message="undefined reference to `nobody'")
+    assert nvcc.link_error("", "libk.so") is None
+
+
+def test_spills_and_stack():
+    info = nvcc.parse_resources(recorded("spills"))["k"]
+    assert (info.registers, info.stack_bytes, info.spill_store_bytes, info.spill_load_bytes) == (32, 528, 992, 1184)
+
+
+def test_static_shared_memory():
+    assert nvcc.parse_resources(recorded("shared"))["k"].static_shared_bytes == 80000
+
+
+def test_a_called_function_belongs_to_the_entry_function_before_it():
+    infos = nvcc.parse_resources(recorded("called-function"))
+    assert set(infos) == {"tiny"}
+    text = recorded("called-function").replace(
+        "Function properties for _Z6helperf\n    0 bytes stack frame, 0 bytes spill stores",
+        "Function properties for _Z6helperf\n    8 bytes stack frame, 4 bytes spill stores",
+    )
+    info = nvcc.parse_resources(text)["tiny"]
+    assert (info.registers, info.stack_bytes, info.spill_store_bytes) == (12, 8, 4)
+
+
+def test_a_performance_warning_that_names_nobody_concerns_every_entry_function():
+    infos = nvcc.parse_resources(recorded("setmaxnreg-ignored"))
+    warning = "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry."
+    assert {symbol: info.warnings for symbol, info in infos.items()} == {"first": (warning,), "second": (warning,)}
+    assert (infos["second"].static_shared_bytes, infos["first"].static_shared_bytes) == (256, 0)
+
+
+def test_a_performance_warning_that_names_an_entry_function_concerns_that_one():
+    text = recorded("serialised")
+    assert "C7512" in nvcc.parse_resources(text)["kern"].warnings[0]
+    both = nvcc.parse_resources(text + "ptxas info    : Compiling entry function 'other' for 'sm_90a'\n")
+    assert both["kern"].warnings
+    assert not both["other"].warnings
+
+
+@pytest.mark.parametrize("number", range(7508, 7520))
+def test_every_performance_warning_counts_by_its_number(number):
+    text = f"ptxas warning : (C{number}) said in new words\nptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+    assert nvcc.parse_resources(text)["k"].warnings == (f"(C{number}) said in new words",)
+
+
+def test_other_warnings_are_not_about_performance():
+    text = "ptxas warning : (C7520) else\nptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+    assert nvcc.parse_resources(text)["k"].warnings == ()
+
+
+def test_version():
+    assert nvcc.parse_version(recorded("version")) == "13.0.88"
+    assert nvcc.parse_version("no such thing") == ""
+
+
+def test_dependencies():
+    text = "/tmp/unit.o : kernel/a.cu \\\n    kernel/b\\ c.cuh \\\n    /opt/include/d.h \n"
+    assert nvcc.parse_dependencies(text) == ("kernel/a.cu", "kernel/b c.cuh", "/opt/include/d.h")
+    assert nvcc.parse_dependencies("") == ()
+
+
+def test_one_run_leaves_object_cubin_and_dependencies():
+    argv = nvcc.compile_argv(
+        Path("/t/nvcc"),
+        source="k/a.cu",
+        includes=["k/include"],
+        target=Path("/w/a.o"),
+        dependencies=Path("/w/a.d"),
+        keep=Path("/w"),
+    )
+    assert argv[0] == "/t/nvcc"
+    assert argv[1 : 1 + len(nvcc.OPTIONS)] == nvcc.OPTIONS
+    assert argv[-2:] == ("-c", "k/a.cu")
+    assert argv[1 + len(nvcc.OPTIONS) : 3 + len(nvcc.OPTIONS)] == ("-I", "k/include")

@@ -1,0 +1,94 @@
+import pytest
+
+from flashcore_ci.build.sources import Sources
+
+FILES = {
+    "kernel/src/a.cu": '#include "near.h"\n#include <top.h>\n#include <cuda_runtime.h>\nint a;\n',
+    "kernel/src/near.h": '#include "deep/far.h"\n',
+    "kernel/include/top.h": "#pragma once\n",
+    "kernel/include/deep/far.h": '#include "near2.h"\n#include "../top.h"\n#include "../../../../outside.h"\n',
+    "kernel/include/deep/near2.h": '#include "far.h"\n',
+    "kernel/bind.py": "x = 1\n",
+}
+CLOSURE = (
+    "kernel/include/deep/far.h",
+    "kernel/include/deep/near2.h",
+    "kernel/include/top.h",
+    "kernel/src/a.cu",
+    "kernel/src/near.h",
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "outside.h").write_text("int outside;")
+    for path, text in FILES.items():
+        file = tmp_path / "root" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path / "root"
+
+
+def edited(root, path, old, new):
+    text = (root / path).read_text()
+    assert old in text
+    (root / path).write_text(text.replace(old, new, 1))
+    return Sources(root)
+
+
+def test_closure_is_what_may_be_included_inside_the_checkout(root):
+    assert Sources(root).closure("kernel/src/a.cu", ["kernel/include"]) == CLOSURE
+
+
+def test_without_the_include_folder_less_is_found(root):
+    assert Sources(root).closure("kernel/src/a.cu", []) == ("kernel/src/a.cu", "kernel/src/near.h")
+
+
+def test_a_header_in_front_of_another_takes_its_place(root):
+    (root / "kernel/src/deep").mkdir()
+    (root / "kernel/src/deep/far.h").write_text("")
+    assert "kernel/src/deep/far.h" in Sources(root).closure("kernel/src/a.cu", ["kernel/include"])
+
+
+@pytest.mark.parametrize("path", ["../outside.h", "/etc/passwd", "kernel/../../outside.h"])
+def test_outside(root, path):
+    assert not Sources(root).inside(path)
+
+
+def test_a_link_that_leads_outside_is_outside(root):
+    (root / "kernel/link.h").symlink_to(root.parent / "outside.h")
+    assert not Sources(root).inside("kernel/link.h")
+
+
+def test_a_comment_changes_bytes_and_not_tokens(root):
+    in_bytes, in_tokens = Sources(root).bytes_digest(CLOSURE), Sources(root).c_digest(CLOSURE)
+    after = edited(root, "kernel/include/top.h", "#pragma once\n", "#pragma once  // a comment\n")
+    assert after.bytes_digest(CLOSURE) != in_bytes
+    assert after.c_digest(CLOSURE) == in_tokens
+
+
+def test_a_token_changes_both(root):
+    in_bytes, in_tokens = Sources(root).bytes_digest(CLOSURE), Sources(root).c_digest(CLOSURE)
+    after = edited(root, "kernel/src/a.cu", "int a;", "int b;")
+    assert after.bytes_digest(CLOSURE) != in_bytes
+    assert after.c_digest(CLOSURE) != in_tokens
+
+
+def test_python(root):
+    before = Sources(root).python_digest(["kernel/bind.py"])
+    assert edited(root, "kernel/bind.py", "x = 1\n", "# c\nx = 1\n").python_digest(["kernel/bind.py"]) == before
+    assert edited(root, "kernel/bind.py", "x = 1\n", "x = 2\n").python_digest(["kernel/bind.py"]) != before
+
+
+def test_windows_line_ends_do_not_count(root):
+    before = Sources(root).c_digest(["kernel/src/a.cu"])
+    (root / "kernel/src/a.cu").write_bytes(FILES["kernel/src/a.cu"].replace("\n", "\r\n").encode())
+    assert Sources(root).c_digest(["kernel/src/a.cu"]) == before
+
+
+def test_digests_do_not_depend_on_the_folder(root, tmp_path):
+    before = Sources(root)
+    digests = before.bytes_digest(CLOSURE), before.c_digest(CLOSURE)
+    root.rename(tmp_path / "elsewhere")
+    after = Sources(tmp_path / "elsewhere")
+    assert (after.bytes_digest(CLOSURE), after.c_digest(CLOSURE)) == digests
