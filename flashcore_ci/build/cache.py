@@ -71,6 +71,7 @@ class Cache:
         product.rename(ready / _PRODUCT)
         write_atomically(ready / _RECORD, codec.encode(record))
         final = self.product(key).parent
-        shutil.rmtree(final, ignore_errors=True)
-        with contextlib.suppress(OSError):  # another process was faster: its entry is as good
+        if self.load(type(record), key) is None:
+            shutil.rmtree(final, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another process was faster: its entry is as good, and maybe in use
             ready.rename(final)
