@@ -24,7 +24,7 @@ FLOOR = (2026, 4)
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
 
 ERROR_EXIT = 86
-PRINT_LIMIT = 200
+PRINT_LIMIT = 50
 MAX_FINDINGS = 20
 
 LOST_TRACK = (
@@ -96,7 +96,14 @@ def argv(tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: 
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
-    return (*_common(tool, check, kernels, log), "--print-limit", str(PRINT_LIMIT), *(str(part) for part in command))
+    return (
+        *_common(tool, check, kernels, log),
+        "--show-backtrace",
+        "device",
+        "--print-limit",
+        str(PRINT_LIMIT),
+        *(str(part) for part in command),
+    )
 
 
 def roll_call_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:

@@ -1,0 +1,56 @@
+"""Correctness: what the worker read of each workload's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flashcore_ci.collect import apart
+from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.machine import Machine
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.reading import Missing, Reading, measured
+from flashcore_ci.model.suite import Kind, Workload
+
+TOGETHER = 4
+NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
+
+
+def collect(machine: Machine) -> tuple[Observation, ...]:
+    """One observation for every workload that wants it."""
+    session = machine.session
+    workloads = session.workloads(Kind.CORRECTNESS)
+    if not workloads:
+        return ()
+    options = {"repeats": session.plan.protocol.repeats}
+    outcomes = apart.all_of(
+        workloads,
+        lambda some: machine.order(
+            "correctness", "correctness", some, seconds=session.seconds(Kind.CORRECTNESS), options=options
+        ),
+        healthy=machine.healthy,
+        together=TOGETHER,
+    )
+    return tuple(_observe(machine, workload, outcomes[workload.id]) for workload in workloads)
+
+
+def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observation:
+    values = outcome.values
+    return machine.session.observation(
+        Kind.CORRECTNESS,
+        workload,
+        readings=() if outcome.missing else readings(values.get("readings", {})),
+        notes=tuple(str(note) for note in values.get("notes", ())),
+        missing=outcome.missing,
+        seconds=float(values.get("seconds", 0.0)),
+    )
+
+
+def readings(said: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
+    """The worker's numbers with their units; NaN and infinity, which it spells out, are ``not-finite``."""
+    return tuple((name, measured(float(said[name]), METRICS[name].unit) if name in said else _absent(name)) for name in NAMES)
+
+
+def _absent(name: str) -> Missing:
+    return Missing(code=Code.METRIC_ABSENT, message=f"the worker gave no {name}")

@@ -1,0 +1,223 @@
+"""The four checks of compute-sanitizer, and a roll call of the launches that they checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore_ci.adapters import process, sanitizer
+from flashcore_ci.adapters.sanitizer import Launch
+from flashcore_ci.collect import apart, child
+from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.machine import Machine, shared
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.evidence import Finding, Observation
+from flashcore_ci.model.metrics import SANITIZER_TOOLS
+from flashcore_ci.model.reading import Measured, Missing, Reading
+from flashcore_ci.model.suite import Kind, Workload
+
+LAUNCHES = 2  # the second one finds what the first left behind
+TOGETHER = 4
+VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # each tensor an allocation of its own, with bounds to run over
+ROLL_CALL = "roll-call"
+NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What one check says of one workload."""
+
+    findings: Reading
+    found: tuple[Finding, ...] = ()
+    log: Path | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Launches between a workload's two marks: kernels that the filter let the tool check, and others."""
+
+    checked: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def collect(machine: Machine) -> tuple[Observation, ...]:
+    """One observation for every workload that wants it, with the readings of all four checks."""
+    workloads = machine.session.workloads(Kind.SANITIZER)
+    if not workloads:
+        return ()
+    tool = machine.session.context.sanitizer
+    if tool is None:
+        raise CannotCollectError("compute-sanitizer is not here", fix="flashcore-ci toolchain install")
+    version = dict(machine.session.versions).get("compute-sanitizer", "")
+    with ThreadPoolExecutor(len(SANITIZER_TOOLS) + 1) as pool:
+        called = pool.submit(_roll_call, machine, tool, workloads)
+        checks = [pool.submit(_check, machine, tool, version, name, workloads) for name in SANITIZER_TOOLS]
+        seen = called.result()
+        checked = {name: check.result() for name, check in zip(SANITIZER_TOOLS, checks, strict=True)}
+    return tuple(
+        _observe(machine, workload, {name: by_id[workload.id] for name, by_id in checked.items()}, seen[workload.id])
+        for workload in workloads
+    )
+
+
+def _check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
+    """All workloads in one process; if that is not clean, each in its own, so that a finding has one owner."""
+    if sanitizer.too_old(version):
+        verdict = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
+        return {workload.id: Checked(findings=verdict) for workload in workloads}
+    whole = _run_check(machine, tool, version, name, workloads)
+    if len(workloads) == 1 or all(_final(checked.findings) for checked in whole.values()):
+        return whole
+    if any(isinstance(c.findings, Missing) and c.findings.code in {Code.CRASH, Code.HANG} for c in whole.values()) and (
+        not machine.healthy()
+    ):
+        ill = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
+        return {workload.id: Checked(findings=ill) for workload in workloads}
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        alone = list(pool.map(lambda one: _run_check(machine, tool, version, name, (one,)), workloads))
+    return {key: value for checked in alone for key, value in checked.items()}
+
+
+def _final(reading: Reading) -> bool:
+    """Whether running apart can tell nothing more: all is clean, or the run was stopped."""
+    return reading.code is Code.INTERRUPTED if isinstance(reading, Missing) else reading.value == 0
+
+
+def _run_check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
+    """One process. Of several workloads together only a clean verdict is worth something; see ``_check``."""
+    log = _log(machine, name, workloads)
+    kernels = _kernels(machine, workloads)
+    outcomes = _launch(
+        machine, name, workloads, lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command)
+    )
+    said = sanitizer.parse(process.read_text(log), name)
+    checked = {}
+    for workload in workloads:
+        outcome = outcomes[workload.id]
+        done = outcome.completed
+        ran = outcome.missing is None and outcome.values.get("launches") == LAUNCHES
+        verdict = sanitizer.findings_reading(said, returncode=-1 if done is None else done.returncode, version=version, ran=ran)
+        if outcome.missing is not None and not (isinstance(verdict, Measured) and verdict.value > 0):
+            verdict = outcome.missing
+        checked[workload.id] = Checked(
+            findings=child.unless_stopped(verdict) if isinstance(verdict, Missing) else verdict,
+            found=said.findings,
+            log=log if log.exists() else None,
+            seconds=0.0 if done is None else round(done.seconds / len(workloads), 3),
+        )
+    return checked
+
+
+def _roll_call(machine: Machine, tool: Path, workloads: tuple[Workload, ...]) -> dict[str, Seen | Missing]:
+    """Which launches of each workload the same filter lets through. A crash here shows the launches before it."""
+    whole = _call(machine, tool, workloads)
+    absent = tuple(workload for workload in workloads if isinstance(whole[workload.id], Missing))
+    if not absent or len(workloads) == 1 or process.stopping():
+        return whole
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        alone = list(pool.map(lambda one: _call(machine, tool, (one,)), absent))
+    return whole | {key: value for seen in alone for key, value in seen.items()}
+
+
+def _call(machine: Machine, tool: Path, workloads: tuple[Workload, ...]) -> dict[str, Seen | Missing]:
+    log = _log(machine, ROLL_CALL, workloads)
+    kernels = _kernels(machine, workloads)
+    outcomes = _launch(
+        machine, ROLL_CALL, workloads, lambda command: sanitizer.roll_call_argv(tool, kernels=kernels, log=log, command=command)
+    )
+    launches = sanitizer.parse_launches(process.read_text(log))
+    return {
+        workload.id: outcomes[workload.id].missing or between_marks(launches, index) for index, workload in enumerate(workloads)
+    }
+
+
+def between_marks(launches: Sequence[Launch], index: int) -> Seen | Missing:
+    """The launches between the marks of the workload with this index: the worker's begin and end, whose grids count it."""
+    inside, began, ended = [], False, False
+    for launch in launches:
+        if launch.kernel == "flashcore_ci_begin" and launch.width == index + 1:
+            began = True
+        elif launch.kernel == "flashcore_ci_end" and launch.width == index + 1:
+            ended = began
+            break
+        elif began:
+            inside.append(launch)
+    if not ended:
+        return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool's list of launches does not hold this workload's marks")
+    return Seen(
+        checked=tuple(launch.kernel for launch in inside if launch.checked),
+        others=tuple(launch.kernel for launch in inside if not launch.checked),
+    )
+
+
+def _launch(
+    machine: Machine, name: str, workloads: tuple[Workload, ...], wrap: Callable[[tuple[str, ...]], tuple[str, ...]]
+) -> dict[str, Outcome]:
+    """Launch the workloads in one process under a tool; nobody is run again here."""
+    order = machine.order(
+        "launch",
+        name,
+        workloads,
+        seconds=machine.session.seconds(Kind.SANITIZER),
+        options={"launches": LAUNCHES},
+        variables=VARIABLES,
+        permitted=NO_CRASH,
+        wrap=wrap,
+    )
+    return apart.once(order)
+
+
+def _kernels(machine: Machine, workloads: tuple[Workload, ...]) -> tuple[str, ...]:
+    """The planned entry functions; none, which means every kernel, if a workload's subject names none."""
+    named = [machine.session.entries(workload) for workload in workloads]
+    return tuple(sorted({kernel for kernels in named for kernel in kernels})) if all(named) else ()
+
+
+def _log(machine: Machine, name: str, workloads: tuple[Workload, ...]) -> Path:
+    suffix = f"-{workloads[0].id}" if len(workloads) == 1 else ""
+    return shared(machine.session.context.artifact("sanitizer", f"{name}{suffix}.log"))
+
+
+def _observe(machine: Machine, workload: Workload, checked: dict[str, Checked], seen: Seen | Missing) -> Observation:
+    context = machine.session.context
+    launches = counted(seen, machine.session.entries(workload))
+    readings: list[tuple[str, Reading]] = []
+    for name, check in checked.items():
+        unsure = isinstance(launches, Missing) and check.findings == Measured(value=0.0, unit="count")
+        readings.append((f"{name}/findings", launches if unsure else check.findings))
+        readings.append((f"{name}/launches", check.findings if isinstance(check.findings, Missing) else launches))
+    others = sorted(set(seen.others)) if isinstance(seen, Seen) else []
+    return machine.session.observation(
+        Kind.SANITIZER,
+        workload,
+        readings=tuple(readings),
+        findings=tuple(_in_checkout(finding, context.root) for check in checked.values() for finding in check.found),
+        notes=tuple(f"also launched, and not checked: {kernel[:80]}" for kernel in others),
+        artifacts=tuple(context.relative(check.log) for check in checked.values() if check.log is not None),
+        seconds=sum(check.seconds for check in checked.values()),
+    )
+
+
+def counted(seen: Seen | Missing, entries: Sequence[str]) -> Reading:
+    """How many launches of planned kernels the tool checks in this workload, or why nothing can be said."""
+    if isinstance(seen, Missing):
+        return seen
+    absent = sorted(set(entries) - set(seen.checked))
+    if absent:
+        code = Code.KERNEL_NOT_SEEN if seen.checked or seen.others else Code.NO_LAUNCH_CHECKED
+        return Missing(code=code, message=f"{absent[0]} was not among the launches that the tool checks")
+    if not seen.checked:
+        return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool saw no launch to check")
+    return Measured(value=float(len(seen.checked)), unit="count")
+
+
+def _in_checkout(finding: Finding, root: Path) -> Finding:
+    """The finding with its file as the checkout names it."""
+    path = Path(finding.file)
+    inside = finding.file and path.is_absolute() and path.is_relative_to(root)
+    file = path.relative_to(root).as_posix() if inside else finding.file
+    return Finding(tool=finding.tool, message=finding.message, kernel=finding.kernel, file=file, line=finding.line)

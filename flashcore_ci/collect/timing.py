@@ -1,0 +1,155 @@
+"""Timing: fresh processes one after the other, each timing every workload; the process is the unit of statistics."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.adapters.nvml import reasons as reasons_in_words
+from flashcore_ci.collect import apart
+from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.child import Go, Order
+from flashcore_ci.collect.machine import Machine, shared
+from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.reading import Missing, Reading, Samples, measured
+from flashcore_ci.model.suite import Kind, Workload
+
+SAMPLED = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
+"""Our names of what the worker samples, and the worker's."""
+
+
+class Timer:
+    """The fresh processes of one run. The next one starts, and waits for its word, while the present one measures."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.processes = machine.session.plan.protocol.timing_processes
+        self._gos = [Go(machine.session.context.scratch / f"go-timing-{number}") for number in range(self.processes)]
+        self._pool = ThreadPoolExecutor(2)
+        self._started: dict[int, Future[dict[str, Outcome]]] = {}
+
+    def start(self, number: int, workloads: tuple[Workload, ...]) -> None:
+        """Start a process that waits; its time does not count yet."""
+        if number < self.processes and number not in self._started and workloads:
+            self._started[number] = self._pool.submit(self._run, number, workloads)
+
+    def finish(self, number: int) -> dict[str, Outcome]:
+        """Give this process the word, and wait for all that it measures."""
+        self._gos[number].say(self.machine.session.seconds(Kind.TIMING))
+        return self._started[number].result()
+
+    def close(self) -> None:
+        """End what still waits."""
+        for go in self._gos:
+            go.never()
+        self._pool.shutdown()
+
+    def _run(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, Outcome]:
+        def order(some: tuple[Workload, ...]) -> Order:
+            return self.machine.order(
+                "timing",
+                f"timing-{number}",
+                some,
+                seconds=self.machine.session.seconds(Kind.TIMING),
+                options={"order": number, "uuid": self.machine.session.uuid},
+            )
+
+        return apart.all_of(workloads, order, healthy=self.machine.healthy, together=1, go=self._gos[number])
+
+
+def collect(machine: Machine, timer: Timer) -> tuple[Observation, ...]:
+    """One observation for every workload that wants it. A workload that is at fault itself is not tried again."""
+    workloads = left = machine.session.workloads(Kind.TIMING)
+    tries: dict[str, list[Outcome]] = {workload.id: [] for workload in workloads}
+    artifacts: list[str] = []
+    for number in range(timer.processes):
+        if not left:
+            break
+        timer.start(number, left)
+        timer.start(number + 1, left)
+        machine.session.context.progress(f"timing: process {number + 1} of {timer.processes}")
+        outcomes = timer.finish(number)
+        for name, outcome in outcomes.items():
+            tries[name].append(outcome)
+        artifacts += _keep(machine, number, outcomes.values())
+        left = tuple(workload for workload in left if not _guilty(outcomes.get(workload.id)))
+    return tuple(_observe(machine, workload, tries[workload.id], timer.processes, artifacts) for workload in workloads)
+
+
+def _guilty(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.missing is not None and outcome.missing.code in SUBJECT_AT_FAULT
+
+
+def _keep(machine: Machine, number: int, outcomes: Any) -> list[str]:
+    """Copy the results, with every block of launches, into the run."""
+    context = machine.session.context
+    results = sorted({outcome.result for outcome in outcomes if outcome.result.exists()})
+    kept: list[Path] = []
+    for index, result in enumerate(results):
+        kept.append(shared(context.artifact("timing", f"process-{number}{f'-{index}' if index else ''}.json")))
+        shutil.copyfile(result, kept[-1])
+    return [context.relative(path) for path in kept]
+
+
+def _observe(
+    machine: Machine, workload: Workload, tries: Sequence[Outcome], processes: int, artifacts: Sequence[str]
+) -> Observation:
+    good = [outcome.values for outcome in tries if outcome.missing is None]
+    return machine.session.observation(
+        Kind.TIMING,
+        workload,
+        readings=_readings(good) if good else (),
+        samples=tuple(
+            (name, Samples(values=tuple(float(values[theirs]) for values in good), unit=METRICS[name].unit))
+            for name, theirs in SAMPLED.items()
+        ),
+        notes=_notes(tries, good),
+        artifacts=tuple(artifacts),
+        missing=shortfall([outcome.missing for outcome in tries], processes),
+        seconds=sum(float(outcome.values.get("seconds", 0.0)) for outcome in tries),
+    )
+
+
+def shortfall(tries: Sequence[Missing | None], processes: int) -> Missing | None:
+    """Why there are fewer samples than processes were due, if there are: the workload's own fault first, then the commonest reason."""
+    survivors = sum(missing is None for missing in tries)
+    if survivors >= processes:
+        return None
+    reasons = [missing for missing in tries if missing is not None]
+    if not reasons:
+        return Missing(code=Code.TOO_FEW_PROCESSES, message=f"{survivors} of {processes} processes ran")
+    guilty = [missing for missing in reasons if missing.code in SUBJECT_AT_FAULT]
+    commonest = Counter(missing.code for missing in reasons).most_common(1)[0][0]
+    chosen = guilty[0] if guilty else next(missing for missing in reasons if missing.code is commonest)
+    code = chosen.code if guilty or not survivors or chosen.code is Code.INTERRUPTED else Code.TOO_FEW_PROCESSES
+    return Missing(code=code, message=f"{survivors} of {processes} processes gave a sample; {chosen.code}: {chosen.message}")
+
+
+def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]:
+    medians = {name: (theirs, METRICS[name].unit) for name, theirs in SAMPLED.items()}
+    others = {
+        "std/within": ("std_percent", "%"),
+        "blocks/kept": ("kept", "count"),
+        "blocks/dropped": ("dropped", "count"),
+        "power/gpu": ("watts", "W"),
+        "temperature/gpu": ("celsius", "C"),
+    }
+    return tuple(
+        (name, measured(statistics.median(float(values[theirs]) for values in good), unit))
+        for name, (theirs, unit) in {**medians, **others}.items()
+        if all(theirs in values for values in good)
+    )
+
+
+def _notes(tries: Sequence[Outcome], good: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    masks = {int(mask, 16) for values in good for mask in values.get("reasons", {})}
+    words = [word for mask in sorted(masks) for word in reasons_in_words(mask)]
+    lost = [f"process {number}: {o.missing.code}: {o.missing.message}" for number, o in enumerate(tries) if o.missing is not None]
+    return tuple([f"clocks were held by: {', '.join(words)}"] if words else []) + tuple(lost)
