@@ -60,6 +60,9 @@ def make_workload(workload="big", **changes) -> Workload:
     return Workload(**{**values, **changes})
 
 
+SMALL = make_workload("small", roof=Roof.BALANCED, params=(("n", 7),), collect=(Kind.CORRECTNESS, Kind.SANITIZER))
+
+
 def make_limit(value=0.0, unit="count", **changes) -> Limit:
     values = {"on": "*", "value": value, "unit": unit, "severity": Severity.BLOCKING, "why": ""}
     return Limit(**{**values, **changes})
@@ -118,7 +121,7 @@ def make_suite(**changes) -> Suite:
         "name": "tiny",
         "file": "gates/tiny.toml",
         "subjects": (SubjectRef(name="scale", file="kernel/subjects/scale.py"),),
-        "workloads": (make_workload("big"), make_workload("small", roof=Roof.BALANCED, params=(("n", 7),))),
+        "workloads": (make_workload("big"), SMALL),
         "gates": GATES,
         "waivers": (),
         "ridge": Ridge(device="NVIDIA H200", flops=989e12, bandwidth=4.8e12),

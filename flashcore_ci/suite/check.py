@@ -48,8 +48,11 @@ def check(
         for name in ("workload", "gate")
         for index, table in tables_of(top, name)
     }
-    for index, table in tables_of(top, "workload"):
+    for index, table in tables_of(top, "workload"):  # these as they stand: a table may be wrong in two ways
         _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    seen: set[str] = set()
+    for index, table in tables_of(top, "gate"):
+        _check_gate_table(problems, key_of("gate", index, table), table, seen)
     for gate in gates.values():
         key = keys["gate", gate.id]
         _check_metric(problems, key, gate, protocol)
@@ -66,11 +69,20 @@ def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any]
             problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: the build gives it')
 
 
+def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], seen: set[str]) -> None:
+    name, metric = table.get("id"), table.get("metric")
+    if isinstance(name, str):
+        if name in seen:
+            problems.add(f"{key}.id", f'the id "{name}" is given twice')
+        seen.add(name)
+    if isinstance(metric, str) and metric not in METRICS:
+        known = [known for known, candidate in METRICS.items() if candidate.kind == table.get("evidence")]
+        problems.add(f"{key}.metric", f'unknown metric "{metric}"{meant(metric, known or METRICS)}')
+
+
 def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
     metric = METRICS.get(gate.metric)
-    if metric is None:
-        known = [name for name, candidate in METRICS.items() if candidate.kind is gate.evidence]
-        problems.add(f"{key}.metric", f'unknown metric "{gate.metric}"{meant(gate.metric, known)}')
+    if metric is None:  # noted already
         return
     if metric.kind is not gate.evidence:
         problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')

@@ -118,8 +118,6 @@ class _Reader:
     def gates(self, tables: list[tuple[str, GateTable]]) -> dict[str, Gate]:
         found: dict[str, Gate] = {}
         for key, table in tables:
-            if table.id in found:
-                self.problems.add(f"{key}.id", f'the id "{table.id}" is given twice')
             found[table.id] = _gate(table)
             self.remember(f"gate {table.id}", key)
             for index, limit in enumerate(table.limits):

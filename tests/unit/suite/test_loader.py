@@ -1,0 +1,330 @@
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.model.errors import ExitCode, SuiteError
+from flashcore_ci.model.suite import Kind, Limit, Roof, Rule, Severity, Statistic, Waiver
+from flashcore_ci.suite.loader import load
+
+ROOT = Path(__file__).resolve().parents[3]
+
+HEAD = """
+name = "tiny"
+[ridge]
+device = "NVIDIA H200"
+flops = 989e12
+bandwidth = 4.8e12
+[protocol]
+timing_processes = 5
+repeats = 3
+[protocol.timeouts]
+timing = 60
+correctness = 30.5
+"""
+SUBJECT = """
+[[subject]]
+name = "scale"
+file = "scale.py"
+"""
+WORKLOAD = """
+[[workload]]
+id = "big-{n}"
+subject = "scale"
+roof = "memory"
+collect = ["correctness", "timing"]
+tags = ["{input}"]
+params = { input = "normal" }
+each = { n = [1, 2] }
+"""
+GATE = """
+[[gate]]
+id = "finite"
+title = "all finite"
+evidence = "correctness"
+metric = "finite/bad-values"
+rule = "=="
+limits = [{ value = 0, unit = "count" }]
+why = "because"
+owner = "kernels"
+"""
+WHOLE = HEAD + SUBJECT + WORKLOAD + GATE
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    (tmp_path / "gates").mkdir()
+    (tmp_path / "scale.py").write_text("")
+    return tmp_path
+
+
+@pytest.fixture
+def read(checkout):
+    def read(text):
+        (checkout / "gates/tiny.toml").write_text(text)
+        return load(checkout / "gates/tiny.toml", root=checkout)
+
+    return read
+
+
+@pytest.fixture
+def problems(read):
+    def problems(text):
+        with pytest.raises(SuiteError) as caught:
+            read(text)
+        assert caught.value.exit_code is ExitCode.INVALID_SUITE
+        assert str(caught.value) == "\n".join(caught.value.problems)
+        return caught.value.problems
+
+    return problems
+
+
+class TestValid:
+    def test_everything_arrives(self, read):
+        suite = read(WHOLE)
+        assert (suite.name, suite.file) == ("tiny", "gates/tiny.toml")
+        assert [workload.id for workload in suite.workloads] == ["big-1", "big-2"]
+        first = suite.workloads[0]
+        assert first.params == (("input", "normal"), ("n", 1))
+        assert (first.roof, first.seed, first.tags) == (Roof.MEMORY, 0, ("normal",))
+        assert first.collect == (Kind.CORRECTNESS, Kind.TIMING)
+        gate = suite.gates[0]
+        assert (gate.rule, gate.statistic, gate.min_samples, gate.on) == (Rule.EQUAL, Statistic.VALUE, 1, ("*",))
+        assert gate.limits == (Limit(on="*", value=0.0, unit="count", severity=Severity.BLOCKING, why=""),)
+        assert suite.protocol.timeouts == ((Kind.CORRECTNESS, 30.5), (Kind.TIMING, 60.0))
+        assert suite.ridge.bandwidth == 4.8e12
+        assert suite.subjects[0].file == "scale.py"
+
+    def test_every_value_remembers_where_it_came_from(self, read, checkout):
+        (checkout / "gates/waivers.toml").write_text(WAIVER)
+        sources = dict(read(WHOLE).sources)
+        assert sources == {
+            "name": "gates/tiny.toml:name",
+            "ridge": "gates/tiny.toml:ridge",
+            "protocol": "gates/tiny.toml:protocol",
+            "subject scale": "gates/tiny.toml:subject[0] (scale)",
+            "workload big-1": "gates/tiny.toml:workload[0] (big-{n})",
+            "workload big-2": "gates/tiny.toml:workload[0] (big-{n})",
+            "gate finite": "gates/tiny.toml:gate[0] (finite)",
+            "limit finite *": "gates/tiny.toml:gate[0] (finite).limits[0]",
+            "waiver finite big-1": "gates/waivers.toml:waiver[0]",
+        }
+
+    def test_a_suite_outside_of_the_checkout_is_named_as_given(self, read, checkout, tmp_path_factory):
+        elsewhere = tmp_path_factory.mktemp("elsewhere") / "tiny.toml"
+        elsewhere.write_text(WHOLE)
+        assert load(elsewhere, root=checkout).file == str(elsewhere)
+
+
+WAIVER = """
+[[waiver]]
+gate = "finite"
+target = "big-1"
+reason = "known"
+owner = "kernels"
+expires = 2026-12-31
+"""
+
+
+class TestWaivers:
+    def test_they_lie_beside_the_suite(self, read, checkout):
+        (checkout / "gates/waivers.toml").write_text(WAIVER)
+        expected = Waiver(gate="finite", target="big-1", reason="known", owner="kernels", expires="2026-12-31")
+        assert read(WHOLE).waivers == (expected,)
+
+    def test_a_day_may_be_text(self, read, checkout):
+        (checkout / "gates/waivers.toml").write_text(WAIVER.replace("2026-12-31", '"2026-12-31"'))
+        assert read(WHOLE).waivers[0].expires == "2026-12-31"
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            (WAIVER + WAIVER, "gates/waivers.toml: waiver[1]: finite on big-1 is waived twice"),
+            (WAIVER.replace("2026-12-31", '"soon"'), "gates/waivers.toml: waiver[0].expires: "),
+            (WAIVER.replace("expires", "until"), 'gates/waivers.toml: waiver[0].until: unknown key "until"'),
+            (WAIVER.replace("[[waiver]]", "[[waivers]]"), 'unknown key "waivers"; did you mean "waiver"?'),
+            ("[[", "gates/waivers.toml: not valid TOML"),
+        ],
+    )
+    def test_wrong_ones_are_errors(self, problems, checkout, text, words):
+        (checkout / "gates/waivers.toml").write_text(text)
+        assert any(words in line for line in problems(WHOLE))
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        ("old", "new", "line"),
+        [
+            ("repeats = 3", "repeat = 3", 'gates/tiny.toml: protocol.repeat: unknown key "repeat"; did you mean "repeats"?'),
+            ("repeats = 3", 'repeats = "3"', "gates/tiny.toml: protocol.repeats: Input should be a valid integer, not '3'"),
+            ("repeats = 3", "repeats = 0", "protocol.repeats: Input should be greater than or equal to 1, not 0"),
+            ("flops = 989e12", "flops = inf", "ridge.flops: Input should be a finite number"),
+            (
+                "timing = 60",
+                "timings = 60",
+                'protocol.timeouts.timings: "timings" is none of the values allowed here; did you mean "timing"?',
+            ),
+            ("[[gate]]", "[[gates]]", 'gates: unknown key "gates"; did you mean "gate"?'),
+            ("[[gate]]", "[[gates]]", "gates/tiny.toml: gate: this key is missing"),
+            ('name = "tiny"', "", "gates/tiny.toml: name: this key is missing"),
+            ('file = "scale.py"', 'file = "scales.py"', "subject[0] (scale).file: scales.py: there is no such file in"),
+            (
+                "[[subject]]",
+                '[[subject]]\nname = "scale"\nfile = "scale.py"\n[[subject]]',
+                'subject[1] (scale): the name "scale" is given twice',
+            ),
+            (
+                'subject = "scale"',
+                'subject = "scales"',
+                'workload[0] (big-{n}).subject: "scales" is no [[subject]]; did you mean "scale"?',
+            ),
+            (
+                'roof = "memory"',
+                'roof = "memroy"',
+                '(big-{n}).roof: "memroy" is none of the values allowed here; did you mean "memory"?',
+            ),
+            ('roof = "memory"', 'rof = "memory"', '(big-{n}).rof: unknown key "rof"; did you mean "roof"?'),
+            ('roof = "memory"', "seed = -1", "(big-{n}).seed: Input should be greater than or equal to 0, not -1"),
+            ('["correctness", "timing"]', "[]", "(big-{n}).collect: List should have at least 1 item"),
+            ('["correctness", "timing"]', '"timing"', "(big-{n}).collect: Input should be a valid array"),
+            ('["correctness", "timing"]', '["resources"]', '(big-{n}).collect: "resources" is not collected for workloads'),
+            ("each = { n = [1, 2] }", "each = { n = [] }", "(big-{n}).each.n: List should have at least 1 item"),
+            (
+                "each = { n = [1, 2] }",
+                "each = { n = [1, 1] }",
+                '(big-{n}).id: the id "big-1" is given twice (also in gates/tiny.toml:workload[0]',
+            ),
+            (
+                "each = { n = [1, 2] }",
+                "each = { n = [[1]] }",
+                "each.n[0]: Value error, a parameter is text, a finite number, true or false",
+            ),
+            ("each = { n = [1, 2] }", "each = { n = [nan] }", "each.n[0]: Value error, a parameter is text"),
+            ('id = "big-{n}"', 'id = "big-{m}"', "workload[0] (big-{m}).id: {m} is not given in every case; known: input, n"),
+            ('id = "big-{n}"', 'id = "big {n}"', '"big 1" is no id: letters, digits, dot, dash and underscore'),
+            (
+                'evidence = "correctness"',
+                'evidence = "timing"',
+                'gate[0] (finite).evidence: "finite/bad-values" comes with the evidence "correctness"',
+            ),
+            (
+                "finite/bad-values",
+                "finite/bad-value",
+                'gate[0] (finite).metric: unknown metric "finite/bad-value"; did you mean "finite/bad-values"?',
+            ),
+            (', unit = "count"', "", "gate[0] (finite).limits[0].unit: a limit has a unit: this key is missing"),
+            (
+                'unit = "count"',
+                'unit = "ms"',
+                'gate[0] (finite).limits[0].unit: "finite/bad-values" is judged in "count", not "ms"',
+            ),
+            ('unit = "count"', 'unit = "count", vlaue = 3', '.limits[0].vlaue: unknown key "vlaue"; did you mean "value"?'),
+            ("value = 0", "value = nan", "limits[0].value: Input should be a finite number"),
+            ('limits = [{ value = 0, unit = "count" }]', "limits = []", "(finite).limits: List should have at least 1 item"),
+            ('why = "because"', 'why = ""', "(finite).why: String should have at least 1 character"),
+            (
+                'why = "because"',
+                'why = "x"\ntags = ["norm"]',
+                '(finite).tags: no workload has the tag "norm"; did you mean "normal"?',
+            ),
+            ('why = "because"', 'why = "x"\non = ["bog-*"]', '(finite).on: "bog-*" matches no workload'),
+            (
+                "value = 0, ",
+                'value = 0, on = "small", ',
+                '(finite).limits[0].on: "small" matches no workload; known: big-1, big-2',
+            ),
+            ('rule = "=="', 'rule = "="', '(finite).rule: "=" is none of the values allowed here'),
+            (
+                'rule = "=="',
+                'rule = "=="\nstatistic = "relative-std"',
+                '(finite).statistic: "finite/bad-values" has one value: it has no statistic',
+            ),
+            ("[[gate]]", GATE + "[[gate]]", 'gate[1] (finite).id: the id "finite" is given twice'),
+            ("[[workload]]", "[[workload]", "not valid TOML"),
+            ("[protocol]", "[[protocol]]", "gates/tiny.toml: protocol: "),
+        ],
+    )
+    def test_each_names_its_key_and_what_was_meant(self, problems, old, new, line):
+        assert old in WHOLE
+        found = problems(WHOLE.replace(old, new, 1))
+        assert any(line in problem for problem in found), found
+        assert all(problem.startswith("gates/tiny.toml: ") for problem in found)
+
+    def test_a_list_that_is_none(self, problems):
+        found = problems("gate = 3\nworkload = [1]\n" + HEAD + SUBJECT)
+        assert any("gate: Input should be a valid array" in line for line in found)
+        assert any("workload[0]: " in line for line in found)
+
+    def test_all_at_once(self, problems):
+        text = (
+            WHOLE.replace("repeats", "repeat")
+            .replace('roof = "memory"', 'rof = "memory"')
+            .replace('subject = "scale"', 'subject = "scales"')
+            .replace("finite/bad-values", "finite/bad-value")
+            .replace(', unit = "count"', "")
+        ) + GATE
+        found = "\n".join(problems(text))
+        for words in ("protocol.repeat:", ".rof:", '"scales"', "a limit has a unit", "given twice"):
+            assert words in found
+
+    def test_what_is_wrong_with_a_statistic(self, problems):
+        gate = GATE.replace("correctness", "timing").replace("finite/bad-values", "cycles/gpu/cold")
+        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace('"count"', '"Mcycle"'))
+        assert any('"cycles/gpu/cold" has samples: a statistic over them is judged' in line for line in found)
+        gate = gate.replace("rule", 'statistic = "relative-std"\nrule')
+        found = problems(HEAD + SUBJECT + WORKLOAD + gate)
+        assert any('"cycles/gpu/cold" is judged in "%"' in line for line in found)
+        assert any("a spread needs at least 2 samples" in line for line in found)
+        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", "min_samples = 6\nrule"))
+        assert any("6 samples are asked for, but protocol.timing_processes is 5" in line for line in found)
+
+    def test_static_gates_have_no_roofs_and_know_subjects(self, problems, read):
+        gate = GATE.replace("correctness", "build").replace("finite/bad-values", "build/errors")
+        read(HEAD + SUBJECT + WORKLOAD + gate)
+        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", 'roofs = ["memory"]\non = ["scal"]\nrule'))
+        assert any('roofs and tags select workloads; "build" is judged for each subject' in line for line in found)
+        assert any('.on: "scal" matches no subject; did you mean "scale"?' in line for line in found)
+
+    def test_globs_over_entry_functions_wait_for_the_plan(self, read):
+        gate = GATE.replace("correctness", "resources").replace("finite/bad-values", "stack/bytes").replace("count", "byte")
+        read(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", 'on = ["whatever"]\nrule'))
+
+    def test_a_file_that_is_not_there(self, read, checkout):
+        read(WHOLE)
+        with pytest.raises(SuiteError, match=r'there is no such file; did you mean "tiny.toml"') as caught:
+            load(checkout / "gates/tinny.toml", root=checkout)
+        assert "--suite" in caught.value.fix
+
+    def test_a_file_that_cannot_be_read(self, checkout):
+        with pytest.raises(SuiteError, match="cannot be read"):
+            load(checkout / "gates", root=checkout)
+
+    def test_a_file_that_is_no_text(self, checkout):
+        (checkout / "gates/tiny.toml").write_bytes(b"\xff")
+        with pytest.raises(SuiteError, match="not valid TOML"):
+            load(checkout / "gates/tiny.toml", root=checkout)
+
+
+class TestShippedSuites:
+    @pytest.mark.parametrize("name", ["hopper", "smoke"])
+    def test_they_are_valid(self, name):
+        suite = load(ROOT / f"gates/{name}.toml", root=ROOT)
+        assert suite.name == name
+
+    def test_the_default_suite_times_what_it_must(self):
+        suite = load(ROOT / "gates/hopper.toml", root=ROOT)
+        timed = [workload for workload in suite.workloads if Kind.TIMING in workload.collect]
+        shapes = {tuple(dict(w.params)[key] for key in ("dtype", "sq", "d", "causal")) for w in timed if w.subject == "attention"}
+        expected = {("fp16", s, d, causal) for s in (512, 2048, 8192) for d in (64, 128) for causal in (False, True)}
+        expected |= {("bf16", 2048, d, causal) for d in (64, 128) for causal in (False, True)}
+        assert shapes == expected
+        assert all(dict(w.params)["b"] * dict(w.params)["sq"] == 32768 for w in timed if w.subject == "attention")
+        assert all(Kind.PROFILE in w.collect and Kind.CORRECTNESS in w.collect for w in timed)
+        assert {"prefill-fp16-b16-h16-s2048-d64", "prefill-fp16-b4-h16-s8192-d128-causal"} <= {w.id for w in timed}
+        (stream,) = (w for w in timed if w.subject == "stream")
+        assert 3 * 4 * dict(stream.params)["n"] == pytest.approx(2 << 30, rel=1e-6)
+
+    def test_the_smoke_suite_asks_nothing_that_the_default_suite_does_not(self):
+        hopper, smoke = (load(ROOT / f"gates/{name}.toml", root=ROOT) for name in ("hopper", "smoke"))
+        workloads = {workload.id: workload.params for workload in hopper.workloads}
+        assert all(workloads[workload.id] == workload.params for workload in smoke.workloads)
+        assert {gate.id for gate in hopper.gates} - {gate.id for gate in smoke.gates} == {"stability"}
