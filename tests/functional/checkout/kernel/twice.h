@@ -1,0 +1,2 @@
+#pragma once
+extern "C" __global__ void twice(const float *x, float *y, int n);

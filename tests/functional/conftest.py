@@ -1,0 +1,51 @@
+"""Functional tests run the real command line in a checkout of their own, as a person would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parent / "checkout"
+COMMAND = [sys.executable, "-m", "flashcore_ci.cli.main"]
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small repository with one subject, one suite and no recorded evidence."""
+    folder = tmp_path / "checkout"
+    shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The environment of a log: no terminal, no colours."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST") and name != "FORCE_COLOR"}
+    return {**kept, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def cli(checkout: Path, environment: dict[str, str]) -> Cli:
+    """Run ``flashcore-ci`` with these arguments in the checkout."""
+
+    def run(*arguments: str | Path, cwd: Path = checkout, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            cwd=cwd,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    return run

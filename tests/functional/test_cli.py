@@ -1,0 +1,286 @@
+"""The command line as people and CI use it, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import lxml.etree
+import pytest
+
+from flashcore_ci.cli.machine import has_gpu
+
+ROOT = Path(__file__).parents[2]
+JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
+REPORT = json.loads((ROOT / "docs/schemas/report-v1.json").read_text(encoding="utf-8"))
+FILES = ("junit.xml", "report.json", "summary.md")
+HELP_SECONDS = 0.150
+HELP_KILOBYTES = 40 * 1024
+
+
+def reports(out: Path) -> tuple[ET.Element, dict]:
+    """junit.xml and report.json, both valid; summary.md is there."""
+    JUNIT.assertValid(lxml.etree.parse(out / "junit.xml"))
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    jsonschema.validate(report, REPORT)
+    assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ")
+    return ET.parse(out / "junit.xml").getroot(), report
+
+
+def outcomes(report: dict) -> dict[tuple[str, str], tuple[str, str]]:
+    return {(v["gate"], v["target"]): (v["outcome"], v["reason"]["code"]) for v in report["verdicts"]}
+
+
+def gate(cli, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return cli("gate", "--suite", "suite.toml", "--recorded", *arguments, **variables)
+
+
+# --- Start -------------------------------------------------------------------------------------------------------------
+
+
+def best_of(argv: list[str], environment: dict[str, str], tries: int = 7) -> float:
+    seconds = []
+    for _ in range(tries):
+        started = time.perf_counter()
+        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def test_help_is_quick(environment: dict[str, str]) -> None:
+    program = "import sys; from flashcore_ci.cli.main import run; sys.exit(run(['--help']))"
+    shown = best_of([sys.executable, "-c", program], environment)
+    bare = best_of([sys.executable, "-c", "import click"], environment)
+    assert shown <= HELP_SECONDS
+    assert shown <= 2.5 * bare
+
+
+def test_help_is_small(environment: dict[str, str]) -> None:
+    # VmHWM belongs to the program itself; ru_maxrss would count the process that started it too.
+    program = (
+        "import re, sys; from flashcore_ci.cli.main import run; run(['--help']); "
+        "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    assert int(done.stderr) <= HELP_KILOBYTES
+
+
+def test_help_imports_nothing_heavy(environment: dict[str, str]) -> None:
+    program = (
+        "import sys; from flashcore_ci.cli.main import run; run(['--help']); "
+        "print(sorted({'rich', 'pydantic', 'elftools', 'junit_xml', 'ncu_report', 'torch'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "name", ["gate", "plan", "build", "collect", "judge", "report", "pack", "doctor", "toolchain", "explain"]
+)
+def test_every_command_has_help(cli, name: str) -> None:
+    done = cli(name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: ")
+
+
+# --- Errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["gate", "--no-such-option"], ["gait"], ["gate", "--stale", "maybe"], ["judge"]])
+def test_usage_is_2(cli, arguments: list[str]) -> None:
+    assert cli(*arguments).returncode == 2
+
+
+def test_a_bad_suite_is_3_and_names_every_problem(cli, checkout: Path) -> None:
+    text = (checkout / "suite.toml").read_text(encoding="utf-8")
+    (checkout / "suite.toml").write_text(
+        text.replace("repeats", "repeets").replace('unit = "abs"', 'unit = "ms"'), encoding="utf-8"
+    )
+    done = gate(cli)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "repeets" in done.stderr
+    assert "did you mean" in done.stderr
+    assert done.stderr.count("suite.toml") >= 2
+    assert "Traceback" not in done.stderr
+    root, report = reports(checkout / "runs/latest")
+    assert (root.get("tests"), root.get("errors")) == ("1", "1")
+    assert (report["exit_code"], report["outcome"]) == (3, "INCONCLUSIVE")
+
+
+def test_a_suite_that_is_not_there_is_3(cli, checkout: Path) -> None:
+    done = cli("gate", "--suite", "suit.toml", "--recorded")
+    assert done.returncode == 3
+    assert "did you mean" in done.stderr
+    reports(checkout / "runs/latest")
+
+
+def test_nothing_selected_is_3(cli, checkout: Path) -> None:
+    assert gate(cli, "--only", "no-such-gate*").returncode == 3
+    assert reports(checkout / "runs/latest")[0].get("errors") == "1"
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+@pytest.mark.parametrize("arguments", [["collect", "--suite", "suite.toml"], ["gate", "--suite", "suite.toml", "--live"]])
+def test_measuring_without_a_gpu_is_4(cli, arguments: list[str]) -> None:
+    done = cli(*arguments)
+    assert done.returncode == 4
+    assert "no NVIDIA GPU" in done.stderr
+    assert "fix: " in done.stderr
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+def test_a_doctor_on_a_machine_without_a_gpu(cli) -> None:
+    done = cli("doctor")
+    assert done.returncode == 4
+    assert re.search(r"^problem  gpu +no NVIDIA GPU$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ok +g\+\+ ", done.stdout, re.MULTILINE)
+
+
+def test_an_out_folder_with_other_things_is_left_alone(cli, checkout: Path) -> None:
+    (checkout / "mine").mkdir()
+    (checkout / "mine/thesis.txt").write_text("years")
+    assert gate(cli, "--out", "mine").returncode == 2
+    assert (checkout / "mine/thesis.txt").read_text() == "years"
+
+
+# --- The gate ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_evidence_static_gates_pass_and_the_rest_is_inconclusive(cli, checkout: Path) -> None:
+    done = gate(cli)
+    assert done.returncode == 11, done.stderr
+    root, report = reports(checkout / "runs/latest")
+    assert outcomes(report) == {
+        ("build", "twice"): ("PASS", "within-limit"),
+        ("spills", "twice"): ("PASS", "within-limit"),
+        ("max-diff", "twice-n4096"): ("INCONCLUSIVE", "no-evidence"),
+    }
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "0", "1")
+    assert {v["origin"]["kind"] for v in report["verdicts"] if v["outcome"] == "PASS"} == {"live"}
+    assert " INCONCLUSIVE " in done.stdout.splitlines()[0]
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_a_gpu_job_will_answer_can_be_deferred(cli, checkout: Path) -> None:
+    done = gate(cli, "--stale", "defer")
+    assert done.returncode == 0
+    root, _ = reports(checkout / "runs/latest")
+    assert [skipped.get("message").split(":")[0] for skipped in root.iter("skipped")] == ["deferred"]
+    assert "DEFERRED" in done.stdout
+
+
+def test_only_narrows(cli, checkout: Path) -> None:
+    assert gate(cli, "--only", "spills").returncode == 0
+    assert set(outcomes(reports(checkout / "runs/latest")[1])) == {("spills", "twice")}
+
+
+def test_json_goes_to_standard_output_alone(cli, checkout: Path) -> None:
+    done = gate(cli, "--json")
+    assert json.loads(done.stdout) == json.loads((checkout / "runs/latest/report.json").read_text())
+
+
+def test_a_compile_error_fails_and_shows_file_and_line(cli, checkout: Path) -> None:
+    source = checkout / "kernel/twice.cu"
+    source.write_text(source.read_text().replace("2.0f", "two"))
+    done = gate(cli)
+    assert done.returncode == 10, done.stderr
+    _, report = reports(checkout / "runs/latest")
+    assert outcomes(report)["build", "twice"] == ("FAIL", "compile-error")
+    assert outcomes(report)["max-diff", "twice-n4096"][0] == "INCONCLUSIVE"
+    assert "kernel/twice.cu:6" in done.stdout
+
+
+def test_binaries_built_before_are_judged_without_a_compiler(cli, checkout: Path) -> None:
+    assert cli("build", "--suite", "suite.toml", "--out", "build").returncode == 0
+    done = gate(cli, "--build", "build", FLASHCORE_CI_HOME=str(checkout / "nowhere"))
+    assert done.returncode == 11, done.stderr
+    library = checkout / "build/twice/libtwice.so"
+    library.write_bytes(library.read_bytes() + b"\0")
+    done = gate(cli, "--build", "build")
+    assert done.returncode == 4
+    assert "libtwice.so" in done.stderr
+    assert reports(checkout / "runs/latest")[1]["exit_code"] == 4
+
+
+def test_broken_evidence_is_an_error_and_no_pass(cli, checkout: Path) -> None:
+    (checkout / "gates/evidence").mkdir(parents=True)
+    (checkout / "gates/evidence/h200.tar.xz").write_bytes(b"not a bundle")
+    done = gate(cli, "--stale", "defer")
+    assert done.returncode == 4
+    root, report = reports(checkout / "runs/latest")
+    assert int(root.get("errors")) >= 1
+    assert report["outcome"] == "INCONCLUSIVE"
+
+
+def test_an_old_green_report_does_not_survive_a_later_error(cli, checkout: Path) -> None:
+    assert gate(cli, "--only", "spills").returncode == 0
+    (checkout / "suite.toml").write_text("nonsense = [", encoding="utf-8")
+    assert gate(cli).returncode == 3
+    assert reports(checkout / "runs/latest")[0].get("errors") == "1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_reports_and_no_child(checkout: Path, environment: dict[str, str], number: signal.Signals) -> None:
+    marker = checkout / "pid"
+    slow = f"\nimport os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
+    with (checkout / "subject.py").open("a") as file:
+        file.write(slow)
+    argv = [sys.executable, "-m", "flashcore_ci.cli.main", "gate", "--suite", "suite.toml", "--recorded"]
+    child = subprocess.Popen(argv, cwd=checkout, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not (marker.exists() and marker.read_text()):
+        time.sleep(0.02)
+        assert child.poll() is None
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=20)
+    assert child.returncode == 11, errors
+    root, report = reports(checkout / "runs/latest")
+    assert root.get("errors") == "1"
+    assert (report["outcome"], report["exit_code"]) == ("INCONCLUSIVE", 11)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(marker.read_text()), 0)
+
+
+# --- The other commands ------------------------------------------------------------------------------------------------
+
+
+def test_plan_lists_every_check(cli) -> None:
+    done = cli("plan", "--suite", "suite.toml")
+    assert done.returncode == 0
+    assert "3 checks of 3 gates" in done.stdout
+    assert "twice-n4096  diff/max < 1e-06 abs" in done.stdout
+    plan = json.loads(cli("plan", "--suite", "suite.toml", "--json").stdout)
+    assert len(plan["checks"]) == 3
+
+
+def test_report_shows_what_gate_wrote(cli, checkout: Path) -> None:
+    written = gate(cli)
+    assert cli("report").stdout == written.stdout
+    for form, name in (("junit", "junit.xml"), ("markdown", "summary.md"), ("json", "report.json")):
+        assert cli("report", "--format", form).stdout == (checkout / "runs/latest" / name).read_text(encoding="utf-8")
+
+
+def test_explain(cli) -> None:
+    done = cli("explain", "--suite", "suite.toml", "max-diff")
+    assert done.returncode == 0
+    assert "so that nobody merges a wrong kernel" in done.stdout
+    done = cli("explain", "--suite", "suite.toml", "max-dif")
+    assert done.returncode == 2
+    assert "did you mean max-diff?" in done.stderr
+    assert "barrier" in cli("explain", "--suite", "suite.toml", "hang").stdout
+
+
+def test_a_reader_that_leaves_is_no_bug(checkout: Path, environment: dict[str, str]) -> None:
+    command = f"{sys.executable} -m flashcore_ci.cli.main plan --suite suite.toml --json | head -c 1"
+    done = subprocess.run(command, shell=True, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "{"
+    assert "bug" not in done.stderr
+    assert "Exception ignored" not in done.stderr

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.cli import diagnosis
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Missing
+
+SOUND = State(
+    name="NVIDIA H200",
+    uuid="GPU-0",
+    driver="580.159.04",
+    cuda="13.0",
+    compute_capability="9.0",
+    memory=150 << 30,
+    memory_used=1 << 30,
+    compute_mode="default",
+    ecc=True,
+    ecc_errors=0,
+    mig=False,
+    sm_clock=1980,
+    max_sm_clock=1980,
+    power=120.0,
+    power_limit=700.0,
+    temperature=35,
+    reasons=("power cap",),
+    users=(User(pid=1, name="python", ours=True),),
+)
+
+
+def problems(state: State, allow: tuple[str, ...] = ()) -> dict[str, diagnosis.Line]:
+    return {line.name: line for line in diagnosis.gpu(state, allow) if line.problem}
+
+
+def test_a_sound_gpu_has_no_problem() -> None:
+    assert problems(SOUND) == {}
+    assert "this machine can gate" in diagnosis.render(diagnosis.gpu(SOUND))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("arch", {"compute_capability": "8.0"}),
+        ("driver", {"driver": "570.86.10"}),
+        ("driver", {"driver": "unknown"}),
+        ("mode", {"compute_mode": "prohibited"}),
+        ("mode", {"mig": True}),
+        ("ecc", {"ecc_errors": 2}),
+        ("throttle", {"reasons": ("hardware thermal slowdown",)}),
+        ("processes", {"users": (User(pid=7, name="train", ours=False),)}),
+    ],
+)
+def test_each_problem_has_its_fix(name: str, changes: dict[str, object]) -> None:
+    found = problems(replace(SOUND, **changes))
+    assert list(found) == [name]
+    assert found[name].fix
+    assert "1 to fix" in diagnosis.render(tuple(found.values()))
+
+
+def test_an_allowed_process_is_none_of_our_business() -> None:
+    assert problems(replace(SOUND, users=(User(pid=7, name="dcgm-exporter", ours=False),)), ("dcgm*",)) == {}
+
+
+def test_a_process_that_cannot_be_named_is_not_called_a_problem_nor_nothing() -> None:
+    lines = {line.name: line for line in diagnosis.gpu(replace(SOUND, users=(User(pid=7, name="", ours=False),)))}
+    assert "cannot tell" in lines["processes"].found
+
+
+def test_a_gpu_without_ecc() -> None:
+    assert problems(replace(SOUND, ecc=None, ecc_errors=None)) == {}
+
+
+@pytest.mark.parametrize("code", [Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE])
+def test_counters(code: Code) -> None:
+    line = diagnosis.counters(Missing(code=code, message="said ncu"))
+    assert line.problem
+    assert ("NVreg_RestrictProfilingToAdminUsers=0" in line.fix) or ("dcgmi profpause" in line.fix)
+    assert not diagnosis.counters(None).problem
+
+
+def test_disk() -> None:
+    assert diagnosis.disk("runs", 1 << 20).fix
+    assert not diagnosis.disk("runs", 1 << 40).problem
