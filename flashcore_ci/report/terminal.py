@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import words
 from flashcore_ci.report.groups import Cluster, Section, Tally, clusters, sections, tallies
 
 MOST_ROWS = 12
+MOST_ROWS_WITHOUT_READING = 4
 MOST_FINDINGS = 5
 MOST_NOTES = 3
 NARROWEST = 40
@@ -65,19 +67,22 @@ def _cluster(console: Console, cluster: Cluster) -> None:
         (str(cluster.outcome), STYLES[cluster.outcome]), f" {cluster.code}", (f" · {_origin(cluster)}", "dim")
     )
     _indented(console, heading, 2)
+    measured = any(isinstance(verdict.reading, Measured) for verdict in cluster.verdicts)
+    most = MOST_ROWS if measured else MOST_ROWS_WITHOUT_READING
     shown_messages: set[str] = set()
-    for verdict in cluster.verdicts[:MOST_ROWS]:
+    for verdict in cluster.verdicts[:most]:
         _row(console, verdict)
         message = words.printable(verdict.reason.message)
-        if message and message not in shown_messages:
-            shown_messages.add(message)
+        gist = message.replace(verdict.target, "").replace(verdict.evidence, "")
+        if gist and gist not in shown_messages:
+            shown_messages.add(gist)
             _indented(console, Text(words.shorten(message, 600)), 6)
         _findings(console, verdict)
         for note in verdict.notes[:MOST_NOTES]:
             _indented(console, Text(words.shorten(words.printable(note), 400), style="dim"), 6)
-    left = len(cluster.verdicts) - MOST_ROWS
-    if left > 0:
-        _indented(console, Text(f"… and {left} more: {_by_gate(cluster.verdicts[MOST_ROWS:])}; all are in summary.md"), 4)
+    left = cluster.verdicts[most:]
+    if left:
+        _indented(console, Text(f"… and {len(left)} more: {_by_gate(left)}; all are in summary.md"), 4)
     if cluster.next_step:
         _indented(console, Text.assemble(("next: ", "bold"), words.printable(cluster.next_step)), 4)
 

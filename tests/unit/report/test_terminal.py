@@ -49,7 +49,7 @@ def test_reds_come_before_counts() -> None:
 def test_many_reds_of_one_reason_are_shown_once_and_counted() -> None:
     text = plain(INCONCLUSIVE)
     assert text.count("next: ") == 1
-    assert "… and 18 more: finite 8, stability 10" in text
+    assert "… and 26 more: max-diff 6, finite 10, stability 10" in text
 
 
 def test_advisory_deferred_and_waived_are_listed_apart() -> None:
