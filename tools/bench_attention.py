@@ -4,12 +4,13 @@ usage: python3 tools/bench_attention.py [--library FILE ...] [--case B,H,S,D,MAS
 
 Every contender of a case runs on the same tensors. A round times each contender once, in random order, with the L2 cache
 overwritten before each; the first half of the rounds only warms the GPU to its settled clock and is not counted. Several
-libraries can be compared in one run. Only the ratios within one run carry over to another machine.
+libraries can be compared in one run, and FlashAttention-3 takes part where it is installed. Only the ratios within one run carry over to another machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import random
@@ -62,6 +63,11 @@ def contenders(case: str, libraries: list[pathlib.Path]) -> tuple[dict[str, Call
     runs: dict[str, Callable[[], Any]] = {library.parent.name: ours(library) for library in libraries}
     runs["fa2"] = torch_backend(SDPBackend.FLASH_ATTENTION)
     runs["cudnn"] = torch_backend(SDPBackend.CUDNN_ATTENTION)
+    if importlib.util.find_spec("flash_attn_interface"):
+        from flash_attn_interface import flash_attn_func
+
+        rows = [tensor.transpose(1, 2) for tensor in (q, k, v)]
+        runs["fa3"] = lambda: flash_attn_func(*rows, causal=causal)
     return runs, 4.0 * b * h * d * pairs
 
 
@@ -85,12 +91,11 @@ def measure(runs: Mapping[str, Callable[[], Any]], seconds: float, rng: random.R
             samples.append((time.monotonic() - begin, name, start, stop))
         torch.cuda.synchronize()
     settled = [sample for sample in samples if sample[0] > seconds / 2]
-    return {
-        name: statistics.median(start.elapsed_time(stop) for _, who, start, stop in settled if who == name) for name in runs
-    }
+    return {name: statistics.median(start.elapsed_time(stop) for _, who, start, stop in settled if who == name) for name in runs}
 
 
 def main() -> None:
+    """Time every case and print one line for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--library", type=pathlib.Path, action="append", required=True)
     parser.add_argument("--case", action="append")

@@ -112,6 +112,7 @@ def write(root: pathlib.Path) -> None:
 
 
 def main(argv: list[str]) -> int:
+    """Write, or check, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
     if not parser.parse_args(argv).check:

@@ -54,6 +54,7 @@ class Arguments(ctypes.Structure):
         ("v", Operand),
         ("out", Operand),
         ("lse", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
     ]
 
@@ -95,6 +96,7 @@ def attention(
     if lse is not None:
         _check_lse(lse, q, (batch, heads, sq))
 
+    stream = torch.cuda.current_stream(q.device).cuda_stream
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
         device=q.device.index,
@@ -113,10 +115,29 @@ def attention(
         v=_operand(v, layout),
         out=_operand(out, layout),
         lse=None if lse is None else lse.data_ptr(),
-        stream=torch.cuda.current_stream(q.device).cuda_stream,
+        workspace=_workspace(q.device, stream).data_ptr(),
+        stream=stream,
     )
     _library.call("attention", "flashcore_attention_forward", arguments)
     return (out, lse) if return_lse and lse is not None else out
+
+
+_workspaces: dict[tuple[int, int], torch.Tensor] = {}
+
+
+def _workspace(device: torch.device, stream: int) -> torch.Tensor:
+    """Two zeroed counters, which every launch leaves zeroed: one pair for each stream, whose launches follow each other.
+
+    A graph may be replayed beside the stream that it was captured on, so it gets a pair of its own, zeroed in the graph.
+    """
+    import torch
+
+    if torch.cuda.is_current_stream_capturing():
+        return torch.zeros(2, dtype=torch.int32, device=device)
+    key = (device.index, stream)
+    if key not in _workspaces:
+        _workspaces[key] = torch.zeros(2, dtype=torch.int32, device=device)
+    return _workspaces[key]
 
 
 def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:

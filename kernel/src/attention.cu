@@ -51,6 +51,9 @@ Status check_arguments(const Arguments& args) {
                     static_cast<long long>(args.heads), static_cast<long long>(args.kv_heads));
     }
     if (!std::isfinite(args.scale)) return fail(Status::kInvalidArgument, "scale: must be finite");
+    if (reinterpret_cast<uintptr_t>(args.workspace) % sizeof(Tickets) != 0) {
+        return fail(Status::kInvalidArgument, "workspace: must be aligned to 8 bytes");
+    }
     if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
     return Status::kOk;
 }
@@ -118,6 +121,7 @@ Status forward(const Arguments& args) {
     Params params{};
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
     params.lse = args.lse;
+    params.tickets = static_cast<Tickets*>(args.workspace);
     params.schedule = chosen.schedule;
     params.sq = static_cast<int>(args.sq);
     params.sk = static_cast<int>(args.sk);

@@ -35,12 +35,18 @@ FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     return config.q_stages * query_tile_bytes(config) + 2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
 
-// What setmaxnreg leaves each role: the register file holds 512 registers for each thread of one warpgroup.
-constexpr int kRegistersPerThreadSlot = 512;
-FLASHCORE_HOST_DEVICE constexpr int producer_registers(const Config& config) { return config.consumer_warpgroups == 2 ? 24 : 32; }
-FLASHCORE_HOST_DEVICE constexpr int consumer_registers(const Config& config) { return config.consumer_warpgroups == 2 ? 240 : 160; }
-FLASHCORE_HOST_DEVICE constexpr int registers_in_use(const Config& config) {
-    return producer_registers(config) + config.consumer_warpgroups * consumer_registers(config);
+// setmaxnreg moves registers between the roles, within what the launch allocated: the register file divided by the threads of
+// the CTA, in steps of 8. More than that and the last warpgroup to ask waits for ever.
+constexpr int kRegisterFile = 65536;
+constexpr int kRegisterStep = 8;
+FLASHCORE_HOST_DEVICE constexpr int registers_at_launch(const Config& config) {
+    return kRegisterFile / threads(config) / kRegisterStep * kRegisterStep;
+}
+FLASHCORE_HOST_DEVICE constexpr int producer_registers(const Config& config) {
+    return config.consumer_warpgroups == 2 ? 40 : 32;
+}
+FLASHCORE_HOST_DEVICE constexpr int consumer_registers(const Config& config) {
+    return config.consumer_warpgroups == 2 ? 232 : 160;
 }
 
 }  // namespace flashcore::attention

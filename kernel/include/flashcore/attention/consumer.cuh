@@ -53,11 +53,10 @@ public:
 
     __device__ __forceinline__ void run() {
         turn_.open();
-        for (int index = blockIdx.x; index < params_.schedule.tiles; index += gridDim.x) {
+        for (int index = next_tile(); index != kNoTile; index = next_tile()) {
             const Tile tile = tile_at(params_, index, kConfig.tile_m);
             Rows rows;
             clear(output_);
-            q_.wait_full(shared_.q_ring);
             attend(tile, rows);
             store(tile, rows);
             q_.advance();
@@ -66,6 +65,12 @@ public:
     }
 
 private:
+    // Waits for a query and says which tile it belongs to.
+    __device__ __forceinline__ int next_tile() {
+        q_.wait_full(shared_.q_ring);
+        return shared_.tile[q_.slot];
+    }
+
     // The schedule: scores of a step, then the output of the step before it beneath this step's softmax.
     __device__ __forceinline__ void attend(const Tile& tile, Rows& rows) {
         const int group_row = tile.first_row + turn_.warpgroup * kWarpgroupRows;

@@ -17,7 +17,9 @@ struct Assumptions {
     static_assert(kConfig.tile_n <= 256 && kConfig.tile_m <= 256, "a TMA box has at most 256 rows");
     static_assert(kConfig.consumer_warpgroups == 2 || kConfig.consumer_warpgroups == 3, "setmaxnreg is tuned for 2 or 3");
     static_assert(kConfig.consumer_warpgroups <= kMaxConsumers, "every consumer has its own named barriers");
-    static_assert(registers_in_use(kConfig) <= kRegistersPerThreadSlot, "setmaxnreg must fit the register file");
+    static_assert(producer_registers(kConfig) + kConfig.consumer_warpgroups * consumer_registers(kConfig) <=
+                      (1 + kConfig.consumer_warpgroups) * registers_at_launch(kConfig),
+                  "setmaxnreg only moves registers that the launch allocated; asking for more waits for ever");
     static_assert(kConfig.q_stages >= 1 && kConfig.kv_stages >= 2, "scores of a step run beside the output of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
@@ -43,7 +45,7 @@ __device__ __forceinline__ void forward(const Params& params) {
 
     if (warpgroup == 0) {
         ptx::registers_release<producer_registers(kConfig)>();
-        if (threadIdx.x == 0) produce<Tuning>(params, shared);
+        if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
     } else {
         ptx::registers_acquire<consumer_registers(kConfig)>();
         Consumer<Tuning>(params, shared, warpgroup - 1).run();

@@ -16,6 +16,12 @@ struct Schedule {
     int group;         // sequences whose tiles are interleaved, longest first
 };
 
+// Two counters in device memory, zero between launches: tiles handed out beyond the first of each CTA, and CTAs that are done.
+struct Tickets {
+    unsigned next;
+    unsigned finished;
+};
+
 struct Params {
     CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x tile_m
     CUtensorMap k;  // (head_dim, sk, kv_heads, batch), boxes of 64 x tile_n
@@ -23,6 +29,7 @@ struct Params {
     CUtensorMap out;  // like q, boxes of 64 x 16: one warp's rows
     float* lse;       // (batch, heads, sq) or null
     Schedule schedule;
+    Tickets* tickets;  // null: CTA c takes tiles c, c + ctas, c + 2 ctas, ...
     int sq;
     int sk;
     int heads;

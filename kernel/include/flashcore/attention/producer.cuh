@@ -19,40 +19,62 @@ __device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* ma
 }
 
 template <class Tuning>
-__device__ __forceinline__ void produce(const Params& params, SharedStorage<Tuning>& shared) {
-    constexpr Config kConfig = Tuning::config;
-    sm90::RingPosition<kConfig.q_stages> q;
-    sm90::RingPosition<kConfig.kv_stages> k;
-    sm90::RingPosition<kConfig.kv_stages> v;
+class Producer {
+public:
+    static constexpr Config kConfig = Tuning::config;
 
-    for (int index = blockIdx.x; index < params.schedule.tiles; index += gridDim.x) {
-        const Tile tile = tile_at(params, index, kConfig.tile_m);
-        const int kv_head = tile.head / params.heads_per_kv_head;
-        const auto load_key = [&](int step) {
-            uint64_t* full = k.acquire(shared.k_ring, key_tile_bytes(kConfig));
-            load_tile<kConfig.head_dim, kConfig.tile_n>(shared.k[k.slot], &params.k, full, step * kConfig.tile_n, kv_head,
-                                                        tile.batch);
-            k.advance();
-        };
-        const auto load_value = [&](int step) {
-            uint64_t* full = v.acquire(shared.v_ring, key_tile_bytes(kConfig));
-            load_tile<kConfig.head_dim, kConfig.tile_n>(shared.v[v.slot], &params.v, full, step * kConfig.tile_n, kv_head,
-                                                        tile.batch);
-            v.advance();
-        };
+    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
+        : params_(params), shared_(shared) {}
 
-        uint64_t* full = q.acquire(shared.q_ring, query_tile_bytes(kConfig));
-        load_tile<kConfig.head_dim, kConfig.tile_m>(shared.q[q.slot], &params.q, full, tile.first_row, tile.head, tile.batch);
-        q.advance();
-
-        // The consumers' order: the keys of a step are wanted before the values of the step before it.
-        const int steps = needed_key_tiles<kConfig.causal>(params, tile.first_row, kConfig.tile_m, kConfig.tile_n);
-        for (int step = steps - 1; step >= 0; --step) {
-            load_key(step);
-            if (step + 1 < steps) load_value(step + 1);
+    __device__ __forceinline__ void run() {
+        TileQueue queue(params_);
+        for (int index = queue.take(); index != kNoTile; index = queue.take()) {
+            const Tile tile = tile_at(params_, index, kConfig.tile_m);
+            load_query(tile, index);
+            load_keys_and_values(tile);
         }
-        if (steps > 0) load_value(0);
+        q_.wait_empty(shared_.q_ring);
+        shared_.tile[q_.slot] = kNoTile;
+        q_.announce(shared_.q_ring, 0);
     }
-}
+
+private:
+    __device__ __forceinline__ void load_query(const Tile& tile, int index) {
+        q_.wait_empty(shared_.q_ring);
+        shared_.tile[q_.slot] = index;
+        uint64_t* full = q_.announce(shared_.q_ring, query_tile_bytes(kConfig));
+        load_tile<kConfig.head_dim, kConfig.tile_m>(shared_.q[q_.slot], &params_.q, full, tile.first_row, tile.head, tile.batch);
+        q_.advance();
+    }
+
+    // In the consumers' order: the keys of a step are wanted before the values of the step before it.
+    __device__ __forceinline__ void load_keys_and_values(const Tile& tile) {
+        const int head = tile.head / params_.heads_per_kv_head;
+        const int steps = needed_key_tiles<kConfig.causal>(params_, tile.first_row, kConfig.tile_m, kConfig.tile_n);
+        for (int step = steps - 1; step >= 0; --step) {
+            load(k_, shared_.k_ring, shared_.k, &params_.k, step, head, tile.batch);
+            if (step + 1 < steps) load(v_, shared_.v_ring, shared_.v, &params_.v, step + 1, head, tile.batch);
+        }
+        if (steps > 0) load(v_, shared_.v_ring, shared_.v, &params_.v, 0, head, tile.batch);
+    }
+
+    using Position = sm90::RingPosition<kConfig.kv_stages>;
+    using Ring = sm90::RingBarriers<kConfig.kv_stages>;
+    using Tiles = uint8_t[kConfig.kv_stages][key_tile_bytes(kConfig)];
+
+    __device__ __forceinline__ static void load(Position& position, Ring& ring, Tiles& tiles, const CUtensorMap* map, int step,
+                                                int head, int batch) {
+        position.wait_empty(ring);
+        uint64_t* full = position.announce(ring, key_tile_bytes(kConfig));
+        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, step * kConfig.tile_n, head, batch);
+        position.advance();
+    }
+
+    const Params& params_;
+    SharedStorage<Tuning>& shared_;
+    sm90::RingPosition<kConfig.q_stages> q_;
+    Position k_;
+    Position v_;
+};
 
 }  // namespace flashcore::attention

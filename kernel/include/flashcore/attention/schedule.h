@@ -11,6 +11,37 @@ struct Tile {
     int batch;
 };
 
+constexpr int kNoTile = -1;
+
+// Hands out tile numbers, to one thread of each CTA. Every CTA begins with its own number; what follows is the next number
+// that nobody has taken. The last CTA to find nothing left zeroes the counters for the next launch.
+class TileQueue {
+public:
+    __device__ __forceinline__ explicit TileQueue(const Params& params) : params_(params), index_(blockIdx.x) {}
+
+    __device__ __forceinline__ int take() {
+        const int taken = index_;
+        if (taken >= params_.schedule.tiles) {
+            if (params_.tickets != nullptr) finish();
+            return kNoTile;
+        }
+        index_ = params_.tickets != nullptr ? static_cast<int>(gridDim.x + atomicAdd(&params_.tickets->next, 1u))
+                                            : taken + static_cast<int>(gridDim.x);
+        return taken;
+    }
+
+private:
+    __device__ __forceinline__ void finish() const {
+        __threadfence();
+        if (atomicAdd(&params_.tickets->finished, 1u) != gridDim.x - 1) return;
+        params_.tickets->next = 0;
+        params_.tickets->finished = 0;
+    }
+
+    const Params& params_;
+    int index_;
+};
+
 // Tiles run through the sequences in groups. Within a group the last (under a causal mask the longest) query tile of every
 // sequence comes first, so that the short ones fill the end; a group's keys and values fit in L2 together.
 __device__ __forceinline__ Tile tile_at(const Params& params, int index, int tile_m) {

@@ -17,6 +17,7 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     uint8_t q[kConfig.q_stages][query_tile_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
+    int tile[kConfig.q_stages];  // travels with the query: which tile it belongs to, or that there is none
     sm90::RingBarriers<kConfig.q_stages> q_ring;
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

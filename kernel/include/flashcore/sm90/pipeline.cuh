@@ -34,9 +34,13 @@ struct RingPosition {
         }
     }
 
-    // Producer: wait until the slot is free, announce the bytes, and return the barrier that the copies complete.
-    __device__ __forceinline__ uint64_t* acquire(RingBarriers<kSlots>& ring, uint32_t bytes) const {
+    __device__ __forceinline__ void wait_empty(RingBarriers<kSlots>& ring) const {
         ptx::mbarrier_wait(&ring.empty[slot], parity ^ 1);
+    }
+
+    // Producer: announce the bytes of this round, none for a slot that carries only a message, and return the barrier that
+    // their copies complete.
+    __device__ __forceinline__ uint64_t* announce(RingBarriers<kSlots>& ring, uint32_t bytes) const {
         ptx::mbarrier_arrive_expect_bytes(&ring.full[slot], bytes);
         return &ring.full[slot];
     }
