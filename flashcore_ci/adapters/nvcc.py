@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,8 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
 _LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
+_LINE = re.compile(r'^# \d+(?: "((?:[^"\\]|\\.)*)".*)?$')
+_ANONYMOUS = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\w+")
 _LINK_ERROR = re.compile(r"(?:undefined reference to|multiple definition of|cannot find|undefined symbol) .+")
 _PREFIX = re.compile(r"^ptxas (?:info|warning)\s*:\s*")
 _NAMED = re.compile(r"'([^']+)'")
@@ -88,6 +90,24 @@ def parse_dependencies(text: str) -> tuple[str, ...]:
     """The files that a make rule names after its target."""
     _, _, names = text.replace("\\\n", " ").partition(" : ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
+
+
+def parse_host_code(text: str, files: Container[str]) -> str:
+    """The host code that comes from ``files``, out of what cudafe++ made of a source (``.cudafe1.cpp``).
+
+    There device functions are declarations, their bodies stand under ``#if 0``, and a namespace without a name has one
+    with a hash of the whole source in it: both are left out.
+    """
+    kept: list[str] = []
+    ours, device = False, False
+    for line in text.splitlines():
+        if found := _LINE.match(line):
+            ours = found[1] in files if found[1] is not None else ours
+        elif line in ("#if 0", "#endif"):
+            device = line == "#if 0"
+        elif ours and not device:
+            kept.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
+    return "\n".join(kept) + "\n"
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:

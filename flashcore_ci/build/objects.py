@@ -12,6 +12,7 @@ from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import COMPILE_SECONDS, Host, failure
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.tokens import c_tokens
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
@@ -31,10 +32,15 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source: digests of its object file and of its machine code, and its entry functions."""
+    """One compiled source: its entry functions and digests of its object file, of its machine code, and of its host code.
+
+    ``host_code`` covers what the headers give an instantiation besides device code, such as the function that launches
+    it. It is made of tokens, so that host compilers agree.
+    """
 
     digest: str
     machine_code: str
+    host_code: str
     entries: tuple[CompiledEntry, ...]
     schema: Literal["unit-v1"] = "unit-v1"
 
@@ -112,7 +118,7 @@ def _read(wanted: Unit, work: Path, output: str, toolchain: Toolchain) -> Compil
     digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
     cubin = work / f"{Path(wanted.source).stem}.cubin"
     if not cubin.is_file():
-        return CompiledUnit(digest=digest, machine_code="", entries=())
+        return CompiledUnit(digest=digest, machine_code="", host_code="", entries=())
     try:
         code = elf.read(cubin.read_bytes())
         functions = _disassemble(cubin, work, toolchain) if code.entries else ()
@@ -126,7 +132,9 @@ def _read(wanted: Unit, work: Path, output: str, toolchain: Toolchain) -> Compil
         CompiledEntry(symbol=symbol, resources=printed[symbol], code=_belonging(symbol, functions, code.entries))
         for symbol in code.entries
     )
-    return CompiledUnit(digest=digest, machine_code=code.digest, entries=entries)
+    translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
+    host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, wanted.reads)))
+    return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
 
 
 def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:

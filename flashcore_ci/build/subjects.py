@@ -157,11 +157,9 @@ def _evidence(description: Description, results: Results, workshop: Workshop) ->
 
 
 def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
-    """Launchers with all that they include, and what each instantiation itself says; device headers count as machine code."""
-    launchers = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
-    instantiations = {entry.source for entry in spec.entries}
-    files = sorted(launchers | instantiations)
-    return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(files))
+    """Launchers with all that they include; what the entry functions' sources include counts with each of those."""
+    files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
+    return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(sorted(files)))
 
 
 def _entry(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
@@ -172,15 +170,15 @@ def _entry(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild |
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
         return CompileError(file=spec.source, line=0, message=message)
-    return _entry_build(spec, compiled, result.machine_code)
+    return _entry_build(spec, compiled, digest_of(spec.symbol, result.machine_code, result.host_code))
 
 
-def _entry_build(spec: EntrySpec, compiled: CompiledEntry, machine_code: str) -> EntryBuild:
+def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> EntryBuild:
     printed, code = compiled.resources, compiled.code
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
-        digest=digest_of(spec.symbol, machine_code),
+        digest=digest,
         registers=printed.registers,
         highest_register=code.highest_register,
         spill_store_bytes=printed.spill_store_bytes,

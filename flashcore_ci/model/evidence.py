@@ -27,7 +27,7 @@ class EntryBuild:
 
     ``registers`` is what ptxas printed (the launch cap where setmaxnreg is used); ``highest_register`` is one more
     than the highest register number in the SASS. ``digest`` covers its machine code, constants, initialised data and
-    attributes.
+    attributes, and the tokens of the host code compiled with it (the function that launches it).
     """
 
     symbol: str

@@ -21,10 +21,13 @@ from flashcore_ci.suite.settings import Settings
 HEADER = """#pragma once
 namespace { __device__ int calls = 0; }
 __constant__ float factors[2] = {2.0f, 3.0f};
-inline __device__ float scaled(float x) { return x * factors[calls & 1]; }
+inline int blocks() { return 1; }
+inline __device__ float scaled(float x) { float y = x * factors[calls & 1]; return y; }
 """
 KERNEL = """#include "tiny.cuh"
 extern "C" __global__ void __launch_bounds__(128) tiny(float* p) { p[threadIdx.x] = scaled(p[threadIdx.x]); }
+namespace { struct Tuning { static constexpr int threads = 128; }; }
+extern "C" const int tiny_threads = Tuning::threads * blocks();
 """
 LAUNCHER = """#include <cuda_runtime.h>
 extern "C" __global__ void tiny(float* p);
@@ -144,7 +147,10 @@ def test_another_folder_and_a_fresh_cache_give_the_same_evidence(root, build, tm
         ("kernel/include/tiny.cuh", "x * ", "x + ", {"code"}),
         ("kernel/include/tiny.cuh", "3.0f", "4.0f", {"code"}),
         ("kernel/include/tiny.cuh", "calls = 0", "calls = 1", {"code"}),
-        ("kernel/tiny.cu", "__launch_bounds__(128)", "__launch_bounds__(256)", {"code", "launcher"}),
+        ("kernel/include/tiny.cuh", "float y = x * factors[calls & 1]; return y;", "return x * factors[calls & 1];", set()),
+        ("kernel/include/tiny.cuh", "return 1", "return 2", {"code"}),
+        ("kernel/tiny.cu", "threads = 128", "threads = 64", {"code"}),
+        ("kernel/tiny.cu", "__launch_bounds__(128)", "__launch_bounds__(256)", {"code"}),
         ("kernel/launch.cu", "<<<1, ", "<<<2, ", {"launcher"}),
         ("kernel/tiny.py", "ctypes", "math", {"binding"}),
         ("kernel/subject.py", "1", "2", {"subject"}),
@@ -166,7 +172,7 @@ def test_what_changes_which_digest(root, build, path, old, new, changed):
 @pytest.mark.parametrize(
     ("path", "old", "new", "file", "line", "message"),
     [
-        ("kernel/include/tiny.cuh", "return x", "return y", "kernel/include/tiny.cuh", 4, 'identifier "y" is undefined'),
+        ("kernel/include/tiny.cuh", "= x * ", "= z * ", "kernel/include/tiny.cuh", 5, 'identifier "z" is undefined'),
         ("kernel/tiny.cu", "tiny.cuh", "gone.cuh", "kernel/tiny.cu", 1, "gone.cuh: No such file or directory"),
         ("kernel/tiny.cu", "128) tiny", "128) tinier", "kernel/tiny.cu", 0, "no entry function named tiny (it defines tinier)"),
         ("kernel/launch.cu", "return 7", "return seven()", "kernel/launch.cu", 3, 'identifier "seven" is undefined'),

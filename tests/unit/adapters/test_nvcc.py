@@ -117,3 +117,32 @@ def test_one_run_leaves_object_cubin_and_dependencies():
     assert argv[1 : 1 + len(nvcc.OPTIONS)] == nvcc.OPTIONS
     assert argv[-2:] == ("-c", "k/a.cu")
     assert argv[1 + len(nvcc.OPTIONS) : 3 + len(nvcc.OPTIONS)] == ("-I", "k/include")
+
+
+TRANSLATED = """# 1 "kernel/a.cu"
+#pragma GCC diagnostic push
+# 9 "/usr/include/stdio.h" 3
+int printf();
+# 12
+int scanf();
+# 4 "kernel/a.cuh"
+inline void body(int x) {int volatile ___ = 1;
+# 6
+::exit(___);}
+#if 0
+# 4
+{ x + 1; }
+#endif
+# 8 "kernel/a.cuh"
+namespace _GLOBAL__N__b14cea55_28_a_cu_0e88b835 { int blocks() { return 2; } }
+# 1 "a.cudafe1.stub.c"
+static void stub();
+"""
+
+
+def test_host_code_of_our_own_files_without_device_bodies():
+    code = nvcc.parse_host_code(TRANSLATED, {"kernel/a.cu", "kernel/a.cuh"})
+    assert "blocks() { return 2; }" in code
+    assert "inline void body(int x)" in code
+    for absent in ("printf", "scanf", "x + 1", "b14cea55", "stub", "# 4"):
+        assert absent not in code
