@@ -86,7 +86,7 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
         return Missing(code=Code.TOO_FEW_PROCESSES, message=message), ()
     try:
         spread = statistics.relative_std(samples.values)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
     groups = statistics.two_groups(samples.values)
     if groups is None:
@@ -113,7 +113,10 @@ def _range(values: tuple[float, ...], unit: str) -> str:
     if not values:
         return "no value"
     text = f"{min(values):.6g} to {max(values):.6g} {unit}"
-    return f"{text}, std {statistics.relative_std(values):.2g} %" if len(values) > 1 and statistics.mean(values) > 0 else text
+    try:
+        return f"{text}, std {statistics.relative_std(values):.2g} %"
+    except ValueError:
+        return text
 
 
 def findings_for(gate: Gate, observation: Observation) -> tuple[Finding, ...]:

@@ -34,10 +34,13 @@ def relative_std(values: Sequence[float]) -> float:
     """
     if len(values) < 2:  # noqa: PLR2004 - one value has no spread
         raise ValueError("one value has no spread")
-    centre = mean(values)
+    try:
+        centre, spread = mean(values), sample_std(values)
+    except OverflowError:
+        raise ValueError("the values are too large to be measurements") from None
     if not centre > 0:
         raise ValueError("a spread relative to a mean that is not above zero says nothing")
-    return 100.0 * sample_std(values) / centre
+    return 100.0 * spread / centre
 
 
 def two_groups(values: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
