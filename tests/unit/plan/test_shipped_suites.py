@@ -1,0 +1,108 @@
+"""The suites that we ship, asked of the real subjects (which need neither torch nor a GPU to describe themselves)."""
+
+import importlib.util
+import math
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec, Problem
+from flashcore_ci.model.suite import Kind, Severity
+from flashcore_ci.plan.planner import make_plan
+from flashcore_ci.suite.loader import load
+
+ROOT = Path(__file__).resolve().parents[3]
+ENTRY_FUNCTIONS = {
+    "flashcore_stream_axpy_f32",
+    *(
+        f"flashcore_attention_fwd_d{d}_{dtype}_{mask}"
+        for d in (64, 128)
+        for dtype in ("fp16", "bf16")
+        for mask in ("full", "causal")
+    ),
+}
+
+
+def described(suite, reference):
+    spec = importlib.util.spec_from_file_location(f"subject_{reference.name}", ROOT / reference.file)
+    subject = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(subject)
+    build = subject.build(ROOT)
+    entries = tuple(EntrySpec(**{**entry, "requires": tuple(entry["requires"])}) for entry in build.pop("entries"))
+    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in build.items()}
+    asked = [workload for workload in suite.workloads if workload.subject == reference.name]
+    answers = [(workload.id, subject.problem(dict(workload.params))) for workload in asked]
+    problems = tuple(Problem(workload=name, **{**a, "entries": tuple(a["entries"])}) for name, a in answers)
+    build_spec = BuildSpec(**lists, entries=entries)
+    return Description(subject=reference.name, file=reference.file, build=build_spec, problems=problems)
+
+
+def planned(name):
+    suite = load(ROOT / f"gates/{name}.toml", root=ROOT)
+    return make_plan(suite, tuple(described(suite, reference) for reference in suite.subjects))
+
+
+@pytest.fixture(scope="module")
+def hopper():
+    return planned("hopper")
+
+
+def launches(plan, kind):
+    """How many workloads of this kind launch each entry function."""
+    problems = {problem.workload: problem for description in plan.descriptions for problem in description.problems}
+    return Counter(entry for workload in plan.workloads_for(kind) for entry in problems[workload.id].entries)
+
+
+def test_every_entry_function_is_checked_in_every_way(hopper):
+    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == ENTRY_FUNCTIONS
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING):
+        assert set(launches(hopper, kind)) == ENTRY_FUNCTIONS
+    assert min(launches(hopper, Kind.CORRECTNESS).values()) >= 4
+
+
+def test_every_gate_is_asked_of_something(hopper):
+    assert len({check.gate.id for check in hopper.checks}) == 16
+
+
+def test_only_the_compute_roof_may_be_advisory_and_it_says_why(hopper):
+    advisory = [check for check in hopper.checks if check.limit.severity is Severity.ADVISORY]
+    assert {check.gate.id for check in advisory} <= {"sol-sm"}
+    assert all(check.limit.why for check in advisory)
+
+
+def test_shapes_and_inputs_that_were_asked_for(hopper):
+    attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    shapes = {(p["sq"], p.get("sk", p["sq"])) for p in attention}
+    asked = "1x1 1x1000 17x17 63x65 64x64 113x203 128x127 799x3 1023x1024 2048x2048 4224x4224"
+    assert {tuple(map(int, shape.split("x"))) for shape in asked.split()} <= shapes
+    assert {"normal", "large", "rising", "constant", "onehot"} <= {p["input"] for p in attention}
+    assert {8, 7} <= {p["h"] // p["hkv"] for p in attention if "hkv" in p}
+    assert {p["layout"] for p in attention if p.get("strided")} == {"bshd", "bhsd"}
+    assert any(p.get("offset") for p in attention)
+    assert any(p["causal"] and p["sq"] > p.get("sk", p["sq"]) for p in attention)
+    assert any(p["b"] % 2 and p["h"] % 2 for p in attention)
+
+
+@pytest.mark.parametrize("name", ["hopper", "smoke"])
+def test_under_the_sanitizers_every_pipeline_wraps(name):
+    tiles = tomllib.loads((ROOT / "kernel/variants.toml").read_text())["attention"]["tiles"]
+    for workload in planned(name).workloads_for(Kind.SANITIZER):
+        if workload.subject != "attention":
+            continue
+        p = dict(workload.params)
+        tile = tiles[f"d{p['d']}"]
+        assert p["b"] * p["h"] * math.ceil(p["sq"] / tile["tile_m"]) >= 2 * p["max_ctas"]
+        seen_by_all = p["sk"] - p["sq"] if p["causal"] else p["sk"]
+        assert seen_by_all >= (2 * tile["kv_stages"] + 1) * tile["tile_n"]
+        assert p["sk"] % tile["tile_n"]
+        assert p["sq"] % tile["tile_m"]
+
+
+def test_the_smoke_suite_is_small_and_covers_both_subjects():
+    plan = planned("smoke")
+    assert len(plan.workloads) <= 6
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING):
+        assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "stream"}
+    assert plan.protocol.timing_processes == 3
