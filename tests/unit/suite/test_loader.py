@@ -232,6 +232,7 @@ class TestProblems:
                 'value = 0, on = "small", ',
                 '(finite).limits[0].on: "small" matches no workload; known: big-1, big-2',
             ),
+            ('id = "finite"', "", "gate[0].id: this key is missing"),
             ('rule = "=="', 'rule = "="', '(finite).rule: "=" is none of the values allowed here'),
             (
                 'rule = "=="',
