@@ -21,7 +21,6 @@ __device__ __forceinline__ Rescale normalise(Rows& rows) {
 }
 
 __device__ __forceinline__ void store_lse(const Params& params, const Tile& tile, const Rows& rows, int warp_row, int lane) {
-    constexpr int kQuadLanes = 4;
     if (params.lse == nullptr || lane % kQuadLanes != 0) return;
     float* lse = params.lse + (static_cast<int64_t>(tile.batch) * params.heads + tile.head) * params.sq;
 #pragma unroll

@@ -16,11 +16,11 @@ struct Assumptions {
     static_assert(kConfig.tile_n % sm90::kMmaDepth == 0, "the second product takes 16 keys at a time");
     static_assert(kConfig.tile_n <= 256 && kConfig.tile_m <= 256, "a TMA box has at most 256 rows");
     static_assert(kConfig.consumer_warpgroups == 2 || kConfig.consumer_warpgroups == 3, "setmaxnreg is tuned for 2 or 3");
-    static_assert(kConfig.consumer_warpgroups <= kMaxConsumers, "every consumer has its own named barriers");
     static_assert(producer_registers(kConfig) + kConfig.consumer_warpgroups * consumer_registers(kConfig) <=
                       (1 + kConfig.consumer_warpgroups) * registers_at_launch(kConfig),
                   "setmaxnreg only moves registers that the launch allocated; asking for more waits for ever");
-    static_assert(kConfig.q_stages >= 1 && kConfig.kv_stages >= 2, "scores of a step run beside the output of another");
+    static_assert(kConfig.q_stages >= 2, "a tile's output leaves through its query's slot while the next query is in use");
+    static_assert(kConfig.kv_stages >= 2, "the scores of a step run beside the output of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
     static_assert(kBytesPerElement == sm90::kElementBytes, "tiles and operands agree on the element");
@@ -31,8 +31,7 @@ __device__ __forceinline__ void forward(const Params& params) {
     constexpr Config kConfig = Assumptions<Tuning>::kConfig;
     extern __shared__ __align__(sm90::kGroupBytes) uint8_t memory[];
     auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);
-    // Through a shuffle, so that the compiler knows it to be the same in a whole warp.
-    const int warpgroup = __shfl_sync(kWholeWarp, static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
+    const int warpgroup = sm90::uniform(static_cast<int>(threadIdx.x) / kWarpgroupThreads);
 
     if (threadIdx.x == 0) {
         if (ptx::shared_address(memory) % sm90::kGroupBytes != 0) __trap();  // the swizzle counts from absolute addresses

@@ -30,18 +30,18 @@ public:
         TileQueue queue(params_);
         for (int index = queue.take(); index != kNoTile; index = queue.take()) {
             const Tile tile = tile_at(params_, index, kConfig.tile_m);
-            load_query(tile, index);
+            load_query(tile);
             load_keys_and_values(tile);
         }
         q_.wait_empty(shared_.q_ring);
-        shared_.tile[q_.slot] = kNoTile;
+        shared_.tile[q_.slot] = {kNoTile, 0, 0};
         q_.announce(shared_.q_ring, 0);
     }
 
 private:
-    __device__ __forceinline__ void load_query(const Tile& tile, int index) {
+    __device__ __forceinline__ void load_query(const Tile& tile) {
         q_.wait_empty(shared_.q_ring);
-        shared_.tile[q_.slot] = index;
+        shared_.tile[q_.slot] = tile;
         uint64_t* full = q_.announce(shared_.q_ring, query_tile_bytes(kConfig));
         load_tile<kConfig.head_dim, kConfig.tile_m>(shared_.q[q_.slot], &params_.q, full, tile.first_row, tile.head, tile.batch);
         q_.advance();

@@ -5,8 +5,8 @@
 
 namespace flashcore::attention {
 
-struct Tile {
-    int first_row;
+struct alignas(16) Tile {
+    int first_row;  // of the queries, or kNoTile
     int head;
     int batch;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "flashcore/attention/config.h"
+#include "flashcore/attention/schedule.h"
 #include "flashcore/sm90/operand.cuh"
 #include "flashcore/sm90/pipeline.cuh"
 
@@ -17,7 +18,7 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     uint8_t q[kConfig.q_stages][query_tile_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    int tile[kConfig.q_stages];  // travels with the query: which tile it belongs to, or that there is none
+    Tile tile[kConfig.q_stages];  // travels with the query: what it is, or that there is no more
     sm90::RingBarriers<kConfig.q_stages> q_ring;
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

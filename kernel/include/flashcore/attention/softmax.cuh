@@ -9,6 +9,7 @@
 namespace flashcore::attention {
 
 constexpr int kRowsPerThread = 2;
+constexpr int kQuadLanes = 4;
 constexpr int kColumnsPerFragment = 8;  // columns that four accumulators of a quad cover
 constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr float kLn2 = 0.693147180559945309f;

@@ -7,6 +7,10 @@
 
 namespace flashcore::sm90 {
 
+// Tells the compiler that a value is the same in a whole warp, so that it and what follows from it stay in uniform registers:
+// operand descriptors are needed there, and a loop whose length came from memory would compute them in every lane.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
+
 template <int kSlots>
 struct RingBarriers {
     uint64_t full[kSlots];   // the producer's arrival and the bytes of the copy
@@ -32,6 +36,11 @@ struct RingPosition {
             slot = 0;
             parity ^= 1;
         }
+    }
+
+    __device__ __forceinline__ void make_uniform() {
+        slot = uniform(slot);
+        parity = uniform(static_cast<int>(parity));
     }
 
     __device__ __forceinline__ void wait_empty(RingBarriers<kSlots>& ring) const {
