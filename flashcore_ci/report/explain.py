@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from flashcore_ci.model.codes import NEXT_STEP, SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
 from flashcore_ci.report import words
+
+WIDTH = 100
 
 EVIDENCE = {
     Kind.BUILD: "the compiler, at build time",
@@ -31,9 +35,13 @@ def render(gate: Gate) -> str:
         "Limits (the first whose pattern matches the target counts):",
         *(_limit(gate, limit) for limit in gate.limits),
         "",
-        f"A check is red when the value is not {gate.rule} its limit. {_origin(gate)}",
-        f"A reading that is missing is FAIL when the kernel is at fault ({faults}), else INCONCLUSIVE.",
-        "Neither merges where the limit is blocking; where it is advisory, both are only shown.",
+        *textwrap.wrap(
+            f"A check is red when the value is not {gate.rule} its limit. {_origin(gate)} A reading that is missing is FAIL when "
+            f"the kernel is at fault ({faults}), else INCONCLUSIVE. Neither merges where the limit is blocking; where it is "
+            "advisory, both are only shown.",
+            width=WIDTH,
+            break_on_hyphens=False,
+        ),
         "",
         f"To try it: flashcore-ci gate --only '{gate.id}'",
     ]

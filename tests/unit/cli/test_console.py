@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from golden.reports import RED
+
+from flashcore_ci.cli import console
+
+
+class Terminal:
+    """Standard output or error of a terminal."""
+
+    def __init__(self, stream: object) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def pretend_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To be called in the test itself: pytest sets its own streams between fixtures and test."""
+    monkeypatch.setattr(sys, "stderr", Terminal(sys.stderr))
+    monkeypatch.setattr(sys, "stdout", Terminal(sys.stdout))
+
+
+def told(environ: dict[str, str]) -> None:
+    teller = console.Teller(environ)
+    teller("one")
+    teller("two")
+    teller.done()
+
+
+def test_a_log_gets_plain_lines(capsys: pytest.CaptureFixture) -> None:
+    told({})
+    assert capsys.readouterr().err == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("environ", [{"CI": "true"}, {"TERM": "dumb"}])
+def test_a_terminal_that_is_none_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, environ: dict[str, str]
+) -> None:
+    pretend_terminal(monkeypatch)
+    told(environ)
+    assert capsys.readouterr().err == "one\ntwo\n"
+
+
+def test_a_terminal_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    pretend_terminal(monkeypatch)
+    told({"TERM": "xterm"})
+    shown = capsys.readouterr().err
+    assert "\n" not in shown
+    assert shown.endswith(console.CLEAR_LINE)
+
+
+@pytest.mark.parametrize(
+    ("environ", "coloured"), [({"TERM": "xterm"}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colour_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, environ: dict[str, str], coloured: bool
+) -> None:
+    pretend_terminal(monkeypatch)
+    console.show(RED, environ)
+    assert ("\x1b[" in capsys.readouterr().out) == coloured
+
+
+@pytest.mark.parametrize(("environ", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True)])
+def test_colour_in_a_log(capsys: pytest.CaptureFixture, environ: dict[str, str], coloured: bool) -> None:
+    console.show(RED, environ)
+    assert ("\x1b[" in capsys.readouterr().out) == coloured
+
+
+def test_where_the_reports_are(capsys: pytest.CaptureFixture) -> None:
+    console.present(RED, Path("out"), as_json=False, environ={})
+    assert "out/junit.xml, report.json, summary.md" in capsys.readouterr().err
