@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,7 +15,9 @@ import jsonschema
 import lxml.etree
 import pytest
 
+from flashcore_ci.build import toolchain
 from flashcore_ci.cli.machine import has_gpu
+from flashcore_ci.suite.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
@@ -228,25 +229,62 @@ def test_an_old_green_report_does_not_survive_a_later_error(cli, checkout: Path)
     assert reports(checkout / "runs/latest")[0].get("errors") == "1"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_leaves_reports_and_no_child(checkout: Path, environment: dict[str, str], number: signal.Signals) -> None:
-    marker = checkout / "pid"
-    slow = f"\nimport os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n"
-    with (checkout / "subject.py").open("a") as file:
-        file.write(slow)
+def interrupted(checkout: Path, environment: dict[str, str], marker: Path, signals: list[signal.Signals]) -> tuple[int, str]:
+    """Start the gate, send the signals once ``marker`` holds the process id of a child; exit code and errors."""
     argv = [sys.executable, "-m", "flashcore_ci.cli.main", "gate", "--suite", "suite.toml", "--recorded"]
-    child = subprocess.Popen(argv, cwd=checkout, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while not (marker.exists() and marker.read_text()):
+    tool = subprocess.Popen(argv, cwd=checkout, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (marker.exists() and marker.read_text().strip()):
         time.sleep(0.02)
-        assert child.poll() is None
-    child.send_signal(number)
-    _, errors = child.communicate(timeout=20)
-    assert child.returncode == 11, errors
+        assert tool.poll() is None
+    for number in signals:
+        tool.send_signal(number)
+        time.sleep(0.1)
+    _, errors = tool.communicate(timeout=20)
+    assert not alive(int(marker.read_text()))
+    return tool.returncode, errors
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and that nobody has asked about yet (a zombie) does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
+def test_a_signal_before_there_is_a_plan(checkout: Path, environment: dict[str, str], signals: list[signal.Signals]) -> None:
+    marker = checkout / "pid"
+    with (checkout / "subject.py").open("a") as file:
+        file.write(f"\nimport os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(60)\n")
+    code, errors = interrupted(checkout, environment, marker, signals)
+    assert code == 11, errors
     root, report = reports(checkout / "runs/latest")
     assert root.get("errors") == "1"
     assert (report["outcome"], report["exit_code"]) == ("INCONCLUSIVE", 11)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(marker.read_text()), 0)
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+def test_a_signal_while_compiling(checkout: Path, environment: dict[str, str], signals: list[signal.Signals]) -> None:
+    marker, fakes = checkout / "pid", checkout / "fakes"
+    fakes.mkdir()
+    (fakes / "g++").write_text(f"#!/bin/sh\necho $$ > {marker}\nexec sleep 60\n")
+    (fakes / "g++").chmod(0o755)
+    fresh = {"FLASHCORE_CI_HOME": str(checkout / "home"), "PATH": f"{fakes}:{environment['PATH']}"}
+    (checkout / "home").mkdir()
+    (checkout / "home/toolchains").symlink_to(toolchains(environment))
+    code, errors = interrupted(checkout, {**environment, **fresh}, marker, signals)
+    assert code == 11, errors
+    _, report = reports(checkout / "runs/latest")
+    assert set(outcomes(report).values()) == {("INCONCLUSIVE", "interrupted")}
+    assert len(report["verdicts"]) == 3
+
+
+def toolchains(environment: dict[str, str]) -> Path:
+    """Where the pinned tools are; they are installed if need be."""
+    home = Settings.from_environment(environment).home
+    toolchain.install(home, sys.executable, print)
+    return home / "toolchains"
 
 
 # --- The other commands ------------------------------------------------------------------------------------------------
