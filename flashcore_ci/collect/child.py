@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from flashcore_ci.model.suite import Workload
 WAIT_FOR_GO = 900.0
 OLDER = 0.1  # seconds by which a file's time may lag behind the clock
 
+EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
+TOOL_LINE = re.compile(r"==\w+==|=====")
 STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
 Wrap = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -181,9 +184,11 @@ def _early_death(order: Order, completed: Completed) -> Missing | None:
 
 
 def _last(completed: Completed) -> str:
-    """The last line that the child said, where exceptions put their message."""
-    lines = [line.strip() for line in (completed.error_text() or completed.text()).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    """The line in which the child said why: the last one that reads like an exception, else the last one of its own."""
+    text = f"{completed.text()}\n{completed.error_text()}"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not TOOL_LINE.match(line)]
+    spoken = [line for line in lines if EXCEPTION.match(line)]
+    return (spoken or lines or ["it said nothing"])[-1][:300]
 
 
 def _job(order: Order, nonce: str, go: Go | None) -> bytes:

@@ -60,7 +60,7 @@ class Session:
         build = self.build(name)
         library = None
         if build is not None and build.library:
-            library = str((self.context.libraries / name / build.library).resolve())
+            library = str((self.context.libraries / build.library).resolve())
         return {"name": name, "file": str(self.context.root / self.plan.description(name).file), "library": library}
 
     def observation(self, kind: Kind, workload: Workload, **learned: Any) -> Observation:
