@@ -1,0 +1,107 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from flashcore_ci.adapters import nvml
+from flashcore_ci.adapters.nvml import User
+from flashcore_ci.model.errors import CannotCollectError
+
+
+class NVMLError(Exception):
+    pass
+
+
+class NVMLError_NotSupported(NVMLError):  # noqa: N801, N818 - the module's own name
+    pass
+
+
+class FakeNvml(SimpleNamespace):
+    """An H200 as nvidia-ml-py showed one on 2026-11-21."""
+
+    def __init__(self, **changes):
+        answers = {
+            "nvmlInit": None,
+            "nvmlShutdown": None,
+            "nvmlDeviceGetHandleByIndex": "handle",
+            "nvmlDeviceGetHandleByUUID": "handle",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=150754820096, used=644939776),
+            "nvmlDeviceGetEccMode": [1, 1],
+            "nvmlDeviceGetTotalEccErrors": 0,
+            "nvmlDeviceGetMigMode": [0, 0],
+            "nvmlDeviceGetName": "NVIDIA H200",
+            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlSystemGetDriverVersion": "580.159.04",
+            "nvmlSystemGetCudaDriverVersion": 13000,
+            "nvmlDeviceGetCudaComputeCapability": (9, 0),
+            "nvmlDeviceGetComputeMode": 0,
+            "nvmlDeviceGetClockInfo": 345,
+            "nvmlDeviceGetMaxClockInfo": 1980,
+            "nvmlDeviceGetPowerUsage": 82155,
+            "nvmlDeviceGetEnforcedPowerLimit": 700000,
+            "nvmlDeviceGetTemperature": 35,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x05,
+            "nvmlDeviceGetComputeRunningProcesses": [],
+            **changes,
+        }
+        super().__init__(**{name: self._answer(value) for name, value in answers.items()})
+        for name in ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC", "NVML_CLOCK_SM", "NVML_TEMPERATURE_GPU"):
+            setattr(self, name, 0)
+        self.NVMLError = NVMLError
+        self.NVMLError_NotSupported = NVMLError_NotSupported
+
+    @staticmethod
+    def _answer(value):
+        def answer(*_):
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        return answer
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    def install(**changes):
+        monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(**changes))
+
+    return install
+
+
+def test_the_state_of_a_gpu(driver):
+    driver()
+    state = nvml.read("0")
+    assert (state.name, state.uuid, state.cuda, state.compute_capability) == ("NVIDIA H200", "GPU-1", "13.0", "9.0")
+    assert state.power == pytest.approx(82.155)
+    assert state.reasons == ("idle", "power cap")
+    assert state.users == ()
+    assert state.ecc is True
+
+
+def test_what_a_gpu_does_not_support_is_none(driver):
+    driver(nvmlDeviceGetEccMode=NVMLError_NotSupported(), nvmlDeviceGetMigMode=NVMLError_NotSupported())
+    state = nvml.read("GPU-1")
+    assert state.ecc is None
+    assert state.mig is False
+
+
+def test_no_driver_means_that_this_machine_cannot_collect(driver):
+    driver(nvmlInit=NVMLError("Driver Not Loaded"))
+    with pytest.raises(CannotCollectError, match="Driver Not Loaded"):
+        nvml.read("0")
+
+
+def test_no_module_means_the_same(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(CannotCollectError, match="nvidia-ml-py"):
+        nvml.read("0")
+
+
+def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
+    users = tuple(
+        User(pid=pid, name=name, ours=ours)
+        for pid, name, ours in ((1, "train.py", False), (2, "python3", True), (3, "dcgm-exporter", False), (4, "", False))
+    )
+    assert [user.pid for user in nvml.strangers(users, ("dcgm*",))] == [1]
+    assert [user.pid for user in nvml.strangers(users, ())] == [1, 3]
+    assert [user.pid for user in nvml.unseen(users)] == [4]
