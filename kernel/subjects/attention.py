@@ -127,19 +127,19 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """PyTorch's scaled_dot_product_attention for 16-bit inputs, the formula itself for float64 ones.
+    """PyTorch's own results for 16-bit inputs, the formula itself for float64 ones.
 
-    The log-sum-exp, which PyTorch does not return, is the formula in float32 or float64. Rows that may see no key are 0 and
-    -inf here (PyTorch gives NaN).
+    The output is that of scaled_dot_product_attention, the log-sum-exp that of its flash backend. Rows that may see no key
+    are 0 and -inf here (PyTorch gives NaN).
     """
     import torch
 
     layout, causal = inputs["layout"], inputs["causal"]
     q, k, v = (_bhsd(inputs[name], layout) for name in ("q", "k", "v"))
-    exact = q.dtype == torch.float64
-    out, lse = _formula(q, k, v, causal=causal, with_output=exact)
-    if not exact and q.numel() and k.shape[2]:
-        out = _sdpa(q, k, v, causal=causal)
+    if q.dtype == torch.float64 or not q.numel() or not k.shape[2]:
+        out, lse = _formula(q, k, v, causal=causal)
+    else:
+        out, lse = _sdpa(q, k, v, causal=causal), _flash_lse(q, k, v, causal=causal)
     hidden = max(0, q.shape[2] - k.shape[2]) if causal else 0
     if hidden or not k.shape[2]:
         rows = slice(0, hidden) if k.shape[2] else slice(None)
@@ -159,7 +159,27 @@ def _sdpa(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
-def _formula(q: Any, k: Any, v: Any, *, causal: bool, with_output: bool) -> tuple[Any, Any]:
+def _flash_lse(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
+    """The log-sum-exp of PyTorch's flash backend, float32, shape (b, h, sq).
+
+    Its causal mask is only the same as ours where sq = sk: rows are added before the first, or hidden rows left away.
+    """
+    import torch
+
+    group, sq, sk = q.shape[1] // k.shape[1], q.shape[2], k.shape[2]
+    k, v = (tensor.repeat_interleave(group, dim=1) if group > 1 else tensor for tensor in (k, v))
+    if causal and sq != sk:
+        square = q.new_zeros((*q.shape[:2], sk, q.shape[3]))
+        shared = min(sq, sk)
+        square[:, :, sk - shared :] = q[:, :, sq - shared :]
+        lse = torch.full((*q.shape[:2], sq), -math.inf, dtype=torch.float32, device=q.device)
+        lse[:, :, sq - shared :] = _flash_lse(square, k, v, causal=True)[:, :, sk - shared :]
+        return lse
+    q, k, v = (tensor.contiguous() for tensor in (q, k, v))
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[1][:, :, :sq]
+
+
+def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
     """softmax(q k^T / sqrt(d)) v and its log-sum-exp, a chunk of query rows at a time."""
     import torch
 
@@ -177,8 +197,7 @@ def _formula(q: Any, k: Any, v: Any, *, causal: bool, with_output: bool) -> tupl
             row = torch.arange(part.start, part.stop, device=q.device)[:, None] + (sk - sq)
             scores.masked_fill_(torch.arange(sk, device=q.device) > row, -math.inf)
         lse[batch, head, part] = torch.logsumexp(scores, dim=-1)
-        if with_output:
-            out[batch, head, part] = torch.softmax(scores, dim=-1) @ values
+        out[batch, head, part] = torch.softmax(scores, dim=-1) @ values
     return out, lse
 
 
