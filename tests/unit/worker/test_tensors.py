@@ -1,0 +1,91 @@
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flashcore_ci.worker import correctness, tensors  # noqa: E402 - torch may be absent
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("which", [0, 1])
+def test_poison_is_not_a_number_and_is_told_from_the_other(dtype, which):
+    outputs = {"o": torch.zeros(5, 2, dtype=dtype)[:, :1]}
+    tensors.poison(outputs, which)
+    assert outputs["o"].isnan().all()
+    assert tensors.still_poisoned(outputs["o"], which).all()
+    assert not tensors.still_poisoned(outputs["o"], 1 - which).any()
+
+
+def test_equal_infinities_do_not_differ_and_a_nan_is_the_worst():
+    minus = -math.inf
+    x = torch.tensor([[1.0, minus], [2.0, 3.0]])
+    assert tensors.largest_difference(x, x).value == 0
+    assert tensors.largest_difference(x, torch.tensor([[1.0, minus], [2.5, 3.0]])).index == (1, 0)
+    assert tensors.largest_difference(x, torch.tensor([[1.0, math.inf], [2.0, 3.0]])).value == math.inf
+    nan = tensors.largest_difference(x, torch.tensor([[9.0, minus], [2.0, math.nan]]))
+    assert math.isnan(nan.value)
+    assert nan.index == (1, 1)
+
+
+def test_parts_do_not_change_the_answer(monkeypatch):
+    x, y = torch.arange(100.0).reshape(10, 10), torch.arange(100.0).reshape(10, 10)
+    y[7, 3] += 5
+    monkeypatch.setattr(tensors, "PART", 7)
+    difference = tensors.largest_difference(x, y)
+    assert (difference.value, difference.index, difference.first, difference.second) == (5.0, (7, 3), 73.0, 78.0)
+
+
+def test_nothing_differs_in_empty_outputs():
+    assert tensors.largest_difference(torch.zeros(0, 4), torch.zeros(0, 4)).value == 0
+
+
+def test_bad_values_are_those_where_a_number_was_due_and_those_never_written():
+    ours = torch.tensor([1.0, math.nan, -math.inf, math.inf, 2.0])
+    reference = torch.tensor([1.0, 1.0, -math.inf, 1.0, 2.0])
+    unwritten = torch.tensor([False, False, False, False, True])
+    assert tensors.bad_values(ours, reference, unwritten) == 3
+
+
+def test_upcast_leaves_whole_numbers_alone():
+    upcast = tensors.upcast({"x": torch.zeros(2, dtype=torch.float16), "i": torch.zeros(2, dtype=torch.int32), "n": 3})
+    assert (upcast["x"].dtype, upcast["i"].dtype, upcast["n"]) == (torch.float64, torch.int32, 3)
+
+
+def test_rounding_ignores_infinities():
+    assert tensors.rounding(torch.full((3,), -math.inf)) == 0
+    assert 0 < tensors.rounding(torch.randn(1000, dtype=torch.float16)) < 2e-3
+
+
+def compare(ours, low, exact):
+    found = correctness._compare({"o": ours}, {"o": low}, {"o": exact}, {})
+    return found["readings"]
+
+
+def test_as_wrong_as_pytorch_is_half_of_what_is_allowed():
+    exact = torch.zeros(4, dtype=torch.float64)
+    low = torch.full((4,), 2.0**-10, dtype=torch.float16)
+    assert compare(low, low, exact)["error/ratio"] <= 0.5
+    assert compare(low * 8, low, exact)["error/ratio"] > 1
+
+
+def test_a_nan_in_the_output_is_carried_and_never_lost():
+    zeros = torch.zeros(3)
+    readings = compare(torch.tensor([0.0, math.nan, 0.0]), zeros, zeros.double())
+    assert (readings["diff/max"], readings["error/ratio"]) == ("nan", "nan")
+
+
+def test_any_error_where_none_is_allowed_is_infinite():
+    zeros = torch.zeros(3)
+    assert compare(zeros + 1e-3, zeros, zeros.double())["error/ratio"] == "inf"
+    assert compare(zeros, zeros, zeros.double())["error/ratio"] == 0
+
+
+def test_other_names_or_shapes_are_refused():
+    zeros = torch.zeros(3)
+    with pytest.raises(ValueError, match="lse"):
+        correctness._agree({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
+    with pytest.raises(ValueError, match="shape"):
+        correctness._agree({"o": zeros}, {"o": torch.zeros(1)}, "reference")
