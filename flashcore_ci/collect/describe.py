@@ -59,7 +59,8 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
 def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str]) -> list[Description]:
     """The record, or nothing and what is wrong with what the subject said."""
     try:
-        data = json.dumps({"subject": subject.name, "file": subject.file, **said}, allow_nan=False).encode()
+        whole = {"subject": subject.name, "file": subject.file, **said, "build": _complete(said["build"])}
+        data = json.dumps(whole, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:
         problems.append(str(error))
@@ -73,3 +74,11 @@ def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str])
             if symbol not in known
         ]
     return [description]
+
+
+def _complete(build: Any) -> Any:
+    """The build with what an entry may leave out filled in; anything that is no build is left to the reader to refuse."""
+    if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
+        return build
+    optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None}
+    return {**build, "entries": [{**optional, **entry} if isinstance(entry, dict) else entry for entry in build["entries"]]}

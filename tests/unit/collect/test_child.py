@@ -1,0 +1,203 @@
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from factories import make_workload
+
+from flashcore_ci.adapters.process import Completed
+from flashcore_ci.collect import child
+from flashcore_ci.collect.child import Order
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Missing
+
+RESULT = {
+    "schema": "result-v1",
+    "kind": "correctness",
+    "nonce": "n",
+    "job": "j",
+    "environment": {},
+    "started": None,
+    "finished": True,
+    "outcomes": {"big": {"readings": {}}},
+}
+DUE = {"kind": "correctness", "nonce": "n", "job": "j", "began": 1000.0}
+
+
+def write(folder, content, *, at=1001.0):
+    path = folder / "result.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    os.utime(path, (at, at))
+    return path
+
+
+def code(found):
+    assert isinstance(found, Missing)
+    return found.code
+
+
+def make_order(folder=Path("/scratch"), **changes):
+    values = {
+        "kind": "correctness",
+        "name": "correctness",
+        "python": Path("/python"),
+        "root": Path("/checkout"),
+        "scratch": folder,
+        "seconds": 60.0,
+        "subjects": (),
+        "workloads": (make_workload("big"),),
+    }
+    return Order(**{**values, **changes})
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """A child that ended so; files hold what it said."""
+
+    def make(*, returncode=0, timed_out=False, out="", err=""):
+        (tmp_path / "out").write_text(out, encoding="utf-8")
+        (tmp_path / "err").write_text(err, encoding="utf-8")
+        return Completed(
+            argv=("python",),
+            returncode=returncode,
+            timed_out=timed_out,
+            seconds=1.0,
+            stdout=tmp_path / "out",
+            stderr=tmp_path / "err",
+        )
+
+    return make
+
+
+def test_the_answer_to_this_very_job_is_read(tmp_path):
+    assert child.read_result(write(tmp_path, RESULT), **DUE) == RESULT
+
+
+def test_a_result_older_than_the_start_is_refused(tmp_path):
+    found = child.read_result(write(tmp_path, RESULT, at=999.0), **DUE)
+    assert code(found) is Code.INVALID_RESULT
+    assert "older" in found.message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {**RESULT, "nonce": "other"},
+        {**RESULT, "job": "other"},
+        {**RESULT, "kind": "timing"},
+        {**RESULT, "schema": "result-v0"},
+        {**RESULT, "outcomes": []},
+        {**RESULT, "finished": "yes"},
+        {key: value for key, value in RESULT.items() if key != "started"},
+        [RESULT],
+        "",
+        '{"schema": "result-v1", "kind"',
+    ],
+)
+def test_anothers_or_half_a_result_is_refused(tmp_path, content):
+    assert code(child.read_result(write(tmp_path, content), **DUE)) is Code.INVALID_RESULT
+
+
+def test_no_result_is_refused(tmp_path):
+    assert code(child.read_result(tmp_path / "result.json", **DUE)) is Code.INVALID_RESULT
+
+
+def judged(completed, content=RESULT, **changes):
+    return child.judge(make_order(**changes), completed, content, Path("/result"))
+
+
+def test_a_whole_result_of_a_clean_exit_counts(ended):
+    whole = judged(ended())
+    assert whole.fault is None
+    assert whole.outcomes == RESULT["outcomes"]
+
+
+def test_a_result_counts_for_nothing_when_its_writer_was_killed_afterwards(ended):
+    late = judged(ended(returncode=-11))
+    assert code(late.fault) is Code.CRASH
+    assert "SIGSEGV" in late.fault.message
+    assert late.outcomes == {}
+
+
+def test_nor_when_it_left_with_an_exit_status_that_is_not_permitted(ended):
+    assert code(judged(ended(returncode=1)).fault) is Code.CRASH
+    assert judged(ended(returncode=86), permitted=frozenset({0, 86})).fault is None
+
+
+def test_under_a_tool_a_bad_exit_after_the_work_is_the_tools(ended):
+    assert code(judged(ended(returncode=1), wrap=lambda command: command).fault) is Code.TOOL_FAILED
+
+
+def test_what_was_in_flight_is_known_after_a_crash(ended):
+    content = {**RESULT, "finished": False, "started": "small"}
+    early = judged(ended(returncode=-6, err="x\nRuntimeError: gone\n  frame 3\n"), content)
+    assert (code(early.fault), early.in_flight) == (Code.CRASH, "small")
+    assert early.outcomes == RESULT["outcomes"]
+
+
+def test_an_exit_of_zero_without_the_end_of_the_job_is_a_crash(ended):
+    early = judged(ended(), {**RESULT, "finished": False, "started": "small"})
+    assert code(early.fault) is Code.CRASH
+
+
+def test_time_that_ran_out_is_a_hang(ended):
+    early = judged(ended(returncode=-15, timed_out=True), {**RESULT, "finished": False, "started": "small"})
+    assert code(early.fault) is Code.HANG
+
+
+NO_RESULT = Missing(code=Code.INVALID_RESULT, message="the worker left no result")
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ({"returncode": 1, "err": "ModuleNotFoundError: No module named 'torch'"}, Code.TOOL_FAILED),
+        ({"returncode": -15, "timed_out": True}, Code.TOOL_FAILED),
+        ({"returncode": 0}, Code.INVALID_RESULT),
+    ],
+)
+def test_before_any_workload_began_none_is_to_blame(ended, end, expected):
+    assert code(judged(ended(**end), NO_RESULT).fault) is expected
+
+
+def test_a_child_is_quoted_by_its_exception_and_not_by_the_last_frame(ended):
+    err = "Traceback\nModuleNotFoundError: No module named 'torch'\n  frame #25: _start\n==PROF== Report: x\n"
+    assert "No module named 'torch'" in judged(ended(returncode=1, err=err), NO_RESULT).fault.message
+    out = "==PROF== Connected\nit broke\n==ERROR== The application returned an error code (6).\n"
+    assert judged(ended(returncode=6, out=out), NO_RESULT).fault.message.endswith("it broke")
+
+
+@pytest.mark.parametrize("said", [{"code": "no-such-code", "message": ""}, {"message": "m"}, "raised", 3])
+def test_a_reason_that_nobody_knows_is_an_invalid_result(said):
+    assert code(child.missing_of({"missing": said})) is Code.INVALID_RESULT
+
+
+def test_reasons_of_the_worker():
+    assert child.missing_of({"readings": {}}) is None
+    assert child.missing_of({"missing": {"code": "hang", "message": "m"}}) == Missing(code=Code.HANG, message="m")
+
+
+def test_a_child_gets_its_job_and_answers_it(tmp_path, monkeypatch, ended):
+    seen = {}
+
+    def run(argv, *, variables, timeout, logs, **_):
+        seen.update(argv=argv, variables=variables, timeout=timeout)
+        job = Path(argv[-2]).read_bytes()
+        content = json.loads(job)
+        answer = {**RESULT, "nonce": content["nonce"], "job": hashlib.sha256(job).hexdigest()}
+        Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
+        os.utime(argv[-1], (1001.0, 1001.0))
+        seen["job"] = content
+        return ended()
+
+    monkeypatch.setattr(child.process, "run", run)
+    monkeypatch.setattr(child.clock, "wall", lambda: 1000.0)
+    order = make_order(tmp_path, options={"repeats": 3}, variables={"A": "b"}, wrap=lambda command: ("tool", *command))
+    assert child.run(order).fault is None
+    assert seen["argv"][:4] == ("tool", "/python", "-m", "flashcore_ci.worker")
+    assert seen["timeout"] == 60.0
+    assert seen["variables"]["A"] == "b"
+    assert [entry.name for entry in Path(seen["variables"]["PYTHONPATH"]).iterdir()] == ["flashcore_ci"]
+    assert seen["job"]["workloads"] == [{"id": "big", "subject": "scale", "params": {"n": 1024}, "seed": 0}]
+    assert seen["job"]["options"] == {"repeats": 3}

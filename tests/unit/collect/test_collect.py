@@ -1,0 +1,251 @@
+"""A whole collection, its workers and its machine scripted."""
+
+import contextlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from factories import make_build, make_plan, make_provenance
+
+from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.collect import child, collect, profile, sanitizer
+from flashcore_ci.collect.child import STOPPED, Ended
+from flashcore_ci.collect.context import Context
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.identity import workload_identity
+from flashcore_ci.model.reading import Measured, Missing
+from flashcore_ci.model.suite import Kind
+
+STATE = State(
+    name="NVIDIA H200",
+    uuid="GPU-1",
+    driver="580.159.04",
+    cuda="13.0",
+    compute_capability="9.0",
+    memory=150,
+    memory_used=1,
+    compute_mode="default",
+    ecc=True,
+    ecc_errors=0,
+    mig=False,
+    sm_clock=345,
+    max_sm_clock=1980,
+    power=80.0,
+    power_limit=700.0,
+    temperature=35,
+    reasons=(),
+    users=(),
+)
+CORRECT = {"readings": {"diff/max": 0.0, "error/ratio": 0.5, "finite/bad-values": 0, "repeat/differing-runs": 0}}
+TIMED = {"ms": 0.6, "megacycles": 1.1, "mhz": 1800.0, "std_percent": 0.3, "kept": 60, "dropped": 0, "reasons": {"0x4": 60}}
+OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "profile": {"runs": 1}, "timing": TIMED}
+FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
+
+
+class World:
+    """What the machine does: edit before collecting."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.kinds = []
+        self.outcomes = dict(OUTCOMES)
+        self.faults = {}
+        self.users = ()
+        self.probe = {"probe": {"ok": True}}
+
+    def read(self, gpu):
+        assert gpu in {"0", "GPU-1"}
+        values = {name: getattr(STATE, name) for name in STATE.__slots__}
+        return State(**{**values, "users": self.users})
+
+    def run(self, order, go=None):
+        if go is not None:
+            while not go.said and not go.cancelled:
+                go.event.wait(0.01)
+            if go.cancelled:
+                return self.ended({}, STOPPED)
+        self.kinds.append(order.kind)
+        assert order.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+        if order.kind == "probe":
+            return self.ended(self.probe, self.faults.get("probe"))
+        fault = self.faults.get(order.kind)
+        outcomes = {} if fault else {workload.id: dict(self.outcomes[order.kind]) for workload in order.workloads}
+        return self.ended(outcomes, fault)
+
+    def ended(self, outcomes, fault):
+        result = self.folder / "result.json"
+        result.write_text(json.dumps(outcomes), encoding="utf-8")
+        return Ended(outcomes=outcomes, environment=FACTS, in_flight=None, fault=fault, completed=None, result=result)
+
+
+class Go:
+    """A word that passes without a clock."""
+
+    def __init__(self, file):
+        import threading
+
+        self.event = threading.Event()
+        self.said = self.cancelled = False
+
+    def say(self, seconds):
+        self.said = True
+        self.event.set()
+
+    def never(self):
+        self.cancelled = True
+        self.event.set()
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    scripted = World(tmp_path)
+    monkeypatch.setattr(collect.nvml, "read", scripted.read)
+    monkeypatch.setattr(collect.lock, "hold", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(collect, "_versions", lambda context: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
+    monkeypatch.setattr(child, "run", scripted.run)
+    monkeypatch.setattr(collect, "Go", Go)
+    monkeypatch.setattr(collect.timing, "Go", Go)
+    clean = Measured(value=0.0, unit="count")
+    monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
+    seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
+    monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
+    monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
+    monkeypatch.setattr(profile.ncu, "actions", lambda *_: ())
+    monkeypatch.setattr(profile.ncu, "readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
+    return scripted
+
+
+def make_context(folder, **changes):
+    values = {
+        "root": folder,
+        "python": Path("/python"),
+        "libraries": folder,
+        "run": folder / "run",
+        "scratch": folder / "scratch",
+        "lock_dir": folder,
+        "origin": make_provenance(device=None, tools=()),
+        "sanitizer": Path("/cs"),
+        "ncu": Path("/ncu"),
+        "progress": lambda line: None,
+    }
+    return Context(**{**values, **changes})
+
+
+def collected(folder, **changes):
+    return collect.collect(make_plan(), (make_build(),), make_context(folder, **changes))
+
+
+def reasons(evidence):
+    """By kind, why observations are missing."""
+    kinds = {observation.kind for observation in evidence.observations}
+    return {kind: {o.missing and o.missing.code for o in evidence.observations if o.kind is kind} for kind in kinds}
+
+
+WANTED = {
+    (Kind.CORRECTNESS, "big"),
+    (Kind.CORRECTNESS, "small"),
+    (Kind.SANITIZER, "big"),
+    (Kind.SANITIZER, "small"),
+    (Kind.PROFILE, "big"),
+    (Kind.TIMING, "big"),
+}
+
+
+def test_everything_that_the_plan_asks_for_is_observed_once_and_stamped(world, tmp_path):
+    evidence = collected(tmp_path)
+    assert {(observation.kind, observation.target) for observation in evidence.observations} == WANTED
+    assert len(evidence.observations) == len(WANTED)
+    plan, build = make_plan(), make_build()
+    for observation in evidence.observations:
+        workload = next(workload for workload in plan.workloads if workload.id == observation.target)
+        problem = plan.description("scale").problem(workload.id)
+        assert observation.identity == workload_identity(observation.kind, workload, problem, build, plan.protocol)
+        assert observation.missing is None
+
+
+def test_the_values_arrive(world, tmp_path):
+    by_kind = {observation.kind: observation for observation in collected(tmp_path).observations if observation.target == "big"}
+    assert by_kind[Kind.CORRECTNESS].reading("error/ratio") == Measured(value=0.5, unit="ratio")
+    assert by_kind[Kind.SANITIZER].reading("racecheck/findings") == Measured(value=0.0, unit="count")
+    assert by_kind[Kind.SANITIZER].reading("initcheck/launches") == Measured(value=2.0, unit="count")
+    assert by_kind[Kind.PROFILE].reading("sol/dram") == Measured(value=90.0, unit="%")
+    timed = by_kind[Kind.TIMING]
+    assert dict(timed.samples)["cycles/gpu/cold"].values == (1.1,) * 5
+    assert timed.notes == ("clocks were held by: power cap",)
+    assert [Path(name).name for name in timed.artifacts] == [f"process-{number}.json" for number in range(5)]
+    assert all((tmp_path / "run" / name).is_file() for name in timed.artifacts)
+
+
+def test_the_machine_is_on_record(world, tmp_path):
+    provenance = collected(tmp_path).provenance
+    assert provenance.device.name == "NVIDIA H200"
+    assert (provenance.device.multiprocessors, provenance.device.l2) == (132, 62914560)
+    assert dict(provenance.tools) == {"compute-sanitizer": "2026.4.0.0", "ncu": "2025.3.1.0", "torch": "2.11.0"}
+
+
+def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
+    collected(tmp_path)
+    first = [kind for kind in world.kinds if kind in {"correctness", "launch", "probe"}]
+    assert world.kinds == [*first, "profile", *["timing"] * 5]
+
+
+def test_a_sick_gpu_blames_no_kernel(world, tmp_path):
+    world.probe = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum came out wrong"}}}
+    found = reasons(collected(tmp_path))
+    assert set(found) == {Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING}
+    assert all(codes == {Code.DEVICE_UNHEALTHY} for codes in found.values())
+    assert "timing" not in world.kinds
+
+
+def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
+    world.users = (User(pid=7, name="train.py", ours=False),)
+    found = reasons(collected(tmp_path))
+    assert found[Kind.CORRECTNESS] == {None}
+    assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
+
+
+def test_others_may_be_allowed_by_name(world, tmp_path):
+    world.users = (User(pid=7, name="dcgm-exporter", ours=False),)
+    assert reasons(collected(tmp_path, allow=("dcgm-*",)))[Kind.TIMING] == {None}
+
+
+def test_others_out_of_sight_are_a_note(world, tmp_path):
+    world.users = (User(pid=7, name="", ours=False),)
+    evidence = collected(tmp_path)
+    assert "cannot tell" in evidence.notes[0]
+    assert reasons(evidence)[Kind.TIMING] == {None}
+
+
+def test_a_stopped_run_keeps_what_it_has(world, tmp_path):
+    world.faults = {"profile": STOPPED, "timing": STOPPED}
+    found = reasons(collected(tmp_path))
+    assert found[Kind.CORRECTNESS] == {None}
+    assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.INTERRUPTED}
+
+
+def test_a_workload_at_fault_is_not_timed_again(world, tmp_path):
+    world.outcomes["timing"] = {"missing": {"code": "output-changed", "message": "m"}}
+    found = reasons(collected(tmp_path))
+    assert found[Kind.TIMING] == {Code.OUTPUT_CHANGED}
+    assert world.kinds.count("timing") <= 2
+
+
+def test_an_interpreter_without_torch_is_an_error_and_no_verdict(world, tmp_path):
+    fault = Missing(code=Code.TOOL_FAILED, message="ModuleNotFoundError: No module named 'torch'")
+    world.faults = dict.fromkeys(("probe", "correctness", "launch", "profile", "timing"), fault)
+    with pytest.raises(CannotCollectError, match="torch"):
+        collected(tmp_path)
+
+
+@pytest.mark.parametrize("tool", ["sanitizer", "ncu"])
+def test_an_absent_tool_is_said_before_anything_runs(world, tmp_path, tool):
+    with pytest.raises(CannotCollectError):
+        collected(tmp_path, **{tool: None})
+    assert world.kinds == []
+
+
+def test_what_was_not_built_is_not_observed(world, tmp_path):
+    evidence = collect.collect(make_plan(), (make_build(entries=()),), make_context(tmp_path))
+    assert evidence.observations == ()

@@ -1,0 +1,125 @@
+from pathlib import Path
+
+import pytest
+from factories import make_workload
+
+from flashcore_ci.adapters.sanitizer import Launch, parse_launches
+from flashcore_ci.collect import sanitizer
+from flashcore_ci.collect.sanitizer import Seen
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Measured, Missing
+
+ROLL_CALL = (Path(__file__).parents[2] / "recordings/sanitizer/roll-call.log").read_text(encoding="utf-8")
+
+
+def begin(index):
+    return Launch(kernel="flashcore_ci_begin", width=index + 1, checked=False)
+
+
+def end(index):
+    return Launch(kernel="flashcore_ci_end", width=index + 1, checked=False)
+
+
+def kernel(name="k", *, checked=True):
+    return Launch(kernel=name, width=1, checked=checked)
+
+
+def test_a_recorded_roll_call_gives_each_workload_its_launches():
+    launches = parse_launches(ROLL_CALL)
+    attention = sanitizer.between_marks(launches, 0)
+    assert attention.checked == ("flashcore_attention_fwd_d64_fp16_causal",) * 2
+    assert sanitizer.between_marks(launches, 1) == Seen(checked=("flashcore_stream_axpy_f32",) * 2, others=())
+    assert isinstance(sanitizer.between_marks(launches, 2), Missing)
+
+
+def test_launches_before_and_after_the_marks_are_not_the_workloads():
+    launches = (kernel("fill"), begin(0), kernel(), kernel("copy", checked=False), end(0), kernel("late"))
+    assert sanitizer.between_marks(launches, 0) == Seen(checked=("k",), others=("copy",))
+
+
+@pytest.mark.parametrize(
+    "launches", [(), (begin(0), kernel()), (kernel(), end(0)), (begin(1), kernel(), end(1)), (end(0), begin(0))]
+)
+def test_without_both_marks_nothing_is_known(launches):
+    found = sanitizer.between_marks(launches, 0)
+    assert isinstance(found, Missing)
+    assert found.code is Code.NO_LAUNCH_CHECKED
+
+
+def test_launches_are_counted():
+    assert sanitizer.counted(Seen(checked=("k", "k"), others=("copy",)), ("k",)) == Measured(value=2.0, unit="count")
+
+
+@pytest.mark.parametrize(
+    ("seen", "entries", "code"),
+    [
+        (Seen(checked=(), others=()), ("k",), Code.NO_LAUNCH_CHECKED),
+        (Seen(checked=(), others=()), (), Code.NO_LAUNCH_CHECKED),
+        (Seen(checked=(), others=("other",)), ("k",), Code.KERNEL_NOT_SEEN),
+        (Seen(checked=("k",), others=()), ("k", "second"), Code.KERNEL_NOT_SEEN),
+        (Missing(code=Code.HANG, message="m"), ("k",), Code.HANG),
+    ],
+)
+def test_no_launch_of_a_planned_kernel_is_no_clean_bill(seen, entries, code):
+    found = sanitizer.counted(seen, entries)
+    assert isinstance(found, Missing)
+    assert found.code is code
+
+
+class Machine:
+    """Checks of a scripted kind, and a known-good kernel."""
+
+    def __init__(self, *, healthy=True):
+        self._healthy = healthy
+
+    def healthy(self):
+        return self._healthy
+
+
+WORKLOADS = (make_workload("a"), make_workload("b"))
+ZERO, THREE = (Measured(value=float(count), unit="count") for count in (0, 3))
+
+
+def check(monkeypatch, together, apart, *, healthy=True, version="2026.4.0.0"):
+    """The findings by workload, and how many processes it took."""
+    ran = []
+
+    def run(machine, tool, version, name, workloads):
+        ran.append(workloads)
+        by_id = together if len(workloads) > 1 else apart
+        return {workload.id: sanitizer.Checked(findings=by_id[workload.id]) for workload in workloads}
+
+    monkeypatch.setattr(sanitizer, "_run_check", run)
+    checked = sanitizer._check(Machine(healthy=healthy), Path("/cs"), version, "memcheck", WORKLOADS)
+    return {name: one.findings for name, one in checked.items()}, len(ran)
+
+
+def test_a_clean_process_speaks_for_all(monkeypatch):
+    clean = {"a": ZERO, "b": ZERO}
+    assert check(monkeypatch, clean, {}) == (clean, 1)
+
+
+def test_a_finding_gets_its_owner(monkeypatch):
+    owned = {"a": ZERO, "b": THREE}
+    assert check(monkeypatch, {"a": THREE, "b": THREE}, owned) == (owned, 3)
+
+
+def test_a_crash_under_the_tool_is_taken_apart_only_on_a_healthy_machine(monkeypatch):
+    crash = Missing(code=Code.CRASH, message="m")
+    owned = {"a": ZERO, "b": crash}
+    assert check(monkeypatch, {"a": crash, "b": crash}, owned) == (owned, 3)
+    ill, processes = check(monkeypatch, {"a": crash, "b": crash}, owned, healthy=False)
+    assert {missing.code for missing in ill.values()} == {Code.DEVICE_UNHEALTHY}
+    assert processes == 1
+
+
+def test_a_stopped_run_is_not_taken_apart(monkeypatch):
+    stopped = dict.fromkeys("ab", Missing(code=Code.INTERRUPTED, message="m"))
+    assert check(monkeypatch, stopped, {}) == (stopped, 1)
+
+
+@pytest.mark.parametrize("version", ["2025.3.1.0", ""])
+def test_an_old_tool_is_not_even_run(monkeypatch, version):
+    found, processes = check(monkeypatch, {}, {}, version=version)
+    assert {missing.code for missing in found.values()} == {Code.TOOL_TOO_OLD}
+    assert processes == 0
