@@ -30,7 +30,7 @@ class Arguments(ctypes.Structure):
 def stream_axpy(
     a: float, x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None, max_ctas: int = 0
 ) -> torch.Tensor:
-    """Launch on the current stream of ``x``'s device; ``max_ctas`` = 0 uses as many blocks as the device holds."""
+    """Launch on the current stream of ``x``'s device; ``max_ctas`` caps the number of blocks (0: no cap)."""
     import torch
 
     out = torch.empty_like(x) if out is None else out

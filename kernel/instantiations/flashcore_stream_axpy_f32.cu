@@ -4,7 +4,7 @@
 namespace {
 struct Tuning {
     static constexpr flashcore::stream::Config config = {
-        .threads = 512, .vectors_per_thread = 4};
+        .threads = 1024, .vectors_per_thread = 1};
 };
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace flashcore::stream {
 namespace {
 
 constexpr uintptr_t kAlignment = 16;
-constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int64_t kMaxCtas = INT32_MAX;  // of a grid
 
 Status check_pointer(const char* name, const void* pointer) {
     if (pointer == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", name);
@@ -24,12 +24,11 @@ Status check_pointer(const char* name, const void* pointer) {
     return Status::kOk;
 }
 
-// The grid as a pure function of the problem: every resident block once, and never a block without work.
-int choose_ctas(const Config& config, int64_t count, int multiprocessors, int max_ctas) {
+// The grid as a pure function of the problem: a block for every tile, unless the caller wants fewer that take several.
+int choose_ctas(const Config& config, int64_t count, int max_ctas) {
     const int64_t per_tile = int64_t{vectors_per_tile(config)} * kFloatsPerVector;
     const int64_t tiles = (count + per_tile - 1) / per_tile;
-    const int64_t resident = int64_t{multiprocessors} * (kThreadsPerMultiprocessor / config.threads);
-    return static_cast<int>(std::min(tiles, max_ctas > 0 ? std::min<int64_t>(max_ctas, resident) : resident));
+    return static_cast<int>(std::min(tiles, max_ctas > 0 ? max_ctas : kMaxCtas));
 }
 
 Status axpy(const FlashcoreStreamArguments& args) {
@@ -47,7 +46,7 @@ Status axpy(const FlashcoreStreamArguments& args) {
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     const StreamVariant& variant = flashcore_stream_axpy_f32_variant;
     const Params params{args.x, args.y, args.out, args.count, args.a};
-    const int ctas = choose_ctas(variant.config, args.count, device.multiprocessors, args.max_ctas);
+    const int ctas = choose_ctas(variant.config, args.count, args.max_ctas);
     return check(variant.launch(params, ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 

@@ -36,12 +36,6 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 #define FLASHCORE_NAMES_32 FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) ",%30,%31"
 #define FLASHCORE_NAMES_64 \
     FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) ",%60,%61,%62,%63"
-#define FLASHCORE_NAMES_80 \
-    FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) "," FLASHCORE_TEN(6) "," FLASHCORE_TEN(7)
-#define FLASHCORE_NAMES_88 \
-    FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) "," FLASHCORE_TEN(6) "," FLASHCORE_TEN(7) ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define FLASHCORE_NAMES_96 \
-    FLASHCORE_NAMES_88 ",%88,%89,%90,%91,%92,%93,%94,%95"
 // ... and the operands themselves, eight at a time.
 #define FLASHCORE_EIGHT(d, i)                                                                                       \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
@@ -50,10 +44,6 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
     FLASHCORE_EIGHT(d, 0), FLASHCORE_EIGHT(d, 8), FLASHCORE_EIGHT(d, 16), FLASHCORE_EIGHT(d, 24)
 #define FLASHCORE_OPERANDS_64(d) \
     FLASHCORE_OPERANDS_32(d), FLASHCORE_EIGHT(d, 32), FLASHCORE_EIGHT(d, 40), FLASHCORE_EIGHT(d, 48), FLASHCORE_EIGHT(d, 56)
-
-#define FLASHCORE_OPERANDS_80(d) FLASHCORE_OPERANDS_64(d), FLASHCORE_EIGHT(d, 64), FLASHCORE_EIGHT(d, 72)
-#define FLASHCORE_OPERANDS_88(d) FLASHCORE_OPERANDS_64(d), FLASHCORE_EIGHT(d, 64), FLASHCORE_EIGHT(d, 72), FLASHCORE_EIGHT(d, 80)
-#define FLASHCORE_OPERANDS_96(d) FLASHCORE_OPERANDS_88(d), FLASHCORE_EIGHT(d, 88)
 
 // A and B in shared memory, both K-major.
 #define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                          \
@@ -85,12 +75,6 @@ struct Wgmma;
 
 FLASHCORE_DEFINE_WGMMA(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37)
 FLASHCORE_DEFINE_WGMMA(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69)
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 160, 80, 80, 81, 82, 83, 84, 85)
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 176, 88, 88, 89, 90, 91, 92, 93)
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 192, 96, 96, 97, 98, 99, 100, 101)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 160, 80, 80, 81, 82, 83, 84, 85)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 176, 88, 88, 89, 90, 91, 92, 93)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 192, 96, 96, 97, 98, 99, 100, 101)
 FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37)
 FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69)
 

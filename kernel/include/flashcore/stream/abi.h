@@ -6,7 +6,7 @@
 struct FlashcoreStreamArguments {
     uint32_t size;      // sizeof(FlashcoreStreamArguments), so that a caller of another version is refused
     int32_t device;     // ordinal
-    int32_t max_ctas;   // 0: as many as the device holds at once
+    int32_t max_ctas;   // 0: one for every tile
     float a;
     int64_t count;      // elements
     const float* x;     // all three pointers are multiples of 16 bytes

@@ -1,4 +1,5 @@
-// out = a * x + y: every byte crosses the memory bus once, so the loads are 16 bytes wide, independent, and not kept.
+// out = a * x + y: every byte crosses the memory bus once, in 16-byte accesses. Enough of them are in flight when every
+// multiprocessor is full of threads; hints to the caches and persistent blocks were slower (kernel/TUNING.md).
 #pragma once
 
 #include "flashcore/core/launch.cuh"
@@ -18,16 +19,16 @@ __device__ __forceinline__ void axpy_tile(const Params& params, int64_t first, i
     for (int i = 0; i < kVectors; ++i) {
         const int64_t index = first + i * kThreads;
         if (index < vectors) {
-            left[i] = __ldcs(x + index);  // read once: the first to leave L2
-            right[i] = __ldcs(y + index);
+            left[i] = x[index];
+            right[i] = y[index];
         }
     }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
         const int64_t index = first + i * kThreads;
         if (index < vectors) {
-            __stcs(out + index, make_float4(fmaf(params.a, left[i].x, right[i].x), fmaf(params.a, left[i].y, right[i].y),
-                                            fmaf(params.a, left[i].z, right[i].z), fmaf(params.a, left[i].w, right[i].w)));
+            out[index] = make_float4(fmaf(params.a, left[i].x, right[i].x), fmaf(params.a, left[i].y, right[i].y),
+                                     fmaf(params.a, left[i].z, right[i].z), fmaf(params.a, left[i].w, right[i].w));
         }
     }
 }

@@ -1,0 +1,89 @@
+"""The tile order and the key ranges of kernel/include/flashcore/attention/{plan,schedule}.h, mirrored in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+L2_BUDGET = 32 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    sequences: int
+    sq: int
+    sk: int
+    causal: bool
+    head_dim: int = 64
+    tile_m: int = 192
+    tile_n: int = 128
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.sq // self.tile_m)
+
+    @property
+    def group(self) -> int:
+        if not self.causal:
+            return 1
+        return min(max(L2_BUDGET // (2 * max(self.sk, 1) * self.head_dim * 2), 1), self.sequences)
+
+    def tile_at(self, index: int) -> tuple[int, int]:
+        """(sequence, first row) of the tile that is handed out as number ``index``."""
+        group, within = divmod(index, self.group * self.row_tiles)
+        width = min(self.group, self.sequences - group * self.group)
+        return group * self.group + within % width, (self.row_tiles - 1 - within // width) * self.tile_m
+
+    def visible(self, row: int) -> int:
+        return max(0, min(self.sk, row + 1 + self.sk - self.sq)) if self.causal else self.sk
+
+    def needed(self, first_row: int, rows: int) -> int:
+        return -(-self.visible(min(first_row + rows, self.sq) - 1) // self.tile_n)
+
+    def clear(self, first_row: int) -> int:
+        return self.visible(first_row) // self.tile_n
+
+
+LENGTHS = [(1, 1), (1, 1000), (17, 17), (63, 65), (113, 203), (128, 127), (799, 3), (1023, 1024), (500, 0), (385, 640)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sequences", [1, 2, 7, 64])
+@pytest.mark.parametrize(("sq", "sk"), [*LENGTHS, (2048, 70000)])
+def test_every_tile_is_handed_out_once(sq: int, sk: int, sequences: int, causal: bool) -> None:
+    problem = Problem(sequences=sequences, sq=sq, sk=sk, causal=causal)
+    tiles = [problem.tile_at(index) for index in range(problem.row_tiles * sequences)]
+    assert sorted(tiles) == [(s, r * problem.tile_m) for s in range(sequences) for r in range(problem.row_tiles)]
+
+
+def test_causal_groups_start_with_their_longest_tiles() -> None:
+    problem = Problem(sequences=64, sq=8192, sk=8192, causal=True, head_dim=128, tile_m=128)
+    assert problem.group == 8
+    per_group = problem.group * problem.row_tiles
+    for first in range(0, problem.row_tiles * 64, per_group):
+        rows = [problem.tile_at(first + i)[1] for i in range(per_group)]
+        assert rows == sorted(rows, reverse=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("tile_m", [128, 192])
+@pytest.mark.parametrize(("sq", "sk"), LENGTHS)
+def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, tile_m: int, causal: bool) -> None:
+    problem = Problem(sequences=1, sq=sq, sk=sk, causal=causal, tile_m=tile_m)
+    for tile in range(problem.row_tiles):
+        first = tile * tile_m
+        rows = range(first, min(first + tile_m, sq))
+        needed = problem.needed(first, tile_m)
+        assert all(problem.visible(row) <= needed * problem.tile_n for row in rows)
+        if needed:
+            assert any(problem.visible(row) > (needed - 1) * problem.tile_n for row in rows)
+        for group_first in range(first, first + tile_m, 64):
+            clear = problem.clear(group_first)
+            assert all(problem.visible(row) >= clear * problem.tile_n for row in rows if row >= group_first)
+
+
+def test_the_last_query_sees_every_key_and_early_ones_may_see_none() -> None:
+    problem = Problem(sequences=1, sq=799, sk=3, causal=True)
+    assert [problem.visible(row) for row in (0, 795, 796, 797, 798)] == [0, 0, 1, 2, 3]
+    assert problem.needed(0, 192) == 0
