@@ -24,7 +24,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.plan.planner import make_plan, narrow
-from flashcore_ci.store.run import prepare_run, read_run, write_run
+from flashcore_ci.store.run import LOGS, prepare_run, read_run, write_run
 from flashcore_ci.suite.loader import load
 
 
@@ -107,8 +107,9 @@ def measured(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, pr
     """Evidence from this machine's GPU, written to the run folder. CannotCollectError when it cannot be had."""
     if not machine.has_gpu():
         raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor, or use --recorded")
-    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
-        evidence = collect(plan, builds, live.context(request, progress, Path(scratch)))
+    logs = request.out / LOGS
+    logs.mkdir()
+    evidence = collect(plan, builds, live.context(request, progress, logs.resolve()))
     write_run(request.out, plan, evidence)
     return Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
 

@@ -7,8 +7,8 @@
     evidence.json    what was measured, on what, when, with which tools
     artifacts/       the tools' own files
 
-Reports (``junit.xml``, ``report.json``, ``summary.md``) and a ``build`` folder may lie beside them; they are no part of
-the run.
+Reports (``junit.xml``, ``report.json``, ``summary.md``), a ``build`` folder and ``logs`` (jobs, results and output of every
+process that the run started, for whoever digs) may lie beside them; they are no part of the run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from flashcore_ci.store.manifest import (
 )
 
 REPORTS = ("junit.xml", "report.json", "summary.md")
-BESIDE = frozenset({*REPORTS, "build"})
+LOGS = "logs"
+BESIDE = frozenset({*REPORTS, "build", LOGS})
 OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
 
 
@@ -58,16 +59,16 @@ def prepare_run(path: Path, plan: Plan) -> None:
     """
     present = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     strangers = sorted(present - OWN - BESIDE)
-    if ARTIFACTS in present and PLAN not in present:
-        strangers.append(ARTIFACTS)
+    if PLAN not in present:
+        strangers += sorted(present & {ARTIFACTS, LOGS})
     if strangers or (path.exists() and not path.is_dir()):
         named = f" ({strangers[0]})" if strangers else ""
         raise UsageError(f"{path} is no run folder: it holds other things{named}", fix="give --out a new or empty folder")
     try:
         for name in (MANIFEST, EVIDENCE, *REPORTS):
             (path / name).unlink(missing_ok=True)
-        if ARTIFACTS in present:
-            shutil.rmtree(path / ARTIFACTS)
+        for name in present & {ARTIFACTS, LOGS}:
+            shutil.rmtree(path / name)
         (path / ARTIFACTS).mkdir(parents=True)
     except OSError as error:
         raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
