@@ -152,4 +152,7 @@ def _notes(tries: Sequence[Outcome], good: Sequence[dict[str, Any]]) -> tuple[st
     masks = {int(mask, 16) for values in good for mask in values.get("reasons", {})}
     words = [word for mask in sorted(masks) for word in reasons_in_words(mask)]
     lost = [f"process {number}: {o.missing.code}: {o.missing.message}" for number, o in enumerate(tries) if o.missing is not None]
-    return tuple([f"clocks were held by: {', '.join(words)}"] if words else []) + tuple(lost)
+    held = [f"clocks were held by: {', '.join(words)}"] if words else []
+    blind = any("watts" not in values for values in good)
+    unseen = ["the worker's interpreter has no nvidia-ml-py: power and throttling were not seen"] if blind else []
+    return (*held, *unseen, *lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -80,9 +81,9 @@ def begin(job: Job, result: Result) -> None:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until the file exists. TimeoutError after a quarter of an hour: then nobody is left to say go."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    """Wait until the file exists. TimeoutError when nobody is left to make it: the parent died, or a quarter of an hour went by."""
+    deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
     while not path.exists():
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or os.getppid() != parent:
             raise TimeoutError(f"{path} never came")
         time.sleep(POLL_SECONDS)

@@ -39,7 +39,16 @@ STATE = State(
     users=(),
 )
 CORRECT = {"readings": {"diff/max": 0.0, "error/ratio": 0.5, "finite/bad-values": 0, "repeat/differing-runs": 0}}
-TIMED = {"ms": 0.6, "megacycles": 1.1, "mhz": 1800.0, "std_percent": 0.3, "kept": 60, "dropped": 0, "reasons": {"0x4": 60}}
+TIMED = {
+    "ms": 0.6,
+    "megacycles": 1.1,
+    "mhz": 1800.0,
+    "std_percent": 0.3,
+    "kept": 60,
+    "dropped": 0,
+    "watts": 600.0,
+    "reasons": {"0x4": 60},
+}
 OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "profile": {"runs": 1}, "timing": TIMED}
 FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
 

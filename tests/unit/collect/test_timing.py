@@ -44,3 +44,10 @@ def test_readings_are_medians_over_processes():
     assert readings["time/gpu/cold"] == Measured(value=2.0, unit="ms")
     assert readings["blocks/kept"] == Measured(value=60.0, unit="count")
     assert "power/gpu" not in readings
+
+
+def test_a_worker_that_cannot_see_throttling_says_so():
+    assert "not seen" in timing._notes([], [{"ms": 1.0}])[0]
+    assert timing._notes([], [{"ms": 1.0, "watts": 500.0, "reasons": {"0x44": 3}}]) == (
+        "clocks were held by: power cap, hardware thermal slowdown",
+    )
