@@ -10,6 +10,7 @@ libraries can be compared in one run, and FlashAttention-3 takes part where it i
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import pathlib
@@ -64,10 +65,8 @@ def contenders(case: str, libraries: list[pathlib.Path]) -> tuple[dict[str, Call
     runs["fa2"] = torch_backend(SDPBackend.FLASH_ATTENTION)
     runs["cudnn"] = torch_backend(SDPBackend.CUDNN_ATTENTION)
     if importlib.util.find_spec("flash_attn_interface"):
-        from flash_attn_interface import flash_attn_func
-
         rows = [tensor.transpose(1, 2) for tensor in (q, k, v)]
-        runs["fa3"] = lambda: flash_attn_func(*rows, causal=causal)
+        runs["fa3"] = lambda: importlib.import_module("flash_attn_interface").flash_attn_func(*rows, causal=causal)
     return runs, 4.0 * b * h * d * pairs
 
 

@@ -150,9 +150,7 @@ def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int,
     return batch, sequence, heads, tensor.shape[3]
 
 
-def _check(
-    tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int, int, int], layout: str
-) -> None:
+def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int, int, int], layout: str) -> None:
     """What the C side cannot see: device, dtype and whether the shapes belong together."""
     if tensor.device.type != "cuda" or tensor.device != query.device:
         raise ValueError(f"{name}: must be on the CUDA device of q, is on {tensor.device}")

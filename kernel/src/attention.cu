@@ -25,9 +25,9 @@ constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FL
 
 using Arguments = FlashcoreAttentionArguments;
 
-constexpr int64_t kLengthLimit = int64_t{1} << 30;   // of a sequence: row numbers stay clear of int overflow
-constexpr int64_t kTileLimit = int64_t{1} << 30;       // a tile index plus the grid stays clear of int overflow
-constexpr uint32_t kBoxColumns = 64;                 // one 128-byte column block
+constexpr int64_t kLengthLimit = int64_t{1} << 30;  // of a sequence: row numbers stay clear of int overflow
+constexpr int64_t kTileLimit = int64_t{1} << 30;    // a tile index plus the grid stays clear of int overflow
+constexpr uint32_t kBoxColumns = 64;                // one 128-byte column block
 constexpr double kLog2E = 1.44269504088896340736;
 
 Status check_extent(const char* name, int64_t value, int64_t least) {
@@ -78,10 +78,11 @@ TensorShape shape_of(const char* name, const FlashcoreOperand& operand, const Ar
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     EncodeTiled encoder = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
-    const auto type =
-        config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const auto map = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int rows,
-                         CUtensorMap& out) { return encode(encoder, shape_of(name, operand, args, length, heads, rows), type, out); };
+                         CUtensorMap& out) {
+        return encode(encoder, shape_of(name, operand, args, length, heads, rows), type, out);
+    };
     FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, config.tile_m, params.q));
     FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out));
     if (args.sk == 0) {  // no key is ever loaded, and an empty tensor has no map
@@ -102,8 +103,8 @@ void set_scale(float scale, Params& params) {
 
 Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
-    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0,   static_cast<int>(args.head_dim),
-                          args.batch * args.heads,        args.sq,            args.sk};
+    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, static_cast<int>(args.head_dim),
+                          args.batch * args.heads,        args.sq,          args.sk};
     const AttentionVariant* variant = find_variant(problem);
     if (args.head_dim > INT32_MAX || variant == nullptr) {
         return fail(Status::kInvalidArgument, "head_dim: must be 64 or 128, is %lld", static_cast<long long>(args.head_dim));

@@ -50,10 +50,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             {
                 "symbol": entry["symbol"],
                 "source": f"kernel/instantiations/{entry['symbol']}.cu",
-                **{
-                    key: entry[key]
-                    for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")
-                },
+                **{key: entry[key] for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")},
             }
             for entry in entries
         ],
@@ -69,9 +66,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     key_elements = p["b"] * p["hkv"] * p["sk"] * p["d"]
     return {
         "flops": 4.0 * p["b"] * p["h"] * p["d"] * pairs,
-        "bytes": float(
-            2 * ELEMENT_BYTES * (query_elements + key_elements) + LSE_BYTES * p["b"] * p["h"] * p["sq"]
-        ),
+        "bytes": float(2 * ELEMENT_BYTES * (query_elements + key_elements) + LSE_BYTES * p["b"] * p["h"] * p["sq"]),
         "entries": [f"flashcore_attention_fwd_d{p['d']}_{p['dtype']}_{mask}"] if query_elements else [],
     }
 

@@ -26,7 +26,8 @@ KERNEL = pathlib.Path(__file__).resolve().parents[2] / "kernel"
 
 def _load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"subject_{name}", KERNEL / f"subjects/{name}.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -150,7 +151,8 @@ def test_bitwise_repeatable(flashcore: Any, d: int, causal: bool) -> None:
     first, first_lse = flashcore.attention(q, k, v, causal=causal, return_lse=True)
     for _ in range(100):
         out, lse = flashcore.attention(q, k, v, causal=causal, return_lse=True)
-        assert torch.equal(out, first) and torch.equal(lse, first_lse)
+        assert torch.equal(out, first)
+        assert torch.equal(lse, first_lse)
 
 
 @pytest.mark.parametrize("d", [64, 128])
@@ -162,7 +164,8 @@ def test_rows_past_the_end_are_neither_read_nor_written(flashcore: Any, d: int) 
     out = torch.full_like(q, 77.0)
     flashcore.attention(q[:, :201], k[:, :130], v[:, :130], out=out[:, :201])
     expected = flashcore.attention(*(t[:, :n].contiguous() for t, n in ((q, 201), (k, 130), (v, 130))))
-    assert torch.equal(out[:, :201], expected) and bool(expected.isfinite().all())
+    assert torch.equal(out[:, :201], expected)
+    assert bool(expected.isfinite().all())
     assert bool((out[:, 201:] == 77.0).all())
 
 

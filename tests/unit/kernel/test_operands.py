@@ -7,8 +7,8 @@ and applies the same exchange to the addresses that it computes.
 
 from __future__ import annotations
 
-import re
 import pathlib
+import re
 
 import pytest
 

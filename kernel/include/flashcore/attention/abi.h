@@ -27,10 +27,10 @@ struct FlashcoreAttentionArguments {
     FlashcoreOperand k;
     FlashcoreOperand v;
     FlashcoreOperand out;
-    float* lse;        // (batch, heads, sq), contiguous, natural logarithm; may be null
-    void* workspace;   // 8 bytes of device memory, aligned to 8, zero before its first launch and after every launch, used by
-                       // one launch at a time: CTAs then take tiles as they finish. Null: a fixed order. Same results.
-    void* stream;      // cudaStream_t
+    float* lse;       // (batch, heads, sq), contiguous, natural logarithm; may be null
+    void* workspace;  // 8 bytes of device memory, aligned to 8, zero before its first launch and after every launch, used by
+                      // one launch at a time: CTAs then take tiles as they finish. Null: a fixed order. Same results.
+    void* stream;     // cudaStream_t
 };
 
 extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);

@@ -29,8 +29,12 @@ constexpr int kBarrierBytes = 1024;  // one swizzle period after the tiles, so t
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
 FLASHCORE_HOST_DEVICE constexpr int consumer_warps(const Config& config) { return config.consumer_warpgroups * kWarpgroupWarps; }
 
-FLASHCORE_HOST_DEVICE constexpr int query_tile_bytes(const Config& config) { return config.tile_m * config.head_dim * kBytesPerElement; }
-FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) { return config.tile_n * config.head_dim * kBytesPerElement; }
+FLASHCORE_HOST_DEVICE constexpr int query_tile_bytes(const Config& config) {
+    return config.tile_m * config.head_dim * kBytesPerElement;
+}
+FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) {
+    return config.tile_n * config.head_dim * kBytesPerElement;
+}
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     return config.q_stages * query_tile_bytes(config) + 2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
@@ -42,9 +46,7 @@ constexpr int kRegisterStep = 8;
 FLASHCORE_HOST_DEVICE constexpr int registers_at_launch(const Config& config) {
     return kRegisterFile / threads(config) / kRegisterStep * kRegisterStep;
 }
-FLASHCORE_HOST_DEVICE constexpr int producer_registers(const Config& config) {
-    return config.consumer_warpgroups == 2 ? 40 : 32;
-}
+FLASHCORE_HOST_DEVICE constexpr int producer_registers(const Config& config) { return config.consumer_warpgroups == 2 ? 40 : 32; }
 FLASHCORE_HOST_DEVICE constexpr int consumer_registers(const Config& config) {
     return config.consumer_warpgroups == 2 ? 232 : 160;
 }

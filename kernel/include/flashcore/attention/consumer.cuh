@@ -24,8 +24,7 @@ public:
           shared_(shared),
           turn_{warpgroup},
           lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
-          warp_row_(warpgroup * kWarpgroupRows +
-                    static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows) {}
+          warp_row_(warpgroup * kWarpgroupRows + static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows) {}
 
     __device__ __forceinline__ void run() {
         turn_.open();

@@ -34,9 +34,9 @@ __device__ __forceinline__ void store_lse(const Params& params, const Tile& tile
 // Writes a warp's 16 rows into its part of a tile in shared memory, in the swizzle that the copy engine expects.
 template <class Element, int kHeadDim, int kTileRows>
 __device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kHeadDim / 2], int warp_row, int lane) {
-    constexpr int kColumnsPerStore = 16;                     // stmatrix x4: 16 rows by 16 columns
-    const int row = warp_row + lane % 16;                    // lanes 0-15 name the rows of the left 8 columns,
-    const int half = lane / 16;                              // lanes 16-31 those of the right 8
+    constexpr int kColumnsPerStore = 16;   // stmatrix x4: 16 rows by 16 columns
+    const int row = warp_row + lane % 16;  // lanes 0-15 name the rows of the left 8 columns,
+    const int half = lane / 16;            // lanes 16-31 those of the right 8
     const uint32_t address = ptx::shared_address(tile) + row * sm90::kRowBytes;
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += kColumnsPerStore) {
@@ -55,8 +55,7 @@ template <int kHeadDim, int kTileRows>
 __device__ __forceinline__ void send_rows(const Params& params, const Tile& tile, const uint8_t* shared, int warp_row) {
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
-        const uint8_t* rows =
-            shared + column / sm90::kBlockColumns * sm90::block_bytes(kTileRows) + warp_row * sm90::kRowBytes;
+        const uint8_t* rows = shared + column / sm90::kBlockColumns * sm90::block_bytes(kTileRows) + warp_row * sm90::kRowBytes;
         ptx::tma_store_4d(&params.out, rows, column, tile.first_row + warp_row, tile.head, tile.batch);
     }
     ptx::tma_store_commit();

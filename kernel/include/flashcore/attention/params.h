@@ -10,10 +10,10 @@ namespace flashcore::attention {
 
 // The order in which persistent CTAs take tiles; see attention/schedule.h.
 struct Schedule {
-    int tiles;         // query tiles of all heads and batches
-    int row_tiles;     // query tiles of one head
-    int sequences;     // batch * heads
-    int group;         // sequences whose tiles are interleaved, longest first
+    int tiles;      // query tiles of all heads and batches
+    int row_tiles;  // query tiles of one head
+    int sequences;  // batch * heads
+    int group;      // sequences whose tiles are interleaved, longest first
 };
 
 // Two counters in device memory, zero between launches: tiles handed out beyond the first of each CTA, and CTAs that are done.

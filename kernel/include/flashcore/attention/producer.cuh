@@ -10,8 +10,7 @@ namespace flashcore::attention {
 
 // One copy for each column block of the tile.
 template <int kHeadDim, int kRows>
-__device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head,
-                                          int batch) {
+__device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head, int batch) {
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
         ptx::tma_load_4d(shared + column / sm90::kBlockColumns * sm90::block_bytes(kRows), map, full, column, row, head, batch);
@@ -23,8 +22,7 @@ class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
 
-    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
-        : params_(params), shared_(shared) {}
+    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared) : params_(params), shared_(shared) {}
 
     __device__ __forceinline__ void run() {
         TileQueue queue(params_);

@@ -10,8 +10,7 @@ constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
 template <auto kKernel, int kThreads, int kSharedBytes, class Params>
 cudaError_t launch(const Params& params, int ctas, cudaStream_t stream) {
     if constexpr (kSharedBytes > kSharedBytesWithoutOptIn) {
-        const cudaError_t error =
-            cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+        const cudaError_t error = cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
         if (error != cudaSuccess) return error;
     }
     cudaLaunchConfig_t config{};

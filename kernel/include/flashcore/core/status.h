@@ -39,8 +39,8 @@ inline Status check(cudaError_t error, const char* what) {
 }  // namespace flashcore
 
 // Evaluate a Status expression and leave the calling function with it unless it is kOk.
-#define FLASHCORE_RETURN_IF_FAILED(expression)                                                   \
-    do {                                                                                         \
-        const ::flashcore::Status flashcore_status = (expression);                               \
-        if (flashcore_status != ::flashcore::Status::kOk) return flashcore_status;               \
+#define FLASHCORE_RETURN_IF_FAILED(expression)                                     \
+    do {                                                                           \
+        const ::flashcore::Status flashcore_status = (expression);                 \
+        if (flashcore_status != ::flashcore::Status::kOk) return flashcore_status; \
     } while (false)

@@ -11,7 +11,7 @@
 namespace flashcore {
 
 constexpr int kTensorRank = 4;
-constexpr int64_t kTensorAlignment = 16;             // bytes, of the address and of every stride
+constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
 // A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of dimensions 1 to 3, in bytes.
@@ -29,9 +29,9 @@ inline Status find_encoder(EncodeTiled& encoder) {
     constexpr unsigned kFirstVersion = 12000;  // of CUDA, that has cuTensorMapEncodeTiled
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    FLASHCORE_RETURN_IF_FAILED(check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion,
-                                                                      cudaEnableDefault, &found),
-                                     "cuTensorMapEncodeTiled"));
+    FLASHCORE_RETURN_IF_FAILED(
+        check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &found),
+              "cuTensorMapEncodeTiled"));
     if (found != cudaDriverEntryPointSuccess || address == nullptr) {
         return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
     }

@@ -31,46 +31,44 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 }
 
 // The register list of an instruction's text: ten operand names that share their tens digit (TEN() is %0 .. %9) ...
-#define FLASHCORE_TEN(t) \
-    "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define FLASHCORE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define FLASHCORE_NAMES_32 FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) ",%30,%31"
 #define FLASHCORE_NAMES_64 \
-    FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) ",%60,%61,%62,%63"
+    FLASHCORE_TEN()        \
+    "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) ",%60,%61,%62,%63"
 // ... and the operands themselves, eight at a time.
-#define FLASHCORE_EIGHT(d, i)                                                                                       \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-        "+f"(d[i + 7])
-#define FLASHCORE_OPERANDS_32(d) \
-    FLASHCORE_EIGHT(d, 0), FLASHCORE_EIGHT(d, 8), FLASHCORE_EIGHT(d, 16), FLASHCORE_EIGHT(d, 24)
+#define FLASHCORE_EIGHT(d, i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FLASHCORE_OPERANDS_32(d) FLASHCORE_EIGHT(d, 0), FLASHCORE_EIGHT(d, 8), FLASHCORE_EIGHT(d, 16), FLASHCORE_EIGHT(d, 24)
 #define FLASHCORE_OPERANDS_64(d) \
     FLASHCORE_OPERANDS_32(d), FLASHCORE_EIGHT(d, 32), FLASHCORE_EIGHT(d, 40), FLASHCORE_EIGHT(d, 48), FLASHCORE_EIGHT(d, 56)
 
 // A and B in shared memory, both K-major.
-#define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                          \
+#define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                         \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
     " {" FLASHCORE_NAMES_##REGISTERS "}, %" #DA ", %" #DB ", p, 1, 1, 0, 0;\n}\n"
 // A in registers, B in shared memory and MN-major.
-#define FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, A0, A1, A2, A3, DB, ACCUMULATE)                                              \
+#define FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, A0, A1, A2, A3, DB, ACCUMULATE)                                             \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
     " {" FLASHCORE_NAMES_##REGISTERS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #DB ", p, 1, 1, 1;\n}\n"
 
 template <class Element, int kN>
 struct Wgmma;
 
-#define FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, N, REGISTERS, O0, O1, O2, O3, O4, O5)                                     \
-    template <>                                                                                                         \
-    struct Wgmma<ELEMENT, N> {                                                                                          \
-        __device__ __forceinline__ static void shared(float (&d)[REGISTERS], uint64_t a, uint64_t b, int accumulate) {  \
-            asm volatile(FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, O0, O1, O2)                                             \
-                         : FLASHCORE_OPERANDS_##REGISTERS(d)                                                            \
-                         : "l"(a), "l"(b), "r"(accumulate));                                                            \
-        }                                                                                                               \
-        __device__ __forceinline__ static void registers(float (&d)[REGISTERS], uint32_t a0, uint32_t a1, uint32_t a2,  \
-                                                         uint32_t a3, uint64_t b, int accumulate) {                     \
-            asm volatile(FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, O0, O1, O2, O3, O4, O5)                                 \
-                         : FLASHCORE_OPERANDS_##REGISTERS(d)                                                            \
-                         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                                \
-        }                                                                                                               \
+#define FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, N, REGISTERS, O0, O1, O2, O3, O4, O5)                                    \
+    template <>                                                                                                        \
+    struct Wgmma<ELEMENT, N> {                                                                                         \
+        __device__ __forceinline__ static void shared(float (&d)[REGISTERS], uint64_t a, uint64_t b, int accumulate) { \
+            asm volatile(FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, O0, O1, O2)                                            \
+                         : FLASHCORE_OPERANDS_##REGISTERS(d)                                                           \
+                         : "l"(a), "l"(b), "r"(accumulate));                                                           \
+        }                                                                                                              \
+        __device__ __forceinline__ static void registers(float (&d)[REGISTERS], uint32_t a0, uint32_t a1, uint32_t a2, \
+                                                         uint32_t a3, uint64_t b, int accumulate) {                    \
+            asm volatile(FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, O0, O1, O2, O3, O4, O5)                                \
+                         : FLASHCORE_OPERANDS_##REGISTERS(d)                                                           \
+                         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                               \
+        }                                                                                                              \
     };
 
 FLASHCORE_DEFINE_WGMMA(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37)

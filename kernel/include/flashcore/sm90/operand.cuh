@@ -11,13 +11,13 @@
 namespace flashcore::sm90 {
 
 constexpr int kElementBytes = 2;
-constexpr int kBlockColumns = 64;                                // elements in a row of a column block
-constexpr int kRowBytes = kBlockColumns * kElementBytes;         // the span of the swizzle
-constexpr int kChunkBytes = 16;                                  // what the swizzle moves
+constexpr int kBlockColumns = 64;                         // elements in a row of a column block
+constexpr int kRowBytes = kBlockColumns * kElementBytes;  // the span of the swizzle
+constexpr int kChunkBytes = 16;                           // what the swizzle moves
 constexpr int kChunkElements = kChunkBytes / kElementBytes;
-constexpr int kGroupRows = 8;                                    // rows after which the pattern repeats
+constexpr int kGroupRows = 8;  // rows after which the pattern repeats
 constexpr int kGroupBytes = kGroupRows * kRowBytes;
-constexpr int kMmaDepth = 16;                                    // K of one wgmma on 16-bit elements
+constexpr int kMmaDepth = 16;  // K of one wgmma on 16-bit elements
 
 __host__ __device__ constexpr int block_bytes(int rows) { return rows * kRowBytes; }
 __host__ __device__ constexpr int tile_bytes(int rows, int columns) { return rows * columns * kElementBytes; }

@@ -54,9 +54,7 @@ struct RingPosition {
         return &ring.full[slot];
     }
 
-    __device__ __forceinline__ void wait_full(RingBarriers<kSlots>& ring) const {
-        ptx::mbarrier_wait(&ring.full[slot], parity);
-    }
+    __device__ __forceinline__ void wait_full(RingBarriers<kSlots>& ring) const { ptx::mbarrier_wait(&ring.full[slot], parity); }
 
     // Consumer: every warp arrives for itself, because a wgmma wait speaks only for the warp that waited.
     __device__ __forceinline__ void release(RingBarriers<kSlots>& ring, bool first_lane) const {

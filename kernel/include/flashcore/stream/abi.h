@@ -4,15 +4,15 @@
 #include <cstdint>
 
 struct FlashcoreStreamArguments {
-    uint32_t size;      // sizeof(FlashcoreStreamArguments), so that a caller of another version is refused
-    int32_t device;     // ordinal
-    int32_t max_ctas;   // 0: one for every tile
+    uint32_t size;     // sizeof(FlashcoreStreamArguments), so that a caller of another version is refused
+    int32_t device;    // ordinal
+    int32_t max_ctas;  // 0: one for every tile
     float a;
-    int64_t count;      // elements
-    const float* x;     // all three pointers are multiples of 16 bytes
+    int64_t count;   // elements
+    const float* x;  // all three pointers are multiples of 16 bytes
     const float* y;
     float* out;
-    void* stream;       // cudaStream_t
+    void* stream;  // cudaStream_t
 };
 
 extern "C" int flashcore_stream_axpy(const FlashcoreStreamArguments* arguments);
