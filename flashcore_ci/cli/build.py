@@ -44,7 +44,7 @@ def _lines(build: BuildEvidence) -> list[str]:
     for entry in build.entries:
         spills = entry.spill_store_bytes + entry.spill_load_bytes
         lines.append(
-            f"  {entry.symbol}: {entry.highest_register} registers used of {entry.registers}, {spills} byte spilled, "
+            f"  {entry.symbol}: {entry.highest_register} registers, {spills} byte spilled, "
             f"{entry.stack_bytes} byte stack, {entry.static_shared_bytes + entry.dynamic_shared_bytes} byte shared"
         )
         lines += [f"    {warning}" for warning in entry.warnings]

@@ -115,7 +115,7 @@ def _detail(verdict: Verdict) -> str:
         f"origin: {words.origin(verdict.origin)}",
         f"next: {verdict.next_step}" if verdict.next_step else "",
         f"why: {verdict.why}" if verdict.why else "",
-        *(f"{finding.tool}: {finding.file}:{finding.line}: {finding.message}" for finding in verdict.findings),
+        *(f"{finding.tool}: {words.located(finding)}" for finding in verdict.findings),
         *(f"{name}: {value}" for name, value in verdict.reason.facts),
         *verdict.notes,
     ]

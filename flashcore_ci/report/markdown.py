@@ -60,8 +60,7 @@ def _findings(verdict: Verdict) -> Iterator[str]:
     if not verdict.findings:
         return
     lines = [
-        f"- {escape(finding.tool)}: {escape(words.shorten(finding.message, MOST_CELL))}"
-        + (f" ({escape(finding.file)}:{finding.line})" if finding.file else "")
+        f"- {escape(finding.tool)}: {escape(words.shorten(words.located(finding), MOST_CELL))}"
         for finding in verdict.findings[:MOST_FINDINGS]
     ]
     left = len(verdict.findings) - MOST_FINDINGS

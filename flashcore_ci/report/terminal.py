@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import words
@@ -20,6 +21,9 @@ MOST_FINDINGS = 5
 MOST_NOTES = 3
 NARROWEST = 40
 ROOM_FOR_CLOSEST = 100
+
+COMPARISONS = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
+"""Reds whose message is the comparison that the row shows anyway."""
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow", Outcome.WAIVED: "cyan"}
 
@@ -69,17 +73,14 @@ def _cluster(console: Console, cluster: Cluster) -> None:
     _indented(console, heading, 2)
     measured = any(isinstance(verdict.reading, Measured) for verdict in cluster.verdicts)
     most = MOST_ROWS if measured else MOST_ROWS_WITHOUT_READING
-    shown_messages: set[str] = set()
+    said: set[str] = set()
     for verdict in cluster.verdicts[:most]:
         _row(console, verdict)
-        message = words.printable(verdict.reason.message)
-        gist = message.replace(verdict.target, "").replace(verdict.evidence, "")
-        if gist and gist not in shown_messages:
-            shown_messages.add(gist)
-            _indented(console, Text(words.shorten(message, 600)), 6)
-        _findings(console, verdict)
-        for note in verdict.notes[:MOST_NOTES]:
-            _indented(console, Text(words.shorten(words.printable(note), 400), style="dim"), 6)
+        for detail, style in _details(verdict):
+            gist = detail.replace(verdict.target, "").replace(verdict.evidence, "")
+            if gist and gist not in said:
+                said.add(gist)
+                _indented(console, Text(detail, style=style), 6)
     left = cluster.verdicts[most:]
     if left:
         _indented(console, Text(f"… and {len(left)} more: {_by_gate(left)}; all are in summary.md"), 4)
@@ -97,15 +98,20 @@ def _row(console: Console, verdict: Verdict) -> None:
         _indented(console, Text(numbers), 6)
 
 
-def _findings(console: Console, verdict: Verdict) -> None:
+def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Lines below a row, with their style: what the row does not say. Of an advisory red only why it is advisory."""
+    if words.is_red(verdict) and not verdict.blocks and not verdict.deferred:
+        yield words.shorten(words.printable(verdict.why), 400), "dim"
+        return
+    if verdict.reason.code not in COMPARISONS:
+        yield words.shorten(words.printable(verdict.reason.message), 600), ""
     for finding in verdict.findings[:MOST_FINDINGS]:
-        place = (
-            f"{finding.file}:{finding.line}: " if finding.file and finding.line else f"{finding.file}: " if finding.file else ""
-        )
-        _indented(console, Text(words.shorten(words.printable(f"{place}{finding.message}"), 400)), 6)
+        yield words.shorten(words.printable(words.located(finding)), 400), ""
     left = len(verdict.findings) - MOST_FINDINGS
     if left > 0:
-        _indented(console, Text(f"… and {words.plural(left, 'finding')} more"), 6)
+        yield f"… and {words.plural(left, 'finding')} more", ""
+    for note in verdict.notes[:MOST_NOTES]:
+        yield words.shorten(words.printable(note), 400), "dim"
 
 
 def _counts(console: Console, report: Report) -> None:

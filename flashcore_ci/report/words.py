@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 
@@ -69,6 +70,12 @@ def closeness(verdict: Verdict) -> float:
     if verdict.rule == ">=":
         return verdict.limit / measured.value if measured.value > 0 else 1.0
     return measured.value / verdict.limit if verdict.limit > 0 else 0.0
+
+
+def located(finding: Finding) -> str:
+    """``file:line: message``, as far as file and line are known."""
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return f"{place}: {finding.message}" if finding.file else finding.message
 
 
 def plural(count: int, noun: str) -> str:
