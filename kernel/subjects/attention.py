@@ -23,12 +23,7 @@ CHUNK_BYTES = 2**30  # of scores that the reference holds at once
 
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
-    "b": None,
-    "h": None,
-    "hkv": None,
-    "sq": None,
-    "sk": None,
-    "d": None,
+    **dict.fromkeys(("b", "h", "hkv", "sq", "sk", "d")),
     "causal": False,
     "layout": "bshd",
     "input": "normal",
@@ -131,6 +126,8 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     layout, causal = inputs["layout"], inputs["causal"]
     q, k, v = (_bhsd(inputs[name], layout) for name in ("q", "k", "v"))
+    group = q.shape[1] // k.shape[1]
+    k, v = (tensor.repeat_interleave(group, dim=1) if group > 1 else tensor for tensor in (k, v))
     if q.dtype == torch.float64 or not q.numel() or not k.shape[2]:
         out, lse = _formula(q, k, v, causal=causal)
     else:
@@ -146,8 +143,6 @@ def _sdpa(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     import torch
     from torch.nn.attention.bias import causal_lower_right
 
-    group = q.shape[1] // k.shape[1]
-    k, v = (tensor.repeat_interleave(group, dim=1) if group > 1 else tensor for tensor in (k, v))
     if causal and q.shape[2] != k.shape[2]:
         mask = causal_lower_right(q.shape[2], k.shape[2])
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -161,8 +156,7 @@ def _flash_lse(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     """
     import torch
 
-    group, sq, sk = q.shape[1] // k.shape[1], q.shape[2], k.shape[2]
-    k, v = (tensor.repeat_interleave(group, dim=1) if group > 1 else tensor for tensor in (k, v))
+    sq, sk = q.shape[2], k.shape[2]
     if causal and sq != sk:
         square = q.new_zeros((*q.shape[:2], sk, q.shape[3]))
         shared = min(sq, sk)
@@ -171,7 +165,7 @@ def _flash_lse(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
         lse[:, :, sq - shared :] = _flash_lse(square, k, v, causal=True)[:, :, sk - shared :]
         return lse
     q, k, v = (tensor.contiguous() for tensor in (q, k, v))
-    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[1][:, :, :sq]
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[1][:, :, :sq]  # noqa: SLF001 - only it gives the LSE
 
 
 def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
@@ -179,20 +173,18 @@ def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
     import torch
 
     b, h, sq, d = q.shape
-    sk, group = k.shape[2], h // k.shape[1]
-    wide = torch.promote_types(q.dtype, torch.float32)
+    sk = k.shape[2]
     out = torch.zeros((b, h, sq, d), dtype=q.dtype, device=q.device)
-    lse = torch.full((b, h, sq), -math.inf, dtype=wide, device=q.device)
-    rows = max(1, CHUNK_BYTES // max(1, sk * wide.itemsize))
+    lse = torch.full((b, h, sq), -math.inf, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
+    rows = max(1, CHUNK_BYTES // max(1, sk * q.dtype.itemsize))
     for batch, head, start in ((i, j, s) for i in range(b) for j in range(h) for s in range(0, sq if sk else 0, rows)):
         part = slice(start, min(sq, start + rows))
-        keys, values = (tensor[batch, head // group].to(wide) for tensor in (k, v))
-        scores = q[batch, head, part].to(wide) @ keys.T * (1.0 / math.sqrt(d))
+        scores = q[batch, head, part] @ k[batch, head].T * (1.0 / math.sqrt(d))
         if causal:
             row = torch.arange(part.start, part.stop, device=q.device)[:, None] + (sk - sq)
             scores.masked_fill_(torch.arange(sk, device=q.device) > row, -math.inf)
         lse[batch, head, part] = torch.logsumexp(scores, dim=-1)
-        out[batch, head, part] = torch.softmax(scores, dim=-1) @ values
+        out[batch, head, part] = torch.softmax(scores, dim=-1) @ v[batch, head]
     return out, lse
 
 
