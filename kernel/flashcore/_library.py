@@ -56,7 +56,8 @@ def call(operation: str, function: str, arguments: ctypes.Structure) -> None:
 def _candidates(operation: str) -> list[pathlib.Path]:
     name = f"libflashcore_{operation}.so"
     named = os.environ.get("FLASHCORE_LIBRARY")
-    first = [] if not named else [pathlib.Path(named) / name, pathlib.Path(named)]
+    folder = pathlib.Path(named or "")
+    first = [folder / name, folder / operation / name, folder] if named else []  # a folder of ours, of `build`, or the file
     return [*first, _PACKAGE / name]
 
 

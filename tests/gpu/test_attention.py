@@ -16,10 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 KERNEL = pathlib.Path(__file__).resolve().parents[2] / "kernel"
 
@@ -34,21 +31,6 @@ def _load(name: str) -> ModuleType:
 
 
 subject = _load("attention")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def flashcore() -> Any:
-    import sys
-
-    sys.path.insert(0, str(KERNEL))
-    import flashcore as package
-    from flashcore import _library
-
-    try:
-        _library.library("attention")
-    except package.LibraryError as error:
-        pytest.skip(str(error))
-    return package
 
 
 def launch(inputs: dict[str, Any]) -> dict[str, Any]:
