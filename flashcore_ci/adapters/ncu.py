@@ -21,6 +21,8 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FOLDERS = ("/opt/nvidia/nsight-compute", "/usr/local/NVIDIA-Nsight-Compute")
 PEAK = "avg.pct_of_peak_sustained_elapsed"
+MOST_SHARE = 110.0
+"""Per cent of a peak that a real reading stays below: the counters' own error is a few per cent, an altered report has no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +182,8 @@ def _combined(metric: Metric, found: Sequence[Action]) -> Reading:
         value, unit = action.metrics[source]
         if unit != metric.source_unit:
             return Missing(code=Code.UNIT_MISMATCH, message=f"{source} is in {unit or 'no unit'}, not in {metric.source_unit}")
-        if not (math.isfinite(value) and value >= 0):
-            return Missing(code=Code.INVALID_REPORT, message=f"{source} of {action.kernel} is {value}")
+        if not 0 <= value <= (MOST_SHARE if metric.share else sys.float_info.max):
+            return Missing(code=Code.INVALID_REPORT, message=f"{source} of {action.kernel} is {value:g} {unit}")
         values.append(value * metric.scale)
     if not metric.share:
         return Measured(value=math.fsum(values), unit=metric.unit)

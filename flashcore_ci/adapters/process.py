@@ -104,12 +104,14 @@ def run(
     )
 
 
-def stop_all() -> None:
-    """End every child that runs now and refuse new ones: the answer to SIGTERM. Safe in a signal handler."""
+def stop_all(*, kill: bool = False) -> None:
+    """End every child that runs now and refuse new ones: the answer to SIGTERM. Safe in a signal handler.
+
+    ``kill`` grants no grace.
+    """
     _stopping.set()
     for pid in tuple(_children):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGTERM)
+        _signal_group(pid, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def stopping() -> bool:

@@ -18,7 +18,7 @@ from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.model.errors import CannotCollectError, FlashcoreError, InterruptedRunError
+from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
@@ -105,8 +105,7 @@ def is_live(request: Request) -> bool:
 
 def measured(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> Source:
     """Evidence from this machine's GPU, written to the run folder. CannotCollectError when it cannot be had."""
-    if not machine.has_gpu():
-        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor, or use --recorded")
+    machine.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     evidence = collect(plan, builds, live.context(request, progress, logs.resolve()))
@@ -116,8 +115,7 @@ def measured(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, pr
 
 def collect_only(request: Request, progress: Progress) -> Evidence:
     """The run folder without a verdict."""
-    if not machine.has_gpu():
-        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor")
+    machine.require_gpu(request.gpu)
     plan = planned(suite_of(request), request, progress)
     prepare_run(request.out, plan)
     builds = built(plan, request, progress)

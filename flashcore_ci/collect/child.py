@@ -111,6 +111,7 @@ def run(order: Order, go: Go | None = None) -> Ended:
         )
     except InterruptedRunError:
         return _nothing(STOPPED, None, result)
+    _note(folder / "ended.json", completed)
     if go is not None and go.cancelled:
         return _nothing(STOPPED, completed, result)
     content = read_result(result, kind=order.kind, nonce=nonce, job=hashlib.sha256(data).hexdigest(), began=began)
@@ -181,6 +182,17 @@ def _early_death(order: Order, completed: Completed) -> Missing | None:
     if completed.returncode != 0:
         return Missing(code=Code.TOOL_FAILED, message=f"the worker did not start: {_last(completed)}")
     return None
+
+
+def _note(path: Path, completed: Completed) -> None:
+    """Keep how the child was started and how it ended, for whoever digs."""
+    how = {
+        "argv": completed.argv,
+        "exit_status": completed.returncode,
+        "timed_out": completed.timed_out,
+        "seconds": round(completed.seconds, 3),
+    }
+    path.write_text(json.dumps(how, indent=1), encoding="utf-8")
 
 
 def _last(completed: Completed) -> str:

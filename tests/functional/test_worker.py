@@ -118,6 +118,13 @@ def test_every_bad_end_has_its_code(order, do, code, in_flight):
     assert (ended.fault.code, ended.in_flight, ended.outcomes) == (code, in_flight, {})
 
 
+def test_how_a_child_was_started_and_ended_is_kept(order, tmp_path):
+    child.run(order("crash"))
+    (kept,) = tmp_path.glob("scratch/*-correctness/ended.json")
+    how = json.loads(kept.read_text())
+    assert (how["exit_status"], how["timed_out"], how["argv"][1:3]) == (-9, False, ["-m", "flashcore_ci.worker"])
+
+
 def test_a_child_waits_for_its_word_and_its_time_counts_from_there(order, tmp_path):
     import threading
 

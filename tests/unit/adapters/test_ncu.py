@@ -97,6 +97,7 @@ def test_a_subject_that_names_no_kernel_may_run_any():
         ((math.nan, "%"), Code.INVALID_REPORT),
         ((math.inf, "%"), Code.INVALID_REPORT),
         ((-1.0, "%"), Code.INVALID_REPORT),
+        ((153541716250.0, "%"), Code.INVALID_REPORT),  # what one flipped bit made of 33.6 %: another metric's value
         ((50.0, ""), Code.UNIT_MISMATCH),
         ((0.5, "ratio"), Code.UNIT_MISMATCH),
     ],

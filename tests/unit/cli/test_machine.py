@@ -2,7 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from flashcore_ci.adapters import nvml
+from flashcore_ci.cli import machine
 from flashcore_ci.cli.machine import has_gpu
+from flashcore_ci.model.errors import CannotCollectError
 
 
 def test_no_driver_no_gpu(tmp_path: Path) -> None:
@@ -25,3 +30,21 @@ def test_a_container_shows_only_the_device(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia3").touch()
     assert has_gpu(tmp_path)
+
+
+def silent(gpu: str) -> None:
+    raise CannotCollectError(f"no answer for {gpu}")
+
+
+@pytest.mark.parametrize(("shown", "said"), [(False, "no NVIDIA GPU"), (True, "no answer for 0")])
+def test_without_an_answer_of_the_driver_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, shown: bool, said: str) -> None:
+    monkeypatch.setattr(nvml, "read", silent)
+    monkeypatch.setattr(machine, "has_gpu", lambda: shown)
+    with pytest.raises(CannotCollectError, match=said):
+        machine.require_gpu("0")
+
+
+def test_a_driver_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "read", lambda gpu: gpu)
+    monkeypatch.setattr(machine, "has_gpu", lambda: False)
+    machine.require_gpu("0")
