@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Suite, Workload, scope_of
+from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong, ridge_point, right_roof
 
 NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
@@ -18,10 +19,11 @@ NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged o
 def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
     """Every (gate, target) as a check or as excluded with the reason, in suite order: gates first, then their targets.
 
-    SuiteError lists every wrong roof, every selected target without a limit and every glob that matches no entry function,
-    or says that nothing is selected.
+    SuiteError lists every wrong roof, every selected target without a limit, every glob that matches no entry function, and
+    whatever would be green without having been asked: a gate that applies to nothing, a workload that no gate judges, two
+    entry functions of one name, a suite in which nothing blocks.
     """
-    problems = list(_wrong_roofs(suite, descriptions))
+    problems = [*_wrong_roofs(suite, descriptions), *_ambiguous(descriptions)]
     checks: list[Check] = []
     excluded: list[Excluded] = []
     for gate in suite.gates:
@@ -37,6 +39,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
             else:
                 scope = scope_of(gate.evidence)
                 checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
+    problems = problems or list(_idle(suite, checks, excluded))
     if problems:
         raise SuiteError(tuple(problems), fix="correct the file; `flashcore-ci plan` shows what it asks")
     whole = Plan(
@@ -48,7 +51,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
         descriptions=descriptions,
         protocol=suite.protocol,
     )
-    return _only_needed(whole, f"{suite.file}: no gate applies to any workload: nothing would be judged")
+    return _only_needed(whole)
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
@@ -70,7 +73,7 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
         replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in wanted))
         for workload in plan.workloads
     )
-    return _only_needed(replace(plan, checks=checks, excluded=excluded, workloads=workloads), "")
+    return _only_needed(replace(plan, checks=checks, excluded=excluded, workloads=workloads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +102,10 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
 
 def _why_not(gate: Gate, target: _Target) -> str:
     """Why the gate does not apply; empty when it does."""
-    if not any(fnmatchcase(target.name, glob) for glob in gate.on):
-        return f"the gate is for {', '.join(gate.on)}"
     if not target.has_code:
         return NO_MACHINE_CODE
+    if not any(fnmatchcase(target.name, glob) for glob in gate.on):
+        return f"the gate is for {', '.join(gate.on)}"
     return _why_not_workload(gate, target.workload) if target.workload else ""
 
 
@@ -145,6 +148,29 @@ def _wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterato
             )
 
 
+def _ambiguous(descriptions: Sequence[Description]) -> Iterator[str]:
+    """Entry functions of one name: a verdict names its target, so one of them would answer for the other."""
+    builds = [description.build for description in descriptions if description.build is not None]
+    counted = Counter(entry.symbol for build in builds for entry in build.entries)
+    for symbol, count in counted.items():
+        if count > 1:
+            yield f"{count} entry functions are called {symbol}: give each its own name, also in different subjects"
+
+
+def _idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
+    """What would look as if it had been asked: gates without a check, workloads without a gate, and checks none of which blocks."""
+    asking = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why == NO_MACHINE_CODE}
+    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD}
+    for gate in suite.gates:
+        if gate.id not in asking:
+            yield f"{_where(suite, f'gate {gate.id}')}: the gate {gate.id} applies to nothing: no target passes all of on, roofs and tags"
+    for workload in suite.workloads:
+        if workload.id not in judged:
+            yield f"{_where(suite, f'workload {workload.id}')}: no gate judges {workload.id}"
+    if not any(check.limit.severity is Severity.BLOCKING for check in checks):
+        yield f"{suite.file}: no check blocks: whatever happened, the gate would be green"
+
+
 def _where(suite: Suite, what: str) -> str:
     return dict(suite.sources).get(what, suite.file)
 
@@ -153,9 +179,7 @@ def _matches(glob: str, gate: str, target: str) -> bool:
     return any(fnmatchcase(name, glob) for name in (gate, target, f"{gate}/{target}"))
 
 
-def _only_needed(plan: Plan, nothing: str) -> Plan:
-    """The plan without the workloads that no check wants. SuiteError(nothing) when there is no check at all."""
-    if not plan.checks:
-        raise SuiteError((nothing,), fix="`flashcore-ci plan` shows which gates apply where, and why not")
+def _only_needed(plan: Plan) -> Plan:
+    """The plan without the workloads that no check wants."""
     wanted = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
     return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in wanted))

@@ -5,6 +5,7 @@ from factories import (
     BUILD,
     FINITE,
     GATES,
+    MEMCHECK,
     SMALL,
     SOL_DRAM,
     SPILLS,
@@ -78,13 +79,12 @@ class TestChecks:
     )
     def test_why_a_gate_does_not_apply(self, gate, why):
         workloads = (make_workload("big", tags=("normal",)), SMALL)
-        plan = planned(make_suite(gates=(gate,), workloads=workloads))
+        plan = planned(make_suite(gates=(gate, MEMCHECK), workloads=workloads))
         assert [(excluded.target, excluded.why) for excluded in plan.excluded] == [("small", why)]
-        assert [workload.id for workload in plan.workloads] == ["big"]
 
     def test_what_is_not_collected_is_not_judged(self):
         workloads = (make_workload("big"), make_workload("small", collect=(Kind.TIMING,)))
-        plan = planned(make_suite(gates=(FINITE,), workloads=workloads))
+        plan = planned(make_suite(gates=(FINITE, STABILITY), workloads=workloads))
         assert plan.excluded[0].why == "the workload asks for timing, not for correctness"
 
     def test_a_subject_without_machine_code_has_no_static_gates_and_says_so(self):
@@ -110,9 +110,30 @@ class TestChecks:
 
 
 class TestRefusals:
-    def test_nothing_selected(self):
-        (line,) = refused(make_suite(gates=(replace(SOL_DRAM, roofs=(Roof.COMPUTE,)),)))
-        assert "nothing would be judged" in line
+    def test_a_gate_that_applies_to_nothing(self):
+        gate = replace(SOL_DRAM, roofs=(Roof.COMPUTE,))
+        assert refused(make_suite(gates=(FINITE, gate))) == (
+            "gates/tiny.toml: the gate sol-dram applies to nothing: no target passes all of on, roofs and tags",
+        )
+
+    def test_a_workload_that_no_gate_judges(self):
+        assert refused(make_suite(gates=(SOL_DRAM,))) == ("gates/tiny.toml: no gate judges small",)
+
+    def test_a_suite_in_which_nothing_blocks(self):
+        gate = replace(FINITE, limits=(make_limit(severity=Severity.ADVISORY),))
+        (line,) = refused(make_suite(gates=(gate,)))
+        assert "no check blocks" in line
+
+    @pytest.mark.parametrize(
+        "descriptions",
+        [
+            (make_description(), make_description("other", workloads=())),
+            (make_description(entries=("scale_f32", "scale_f32")),),
+        ],
+    )
+    def test_entry_functions_of_one_name_would_answer_for_each_other(self, descriptions):
+        (line,) = refused(descriptions=descriptions)
+        assert line.startswith("2 entry functions are called scale_f32")
 
     def test_a_target_without_a_limit(self):
         suite = make_suite(gates=(replace(FINITE, limits=(make_limit(on="big"),)),))
