@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from flashcore_ci.judge import summary
 from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import Match, Matcher, Source
-from flashcore_ci.judge.rules import answer, findings_for, unanswered
+from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Check, Plan
@@ -35,15 +35,18 @@ def judge(
 ) -> Report:
     """Exactly one verdict for each check, in plan order, from the first source that measured these builds.
 
+    Where several recordings did, one that fails answers before one that passes.
+
     ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date.
     """
     day = waiving.day_of(as_of)
     matcher = Matcher(plan=plan, builds=builds, sources=sources)
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
-    matches = [matcher.match(check) for check in plan.checks]
+    answers = [_answered(check, matcher.matches(check)) for check in plan.checks]
+    matches = [match for match, _ in answers]
     verdicts = tuple(
-        waiving.waived(_verdict(check, match, stale, sharing[check.gate.evidence, check.target]), waivers, day)
-        for check, match in zip(plan.checks, matches, strict=True)
+        waiving.waived(_verdict(check, match, found, stale, sharing[check.gate.evidence, check.target]), waivers, day)
+        for check, (match, found) in zip(plan.checks, answers, strict=True)
     )
     outcome = summary.overall(verdicts)
     return Report(
@@ -62,14 +65,22 @@ def judge(
     )
 
 
-def _verdict(check: Check, match: Match, stale: StalePolicy, sharing: int) -> Verdict:
+def _answered(check: Check, matches: Sequence[Match]) -> tuple[Match, Answer]:
+    """The match that answers, with its answer: the first that fails, else the first."""
+    answers = [(match, _answer(check, match)) for match in matches]
+    return next((one for one in answers if one[1].outcome is Outcome.FAIL), answers[0])
+
+
+def _answer(check: Check, match: Match) -> Answer:
+    if match.observation is not None:
+        return answer(check, match.observation)
+    missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
+    return unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
+
+
+def _verdict(check: Check, match: Match, found: Answer, stale: StalePolicy, sharing: int) -> Verdict:
     """The verdict before waivers. ``sharing``: how many checks share the observation, and so its seconds."""
     gate, observation = check.gate, match.observation
-    if observation is None:
-        missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
-        found = unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
-    else:
-        found = answer(check, observation)
     red = found.outcome is not Outcome.PASS
     deferred = stale is StalePolicy.DEFER and found.reason.code in ELSEWHERE and gate.evidence not in STATIC_KINDS
     told = observation.notes if observation and (red or gate.evidence is not Kind.RESOURCES) else ()

@@ -1,4 +1,4 @@
-"""Which observation answers a check: the first source's that measured exactly what would run now, or the reason for none."""
+"""Which observations answer a check: those of exactly what would run now, in the order of their sources, or the reason for none."""
 
 from __future__ import annotations
 
@@ -55,33 +55,39 @@ class Matcher:
     builds: tuple[BuildEvidence, ...]
     sources: tuple[Source, ...]
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
-    _matches: dict[tuple[Kind, str], Match] = field(init=False, default_factory=dict)
+    _matches: dict[tuple[Kind, str], tuple[Match, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
-    def match(self, check: Check) -> Match:
-        """The answer to this check; the checks of one kind on one target share it."""
+    def matches(self, check: Check) -> tuple[Match, ...]:
+        """What answers this check, at least one match; the checks of one kind on one target share it.
+
+        What was measured live answers alone. Of recordings all do, so that none can hide another.
+        """
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
             self._matches[key] = self._find(check)
         return self._matches[key]
 
-    def _find(self, check: Check) -> Match:
+    def _find(self, check: Check) -> tuple[Match, ...]:
         expected = self._expected(check)
         if isinstance(expected, Missing):
-            return Match(missing=expected)
+            return (Match(missing=expected),)
+        answers: list[Match] = []
         others: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
             found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
             same = [observation for observation in found if observation.identity == expected]
             if same and any(observation != same[0] for observation in same):
                 contradiction = f"{len(same)} observations of the same thing contradict each other"
-                return Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction))
-            if same:
-                return Match(source=source, observation=same[0])
+                answers.append(Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
+            elif same:
+                answers.append(Match(source=source, observation=same[0]))
+            if same and source.origin.kind == "live":
+                break
             others += [observation.identity for observation in found]
-        return _unmatched(check, expected, others)
+        return tuple(answers) or (_unmatched(check, expected, others),)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests can say what the source measured.

@@ -32,6 +32,9 @@ def answer(check: Check, observation: Observation) -> Answer:
     facts = tuple(_facts(check.gate, observation))
     if isinstance(reading, Missing):
         return unanswered(reading, facts)
+    if reading.value < 0:  # -1 for "none" would be within most limits
+        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0"
+        return unanswered(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
     limit = check.limit
     asked = f"{check.gate.rule} {limit.value:g} {limit.unit}"
     if reading.unit != limit.unit:

@@ -11,26 +11,31 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What a name stands for. ``sampled``: one value for each fresh process, else a single reading."""
+    """What a name stands for; no value of any metric is below 0.
+
+    ``sampled``: one value for each fresh process, else a single reading. ``flaw``: it measures what is wrong, so that more of
+    it is never better.
+    """
 
     kind: Kind
     unit: str
     sampled: bool = False
+    flaw: bool = False
 
 
 METRICS: dict[str, Metric] = {
-    "build/errors": Metric(kind=Kind.BUILD, unit="count"),
-    "spills/bytes": Metric(kind=Kind.RESOURCES, unit="byte"),
-    "stack/bytes": Metric(kind=Kind.RESOURCES, unit="byte"),
+    "build/errors": Metric(kind=Kind.BUILD, unit="count", flaw=True),
+    "spills/bytes": Metric(kind=Kind.RESOURCES, unit="byte", flaw=True),
+    "stack/bytes": Metric(kind=Kind.RESOURCES, unit="byte", flaw=True),
     "shared/bytes": Metric(kind=Kind.RESOURCES, unit="byte"),
-    "local-memory/instructions": Metric(kind=Kind.RESOURCES, unit="count"),
-    "registers/budget-used": Metric(kind=Kind.RESOURCES, unit="%"),
-    "instructions/violations": Metric(kind=Kind.RESOURCES, unit="count"),
-    "diff/max": Metric(kind=Kind.CORRECTNESS, unit="abs"),
-    "error/ratio": Metric(kind=Kind.CORRECTNESS, unit="ratio"),
-    "finite/bad-values": Metric(kind=Kind.CORRECTNESS, unit="count"),
-    "repeat/differing-runs": Metric(kind=Kind.CORRECTNESS, unit="count"),
-    **{f"{tool}/findings": Metric(kind=Kind.SANITIZER, unit="count") for tool in SANITIZER_TOOLS},
+    "local-memory/instructions": Metric(kind=Kind.RESOURCES, unit="count", flaw=True),
+    "registers/budget-used": Metric(kind=Kind.RESOURCES, unit="%", flaw=True),
+    "instructions/violations": Metric(kind=Kind.RESOURCES, unit="count", flaw=True),
+    "diff/max": Metric(kind=Kind.CORRECTNESS, unit="abs", flaw=True),
+    "error/ratio": Metric(kind=Kind.CORRECTNESS, unit="ratio", flaw=True),
+    "finite/bad-values": Metric(kind=Kind.CORRECTNESS, unit="count", flaw=True),
+    "repeat/differing-runs": Metric(kind=Kind.CORRECTNESS, unit="count", flaw=True),
+    **{f"{tool}/findings": Metric(kind=Kind.SANITIZER, unit="count", flaw=True) for tool in SANITIZER_TOOLS},
     **{f"{tool}/launches": Metric(kind=Kind.SANITIZER, unit="count") for tool in SANITIZER_TOOLS},
     "sol/sm": Metric(kind=Kind.PROFILE, unit="%"),
     "sol/dram": Metric(kind=Kind.PROFILE, unit="%"),

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.suite import STATIC_KINDS, Gate, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.model.suite import STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
 from flashcore_ci.suite.problems import Problems, meant
 from flashcore_ci.suite.tables import ProtocolTable
 
@@ -93,6 +93,8 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
     for index, limit in enumerate(gate.limits):
         if limit.unit != unit:
             problems.add(f"{key}.limits[{index}].unit", f'"{gate.metric}" is judged in "{unit}", not "{limit.unit}"')
+    if gate.rule is Rule.AT_LEAST:
+        _check_floor(problems, key, gate, flaw=metric.flaw or gate.statistic is not Statistic.VALUE)
     if gate.statistic is Statistic.VALUE:
         return
     if gate.min_samples < 2:  # noqa: PLR2004 - one sample has no spread
@@ -100,6 +102,15 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
     if protocol is not None and gate.min_samples > protocol.timing_processes:
         have = f"protocol.timing_processes is {protocol.timing_processes}"
         problems.add(f"{key}.min_samples", f"{gate.min_samples} samples are asked for, but {have}")
+
+
+def _check_floor(problems: Problems, key: str, gate: Gate, *, flaw: bool) -> None:
+    """A rule ``>=`` that every reading keeps, or that the worst keeps best."""
+    if flaw:
+        problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", of which less is better')
+    for index, limit in enumerate(gate.limits):
+        if limit.value <= 0:
+            problems.add(f"{key}.limits[{index}].value", f"every reading is >= {limit.value:g}: the gate could never fail")
 
 
 def _check_selection(

@@ -90,7 +90,9 @@ class _Reader:
         for key, table in tables:
             if table.name in found:
                 self.problems.add(key, f'the name "{table.name}" is given twice')
-            if not (root / table.file).is_file():
+            if Path(table.file).is_absolute() or not (root / table.file).resolve().is_relative_to(root.resolve()):
+                self.problems.add(f"{key}.file", f"{table.file} is not a path inside the checkout")
+            elif not (root / table.file).is_file():
                 self.problems.add(f"{key}.file", f"{table.file}: there is no such file in {root}")
             found[table.name] = SubjectRef(name=table.name, file=table.file)
             self.remember(f"subject {table.name}", key)

@@ -156,6 +156,12 @@ class TestRules:
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.UNIT_MISMATCH)
         assert verdict.reason.message == "0 % against == 0 count"
 
+    @pytest.mark.parametrize("rule", [Rule.LESS, Rule.AT_MOST, Rule.EQUAL])
+    def test_a_sentinel_below_zero_is_no_reading(self, rule):
+        check = make_check(replace(FINITE, rule=rule, limits=(make_limit(-1.0 if rule is Rule.EQUAL else 1.0),)))
+        verdict = seen(check, readings=(("finite/bad-values", Measured(value=-1.0, unit="count")),))
+        assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
+
     def test_an_advisory_gate_is_red_and_does_not_block(self):
         check = make_check(replace(FINITE, limits=(make_limit(severity=Severity.ADVISORY),)))
         plan = make_plan((check,))
@@ -265,6 +271,13 @@ class TestMatching:
         assert (verdict.outcome, verdict.origin) == (Outcome.FAIL, RECORDED)
         verdict = only(judged(*reversed(sources)), "finite")
         assert (verdict.outcome, verdict.origin) == (Outcome.PASS, LIVE)
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_red_recording_cannot_be_hidden_behind_a_green_one(self, order):
+        red = with_reading(GOOD, Kind.CORRECTNESS, "big", FINITE.metric, Measured(value=3.0, unit="count"))
+        sources = [Source(origin=RECORDED, evidence=evidence) for evidence in (GOOD, red)][::order]
+        assert only(judged(*sources), "finite").outcome is Outcome.FAIL
+        assert only(judged(*sources), "finite", "small").outcome is Outcome.PASS
 
     def test_a_source_that_measured_something_else_is_passed_over(self):
         stale = good_evidence(PLAN, (make_build(launcher="other"),))

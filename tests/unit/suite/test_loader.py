@@ -168,6 +168,18 @@ class TestProblems:
             ('name = "tiny"', "", "gates/tiny.toml: name: this key is missing"),
             ('file = "scale.py"', 'file = "scales.py"', "subject[0] (scale).file: scales.py: there is no such file in"),
             (
+                'file = "scale.py"',
+                'file = "../scale.py"',
+                "subject[0] (scale).file: ../scale.py is not a path inside the checkout",
+            ),
+            ('file = "scale.py"', 'file = "/dev/null"', "subject[0] (scale).file: /dev/null is not a path inside the checkout"),
+            (
+                'rule = "=="',
+                'rule = ">="',
+                'gate[0] (finite).rule: ">=" asks for more of "finite/bad-values", of which less is better',
+            ),
+            ('rule = "=="', 'rule = ">="', "gate[0] (finite).limits[0].value: every reading is >= 0: the gate could never fail"),
+            (
                 "[[subject]]",
                 '[[subject]]\nname = "scale"\nfile = "scale.py"\n[[subject]]',
                 'subject[1] (scale): the name "scale" is given twice',
