@@ -17,18 +17,22 @@ FILE = "build.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSet:
-    """The content of ``build.json``. Each ``library`` in it is a path relative to its folder."""
+    """The content of ``build.json``. Each ``library`` in it is a path relative to its folder.
+
+    ``sources`` has for each subject the digest of the tokens of every source and header that went into it.
+    """
 
     builds: tuple[BuildEvidence, ...]
+    sources: tuple[tuple[str, str], ...]
     schema: Literal["build-v1"] = "build-v1"
 
 
-def write_builds(folder: Path, builds: tuple[BuildEvidence, ...]) -> None:
+def write_builds(folder: Path, made: BuildSet) -> None:
     """Write ``build.json`` into ``folder``."""
-    write_atomically(folder / FILE, codec.encode(BuildSet(builds=builds)))
+    write_atomically(folder / FILE, codec.encode(made))
 
 
-def load_builds(folder: Path) -> tuple[BuildEvidence, ...]:
+def read_builds(folder: Path) -> BuildSet:
     """The builds in ``folder``, maybe made on another machine. Needs neither compiler nor network.
 
     EvidenceError when there is no ``build.json``, when it is of another schema, or when a library is not the one that
@@ -38,11 +42,11 @@ def load_builds(folder: Path) -> tuple[BuildEvidence, ...]:
         data = (folder / FILE).read_bytes()
     except OSError as error:
         raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="flashcore-ci build --out DIR writes one") from None
-    builds = codec.decode(BuildSet, data, where=str(folder / FILE)).builds
-    for build in builds:
+    made = codec.decode(BuildSet, data, where=str(folder / FILE))
+    for build in made.builds:
         if build.library:
             _check(folder, build)
-    return builds
+    return made
 
 
 def _check(folder: Path, build: BuildEvidence) -> None:

@@ -12,10 +12,10 @@ from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import Host, host_compiler
 from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
-from flashcore_ci.build.records import write_builds
+from flashcore_ci.build.records import BuildSet, read_builds, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.toolchain import Toolchain
-from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.errors import EvidenceError, SuiteError
 from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
@@ -71,8 +71,38 @@ def build_subjects(
     }
     results = _compile(tuple(units.values()), workshop, jobs, progress)
     builds = tuple(_evidence(description, results, workshop) for description in descriptions)
-    write_builds(out, builds)
+    write_builds(out, BuildSet(builds=builds, sources=_source_digests(descriptions, sources)))
     return builds
+
+
+def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
+    """The builds in ``folder``, maybe made on another machine, of these very sources; comments may differ.
+
+    EvidenceError as ``read_builds``, and when a subject's sources in the checkout at ``root`` are not those that were built:
+    a verdict on the one would be taken for a verdict on the other.
+    """
+    made = read_builds(folder)
+    sources = Sources(root)
+    _check_paths(descriptions, sources)
+    here, built = dict(_source_digests(descriptions, sources)), dict(made.sources)
+    for subject in (build.subject for build in made.builds if build.subject in here):
+        if built.get(subject) != here[subject]:
+            raise EvidenceError(f"{folder}: {subject} was built of other sources than this checkout's", fix="build again")
+    return made.builds
+
+
+def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
+    """For each subject the digest of all that its build reads or that runs with it, by tokens."""
+    return tuple((description.subject, _source_digest(description, sources)) for description in descriptions)
+
+
+def _source_digest(description: Description, sources: Sources) -> str:
+    spec = description.build
+    if spec is None:
+        return sources.python_digest([description.file])
+    files = {path for source in _sources(spec) for path in sources.closure(source, spec.includes)}
+    python = sources.python_digest([description.file, *spec.binding])
+    return digest_of(nvcc.OPTIONS, spec.includes, _sources(spec), sources.c_digest(sorted(files)), python)
 
 
 def _sources(spec: BuildSpec) -> tuple[str, ...]:

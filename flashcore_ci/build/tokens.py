@@ -31,7 +31,11 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(?:\"(?P<own>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)", re.MULTILINE)
+_INCLUDE = re.compile(
+    r"(?:^[ \t]*#[ \t]*include(?:_next)?|__has_include[ \t]*\()[ \t]*(?:\"(?P<own>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)",
+    re.MULTILINE,
+)
+"""A header that is only asked for counts too: its coming and going changes what is compiled."""
 
 _PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
 _PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})

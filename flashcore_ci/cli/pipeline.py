@@ -9,8 +9,7 @@ from pathlib import Path
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, process
-from flashcore_ci.build.records import load_builds
-from flashcore_ci.build.subjects import build_subjects
+from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.cli import live, machine, outputs, recorded
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
@@ -72,7 +71,7 @@ def planned(suite: Suite, request: Request, progress: Progress) -> Plan:
 def built(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
     """The binaries that ``--build`` names, checked; else made now."""
     if request.build is not None:
-        return load_builds(request.build)
+        return load_builds(request.build, plan.descriptions, root=request.root)
     return build_subjects(
         plan.descriptions,
         root=request.root,

@@ -39,12 +39,14 @@ def observe_resources(description: Description, build: BuildEvidence, protocol: 
 
 
 def observe(descriptions: Iterable[Description], builds: Iterable[BuildEvidence], protocol: Protocol) -> tuple[Observation, ...]:
-    """Every static observation on these builds, those of a subject together."""
-    by_subject = {description.subject: description for description in descriptions}
+    """Every static observation on the builds of these subjects, those of a subject together; other builds say nothing here."""
+    by_subject = {build.subject: build for build in builds}
     observations: list[Observation] = []
-    for build in builds:
-        observations.append(observe_build(build, protocol))
-        observations += observe_resources(by_subject[build.subject], build, protocol)
+    for description in descriptions:
+        build = by_subject.get(description.subject)
+        if build is not None:
+            observations.append(observe_build(build, protocol))
+            observations += observe_resources(description, build, protocol)
     return tuple(observations)
 
 

@@ -37,4 +37,8 @@ class Settings:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or Path.home())
+    """A user without a home folder, as in some containers, keeps things where temporary files go."""
+    try:
+        return Path(environ.get("HOME") or Path.home())
+    except RuntimeError:
+        return Path(tempfile.gettempdir())

@@ -12,9 +12,8 @@ import pytest
 
 from flashcore_ci.adapters import git, process
 from flashcore_ci.build import toolchain as tools
-from flashcore_ci.build.records import load_builds
-from flashcore_ci.build.subjects import build_subjects
-from flashcore_ci.model.errors import CannotCollectError, SuiteError
+from flashcore_ci.build.subjects import build_subjects, load_builds
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError
 from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
 from flashcore_ci.suite.settings import Settings
 
@@ -114,7 +113,7 @@ def test_a_library_that_loads_and_the_evidence_of_its_machine_code(root, build):
     assert 0 < entry.highest_register <= entry.registers <= 32
     assert (entry.spill_store_bytes, entry.stack_bytes, entry.static_shared_bytes, entry.warnings) == (0, 0, 0, ())
     assert ctypes.CDLL(str(root.parent / "out" / made.library)).tiny_version() == 7
-    assert load_builds(root.parent / "out") == (made,)
+    assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
 
 
 def test_a_second_build_starts_no_process(root, build, monkeypatch):
@@ -192,7 +191,18 @@ def test_what_does_not_compile_is_evidence(root, build, path, old, new, file, li
     assert (made.error.file, made.error.line) == (file, line)
     assert message in made.error.message
     assert made.library == ""
-    assert load_builds(root.parent / "out") == (made,)
+    assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
+
+
+@pytest.mark.parametrize("path", ["kernel/include/tiny.cuh", "kernel/launch.cu", "kernel/tiny.py", "kernel/subject.py"])
+def test_binaries_of_other_sources_are_refused_and_a_comment_is_no_other_source(root, build, path):
+    (made,) = build(root)
+    comment = "# a comment" if path.endswith(".py") else "// a comment"
+    (root / path).write_text(f"{comment}\n{FILES[path]}")
+    assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
+    (root / path).write_text(FILES[path] + ("TWO = 2\n" if path.endswith(".py") else "static int two = 2;\n"))
+    with pytest.raises(EvidenceError, match="tiny was built of other sources"):
+        load_builds(root.parent / "out", (description(),), root=root)
 
 
 def test_entries_that_did_compile_are_kept_beside_an_error(root, build):
@@ -205,6 +215,16 @@ def test_a_file_that_no_plain_include_names_is_refused(root, build):
     change(root, "kernel/tiny.cu", '#include "tiny.cuh"', '#define HEADER "tiny.cuh"\n#include HEADER')
     (made,) = build(root)
     assert "its changes would go unseen" in made.error.message
+
+
+def test_a_file_that_is_only_asked_for_counts_once_it_is_there(root, build):
+    change(root, "kernel/tiny.cu", "#include", '#if __has_include("tuning.h")\n#define FAST\n#endif\n#include')
+    change(root, "kernel/tiny.cu", "scaled(p[threadIdx.x]);", "scaled(p[threadIdx.x])\n#ifdef FAST\n + 1.0f\n#endif\n;")
+    (slow,) = build(root)
+    (root / "kernel/include/tuning.h").write_text("")
+    (fast,) = build(root)
+    assert slow.error is fast.error is None
+    assert slow.entries[0].digest != fast.entries[0].digest
 
 
 def test_options_in_the_environment_change_nothing(root, build, monkeypatch, tmp_path):

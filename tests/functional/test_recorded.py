@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from factories import good_observation, make_evidence, make_provenance
 
-from flashcore_ci.build.records import load_builds
+from flashcore_ci.build.records import read_builds
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
@@ -26,7 +26,7 @@ def recorded(cli, checkout: Path) -> Path:
     """A run folder with made-up good evidence for exactly the code in the checkout, packed into gates/evidence too."""
     assert cli("build", "--suite", "suite.toml", "--out", "build").returncode == 0
     plan = decode(Plan, cli("plan", "--suite", "suite.toml", "--json").stdout.encode(), where="plan")
-    builds = load_builds(checkout / "build")
+    builds = read_builds(checkout / "build").builds
     run = checkout / "runs/recorded"
     prepare_run(run, plan)
     write_run(run, plan, evidence(plan, builds))

@@ -3,7 +3,7 @@ import hashlib
 import factories
 import pytest
 
-from flashcore_ci.build.records import FILE, load_builds, write_builds
+from flashcore_ci.build.records import FILE, BuildSet, read_builds, write_builds
 from flashcore_ci.model.errors import EvidenceError
 
 
@@ -12,47 +12,48 @@ def folder(tmp_path):
     (tmp_path / "scale").mkdir()
     (tmp_path / "scale/libscale.so").write_bytes(b"machine code")
     digest = hashlib.sha256(b"machine code").hexdigest()
-    write_builds(tmp_path, (factories.make_build(library="scale/libscale.so", library_digest=digest),))
+    build = factories.make_build(library="scale/libscale.so", library_digest=digest)
+    write_builds(tmp_path, BuildSet(builds=(build,), sources=(("scale", "tokens"),)))
     return tmp_path
 
 
 def test_what_was_written_is_read(folder):
-    (build,) = load_builds(folder)
+    (build,) = read_builds(folder).builds
     assert (build.subject, build.library) == ("scale", "scale/libscale.so")
 
 
 def test_a_failed_build_has_no_library_to_check(tmp_path):
     failed = factories.make_build(library="", library_digest="", entries=(), error=factories.COMPILE_ERROR)
-    write_builds(tmp_path, (failed,))
-    assert load_builds(tmp_path) == (failed,)
+    write_builds(tmp_path, BuildSet(builds=(failed,), sources=()))
+    assert read_builds(tmp_path).builds == (failed,)
 
 
 def test_another_library_is_refused(folder):
     (folder / "scale/libscale.so").write_bytes(b"machine codf")
     with pytest.raises(EvidenceError, match="not the library that was built as scale"):
-        load_builds(folder)
+        read_builds(folder)
 
 
 def test_a_library_that_is_gone_is_refused(folder):
     (folder / "scale/libscale.so").unlink()
     with pytest.raises(EvidenceError, match="No such file"):
-        load_builds(folder)
+        read_builds(folder)
 
 
 def test_a_library_outside_the_folder_is_refused(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / FILE).write_text((folder / FILE).read_text().replace("scale/libscale.so", f"../{folder.name}/scale/libscale.so"))
     with pytest.raises(EvidenceError, match="outside"):
-        load_builds(other)
+        read_builds(other)
 
 
 @pytest.mark.parametrize(("old", "new"), [("build-v1", "build-v2"), ('"builds"', '"bilds"'), ("}", "")])
 def test_another_schema_is_refused(folder, old, new):
     (folder / FILE).write_text((folder / FILE).read_text().replace(old, new, 1))
     with pytest.raises(EvidenceError, match=FILE):
-        load_builds(folder)
+        read_builds(folder)
 
 
 def test_no_build_is_an_error(tmp_path):
     with pytest.raises(EvidenceError, match="No such file"):
-        load_builds(tmp_path)
+        read_builds(tmp_path)

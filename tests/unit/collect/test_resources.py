@@ -95,3 +95,10 @@ def test_all_of_a_set_of_builds():
     observations = resources.observe(descriptions, builds, PROTOCOL)
     targets = [(observation.kind, observation.target) for observation in observations]
     assert targets == [(Kind.BUILD, "scale"), (Kind.RESOURCES, "scale_f32"), (Kind.BUILD, "library")]
+
+
+def test_builds_of_other_subjects_say_nothing():
+    builds = (factories.make_build("other"), factories.make_build("scale"))
+    observations = resources.observe((factories.make_description("scale"),), builds, PROTOCOL)
+    assert [observation.target for observation in observations] == ["scale", "scale_f32"]
+    assert resources.observe((factories.make_description("scale"),), builds[:1], PROTOCOL) == ()

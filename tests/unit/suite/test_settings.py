@@ -25,6 +25,14 @@ def test_without_home_the_user_database_knows(monkeypatch):
     assert Settings.from_environment({}).home == Path("/known/.cache/flashcore-ci")
 
 
+def test_a_user_whom_nobody_knows_keeps_things_in_the_temporary_folder(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert Settings.from_environment({}).home == Path(tempfile.gettempdir()) / ".cache/flashcore-ci"
+
+
 def test_python_and_locks_may_be_chosen():
     chosen = Settings.from_environment({"FLASHCORE_CI_PYTHON": "/p", "FLASHCORE_CI_LOCK_DIR": "/l"})
     assert (chosen.python, chosen.lock_dir) == (Path("/p"), Path("/l"))
