@@ -25,6 +25,7 @@ OLDER = 0.1  # seconds by which a file's time may lag behind the clock
 
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
 TOOL_LINE = re.compile(r"==\w+==|=====")
+DEATHS = frozenset({Code.CRASH, Code.HANG})
 STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
 Wrap = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -123,6 +124,8 @@ def judge(order: Order, completed: Completed, content: dict[str, Any] | Missing,
     if isinstance(content, Missing):
         return _nothing(_early_death(order, completed) or content, completed, result)
     fault = _fault(order, completed, finished=content["finished"])
+    if fault is not None and fault.code in DEATHS and content["started"] is None and not content["outcomes"]:
+        fault = Missing(code=Code.TOOL_FAILED, message=f"before any workload began, {fault.message}")
     died_late = fault is not None and content["finished"]
     return Ended(
         outcomes={} if died_late else content["outcomes"],

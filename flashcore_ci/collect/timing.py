@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,23 @@ def collect(machine: Machine, timer: Timer) -> tuple[Observation, ...]:
         machine.session.context.progress(f"timing: process {number + 1} of {timer.processes}")
         outcomes = timer.finish(number)
         for name, outcome in outcomes.items():
-            tries[name].append(outcome)
+            tries[name].append(_sampled(outcome))
         artifacts += _keep(machine, number, outcomes.values())
         left = tuple(workload for workload in left if not _guilty(outcomes.get(workload.id)))
     return tuple(_observe(machine, workload, tries[workload.id], timer.processes, artifacts) for workload in workloads)
+
+
+def _sampled(outcome: Outcome) -> Outcome:
+    """The outcome; one without a finite number for every sample is none. Clocks that were not seen are not the kernel's doing."""
+    lacking = [theirs for theirs in SAMPLED.values() if not _finite(outcome.values.get(theirs))]
+    if outcome.missing is not None or not lacking:
+        return outcome
+    said = f"the worker gave {outcome.values.get(lacking[0], 'nothing')} for {lacking[0]}"
+    return replace(outcome, missing=Missing(code=Code.INVALID_RESULT, message=said))
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _guilty(outcome: Outcome | None) -> bool:

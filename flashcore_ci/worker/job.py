@@ -99,7 +99,7 @@ class Result:
 
     def finish(self, name: str, outcome: dict[str, Any]) -> None:
         """Keep the outcome of what was in flight."""
-        self.content["outcomes"][name] = outcome
+        self.content["outcomes"][name] = spelled(outcome)
         self.content["started"] = None
         self.write()
 
@@ -109,7 +109,7 @@ class Result:
         self.write()
 
     def write(self) -> None:
-        """Replace the file. Not-a-number has no place in JSON: outcomes carry such values through ``number``."""
+        """Replace the file."""
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(self.content, separators=(",", ":"), allow_nan=False), encoding="utf-8")
         temporary.replace(self.path)
@@ -118,6 +118,15 @@ class Result:
 def number(value: float) -> float | str:
     """A number as JSON can carry it: ``"nan"``, ``"inf"`` and ``"-inf"`` are words, which the parent reads as such."""
     return float(value) if math.isfinite(value) else str(float(value))
+
+
+def spelled(value: Any) -> Any:
+    """A value of JSON in which every float has gone through ``number``."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict):
+        return {key: spelled(item) for key, item in value.items()}
+    return [spelled(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def missing(code: Code, message: str) -> dict[str, Any]:

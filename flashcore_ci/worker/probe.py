@@ -15,6 +15,8 @@ SIDE = 512
 
 def run(job: Job, result: Result) -> bool:
     """One outcome, ``probe``: ``ok``, or what is wrong with the machine."""
+    import torch  # noqa: F401 - an interpreter without it says nothing about the GPU: the probe has not begun
+
     result.start("probe")
     guard.begin(job, result)
     wrong = check()

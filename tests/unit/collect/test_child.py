@@ -161,6 +161,12 @@ def test_before_any_workload_began_none_is_to_blame(ended, end, expected):
     assert code(judged(ended(**end), NO_RESULT).fault) is expected
 
 
+@pytest.mark.parametrize("end", [{"returncode": -9}, {"returncode": 1}, {"returncode": -15, "timed_out": True}])
+def test_nor_when_the_worker_had_only_said_that_it_is_there(ended, end):
+    early = judged(ended(**end), {**RESULT, "finished": False, "outcomes": {}})
+    assert code(early.fault) is Code.TOOL_FAILED
+
+
 def test_a_child_is_quoted_by_its_exception_and_not_by_the_last_frame(ended):
     err = "Traceback\nModuleNotFoundError: No module named 'torch'\n  frame #25: _start\n==PROF== Report: x\n"
     assert "No module named 'torch'" in judged(ended(returncode=1, err=err), NO_RESULT).fault.message

@@ -55,9 +55,10 @@ def test_the_result_on_disk_always_says_what_is_in_flight(job, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_not_a_number_cannot_slip_into_the_file(job, tmp_path):
-    with pytest.raises(ValueError, match="JSON"):
-        Result(job, tmp_path / "result.json").finish("w", {"readings": {"diff/max": math.nan}})
+def test_not_a_number_is_spelled_out_and_never_ends_the_worker(job, tmp_path):
+    path = tmp_path / "result.json"
+    Result(job, path).finish("w", {"mhz": math.nan, "blocks": [[0.5, math.inf]], "kept": 3})
+    assert json.loads(path.read_text())["outcomes"]["w"] == {"mhz": "nan", "blocks": [[0.5, "inf"]], "kept": 3}
 
 
 @pytest.mark.parametrize(("value", "carried"), [(1, 1.0), (0.5, 0.5), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
