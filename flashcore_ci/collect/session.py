@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,12 @@ class Session:
 
 
 def import_folder(scratch: Path) -> Path:
-    """A folder that holds this package and nothing else: the worker's interpreter must not see our other packages."""
+    """A folder that holds this package and nothing else: the worker's interpreter must not see our other packages.
+
+    Several threads may ask for it at once.
+    """
     folder = scratch / "import"
-    link = folder / "flashcore_ci"
-    if not link.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(Path(flashcore_ci.__file__).resolve().parent, target_is_directory=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (folder / "flashcore_ci").symlink_to(Path(flashcore_ci.__file__).resolve().parent, target_is_directory=True)
     return folder

@@ -157,3 +157,13 @@ def test_the_worker_sees_this_package_and_nothing_else_of_ours(tmp_path):
         ask(tmp_path, text)
     (folder,) = json.loads(caught.value.problems[0].split("ValueError: ", 1)[1])
     assert [entry.name for entry in Path(folder).iterdir()] == ["flashcore_ci"]
+
+
+def test_threads_that_start_at_once_share_the_folder(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from flashcore_ci.collect.session import import_folder
+
+    with ThreadPoolExecutor(16) as pool:
+        for number in range(50):
+            assert len(set(pool.map(import_folder, [tmp_path / str(number)] * 16))) == 1
