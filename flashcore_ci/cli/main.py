@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -73,11 +74,14 @@ def run(arguments: Sequence[str]) -> int:
         return _reader_left()
     except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the person gets one line
         return _bug(error)
-    return status if isinstance(status, int) else ExitCode.PASSED
+    return status if isinstance(status, int) else ExitCode.BUG  # a command that forgot to say how it ended did not pass
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. What is written to a stream that was closed before we began goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
     sys.exit(run(sys.argv[1:]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore_ci import __version__
@@ -140,10 +140,10 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
 
 
 def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
-    """The verdicts on what there is: total over the plan."""
+    """The verdicts on what there is: total over the plan. A plan that was narrowed says so: its green is not the suite's."""
     if so_far.suite is None or so_far.plan is None:
         raise InterruptedRunError("there is no plan to judge by")
-    return judge(
+    report = judge(
         so_far.plan,
         so_far.builds,
         tuple(so_far.sources),
@@ -152,6 +152,9 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
         stale=StalePolicy(request.stale),
         tool=__version__,
     )
+    if not request.only:
+        return report
+    return replace(report, headline=f"{report.headline} (only a part of the suite was asked: --only {' --only '.join(request.only)})")
 
 
 def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:

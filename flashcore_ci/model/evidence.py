@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
@@ -150,7 +151,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where and when: ``collected_at`` is ISO 8601 UTC to the second; ``tools`` are (name, version) pairs."""
+    """Where and when: ``collected_at`` is ISO 8601 UTC to the second; ``tools`` are (name, version) pairs.
+
+    ValueError when ``collected_at`` is no moment: waivers are judged by it.
+    """
 
     collected_at: str
     device: Device | None
@@ -159,6 +163,10 @@ class Provenance:
     dirty: bool
     clock_policy: str
     version: str
+
+    def __post_init__(self) -> None:
+        """Refuse a moment that is none."""
+        dt.datetime.fromisoformat(self.collected_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,7 +180,9 @@ def test_what_a_gpu_job_will_answer_can_be_deferred(cli, checkout: Path) -> None
 
 
 def test_only_narrows(cli, checkout: Path) -> None:
-    assert gate(cli, "--only", "spills").returncode == 0
+    done = gate(cli, "--only", "spills")
+    assert done.returncode == 0
+    assert "only a part of the suite was asked: --only spills" in done.stdout
     assert set(outcomes(reports(checkout / "runs/latest")[1])) == {("spills", "twice")}
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import importlib
+import sys
 
 import click
 import pytest
@@ -35,6 +37,8 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (InterruptedRunError("stopped"), 11),
         (FlashcoreError("odd"), 1),
         (KeyboardInterrupt(), 11),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/latest/evidence.json"), 4),
+        (OSError(errno.ENOENT, "No such file or directory"), 1),
     ],
 )
 def test_each_error_has_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
@@ -97,3 +101,19 @@ def test_a_command_that_returns_a_code_ends_with_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("flashcore_ci.cli.explain.command", command)
     assert main.run(["explain"]) == 10
+
+
+def test_a_command_that_forgets_its_code_did_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flashcore_ci.cli.explain.command", click.Command("explain", callback=lambda: None))
+    assert main.run(["explain"]) == ExitCode.BUG
+
+
+def test_closed_streams_are_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    monkeypatch.setattr("sys.argv", ["flashcore-ci", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    for stream in (sys.stdout, sys.stderr):
+        stream.close()

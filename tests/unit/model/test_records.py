@@ -10,6 +10,7 @@ from factories import (
     make_observation,
     make_problem,
     make_protocol,
+    make_provenance,
     make_workload,
 )
 
@@ -151,3 +152,8 @@ class TestVocabulary:
 
     def test_opcodes_are_counted(self):
         assert (make_entry_build().count("LDG"), make_entry_build().count("HGMMA")) == (8, 0)
+
+
+def test_a_run_of_no_moment_is_refused():
+    with pytest.raises(ValueError, match="isoformat"):
+        make_provenance(collected_at="yesterday")
