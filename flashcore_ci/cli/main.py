@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from flashcore_ci import __version__
-from flashcore_ci.model.errors import ExitCode, FlashcoreError
+from flashcore_ci.model.errors import ExitCode, FlashcoreError, known
 
 COMMANDS: dict[str, str] = {
     "gate": "Build, measure and judge: may this change merge?",
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_left()
     except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it is, the person gets one line
-        return _bug(error)
+        return _last_resort(error)
     return status if isinstance(status, int) else ExitCode.BUG  # a command that forgot to say how it ended did not pass
 
 
@@ -98,6 +98,15 @@ def _reader_left() -> int:
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter flushes into the closed pipe
     return ExitCode.BUG
+
+
+def _last_resort(error: Exception) -> int:
+    """A full disk is an error like any other; the rest are bugs."""
+    cause = known(error)
+    if isinstance(cause, FlashcoreError):
+        _explain(cause)
+        return cause.exit_code
+    return _bug(error)
 
 
 def _bug(error: Exception) -> int:

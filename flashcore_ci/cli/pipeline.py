@@ -17,7 +17,7 @@ from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError
+from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, known
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
@@ -159,6 +159,7 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
 
 def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
     """Write the reports of a run that ``error`` ended; return the report if that was an interruption, else raise ``error``."""
+    error = known(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()

@@ -124,6 +124,8 @@ def judge(order: Order, completed: Completed, content: dict[str, Any] | Missing,
     if isinstance(content, Missing):
         return _nothing(_early_death(order, completed) or content, completed, result)
     fault = _fault(order, completed, finished=content["finished"])
+    if fault is not None:
+        fault = unless_stopped(fault)
     if fault is not None and fault.code in DEATHS and content["started"] is None and not content["outcomes"]:
         fault = Missing(code=Code.TOOL_FAILED, message=f"before any workload began, {fault.message}")
     died_late = fault is not None and content["finished"]
@@ -162,8 +164,6 @@ def _nothing(fault: Missing, completed: Completed | None, result: Path) -> Ended
 
 
 def _fault(order: Order, completed: Completed, *, finished: bool) -> Missing | None:
-    if process.stopping() and not finished:
-        return STOPPED
     if completed.timed_out:
         return Missing(code=Code.HANG, message=f"did not end within {order.seconds:.0f} s")
     if completed.returncode < 0:

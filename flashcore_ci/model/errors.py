@@ -5,7 +5,11 @@ A kernel that does not compile, hangs, is wrong or slow is evidence and becomes 
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
+
+REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""What a disk says that takes no more."""
 
 
 class ExitCode(IntEnum):
@@ -73,3 +77,11 @@ class InterruptedRunError(FlashcoreError):
     """SIGINT or SIGTERM reached the tool; what was collected until then is kept and judged."""
 
     exit_code = ExitCode.INCONCLUSIVE
+
+
+def known(error: BaseException) -> BaseException:
+    """``error`` itself, or the CannotCollectError that it amounts to: a disk that takes no more is no bug of the tool."""
+    if isinstance(error, OSError) and error.errno in REFUSED:
+        file = error.filename or "a file"
+        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room, or give --out another folder")
+    return error

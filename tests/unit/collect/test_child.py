@@ -146,6 +146,14 @@ def test_time_that_ran_out_is_a_hang(ended):
     assert code(early.fault) is Code.HANG
 
 
+@pytest.mark.parametrize("end", [{"returncode": -15, "timed_out": True}, {"returncode": -15}, {"returncode": 1}])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_child_that_ends_badly_while_the_run_is_stopped_was_interrupted(ended, monkeypatch, end, finished):
+    monkeypatch.setattr(child.process, "stopping", lambda: True)
+    assert code(judged(ended(**end), {**RESULT, "finished": finished}).fault) is Code.INTERRUPTED
+    assert judged(ended(), RESULT).fault is None
+
+
 NO_RESULT = Missing(code=Code.INVALID_RESULT, message="the worker left no result")
 
 
