@@ -40,6 +40,10 @@ generate: $(VENV)/.package ## Write again what is generated from the code: docs 
 golden: $(VENV)/.tests ## Write the golden reports again (look at the difference)
 	$(BIN)/python -m pytest tests/golden --update-golden
 
+.PHONY: record
+record: $(VENV)/.package ## Make the run in OUT the recording that the functional tests replay and judge
+	$(BIN)/python tools/record_run.py $(OUT) tests/recordings/runs
+
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output
 	rm -rf $(VENV) runs build dist

@@ -6,10 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import replayed
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = Path(__file__).parent / "checkout"
@@ -49,3 +50,22 @@ def cli(checkout: Path, environment: dict[str, str]) -> Cli:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def defects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with the planted defects, compiled into ``build``."""
+    folder = replayed.checkout(tmp_path_factory.mktemp("defects"))
+    argv = [*COMMAND, "build", "--suite", replayed.SUITE, "--out", "build"]
+    environment = {**replayed.environ(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 10, done.stderr  # one of them does not compile
+    return folder
+
+
+@pytest.fixture
+def machine(tmp_path: Path, defects: Path) -> Iterator[replayed.Machine]:
+    """A machine that repeats the recorded run of the planted defects."""
+    machine = replayed.Machine(tmp_path, defects, replayed.environ())
+    yield machine
+    assert machine.unknown == ""

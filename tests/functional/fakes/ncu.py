@@ -1,0 +1,22 @@
+"""Stands in for ncu: runs the worker and leaves the report that the real one wrote about the same workloads."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import replay
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--version"]:
+        replay.say_version("ncu")
+    replay.note_pid()
+    process, command = replay.wrapped(sys.argv)
+    report = Path(replay.value(sys.argv, "--export"))
+    recorded = replay.FOLDER / "artifacts/profile" / report.name
+    status = subprocess.call(command)
+    if recorded.is_file():
+        shutil.copyfile(recorded, report)
+    sys.stdout.write(process["out"])
+    sys.stderr.write(process["err"])
+    sys.exit(process["exit_status"] or abs(status))

@@ -1,0 +1,71 @@
+"""Stands in for the worker's interpreter: asks subjects with the real worker, and repeats what was recorded of all else."""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import replay
+
+TOOLS = ("compute-sanitizer", "ncu")
+
+
+def main(argv: list[str]) -> int:
+    if argv[1:3] != replay.WORKER or len(argv) != 5:
+        replay.unknown(f"called with {argv[1:]}")
+    job, result = map(Path, argv[3:])
+    content = json.loads(job.read_bytes())
+    if content["kind"] == "describe":
+        os.execv(sys.executable, [sys.executable, *argv[1:]])
+    replay.note_pid()
+    process = replay.process_of(job)
+    write(result, job, process, {"environment": {}, "started": None, "finished": False, "outcomes": {}})
+    if "go" in content["options"]:
+        replay.wait_for(Path(content["options"]["go"]))
+    if "waits_for" in process:
+        if process.get("deaf"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (replay.FOLDER / "waiting").touch()
+        replay.wait_for(Path(process["waits_for"]))
+    write(result, job, process, process["result"])
+    return end(process)
+
+
+def write(result: Path, job: Path, process: dict[str, Any], outcome: dict[str, Any]) -> None:
+    """The result file, replaced at once as the worker does it; with the fault that a test asks for."""
+    data, fault = job.read_bytes(), process.get("fault")
+    content = json.loads(data)
+    bound = {"kind": content["kind"], "nonce": content["nonce"], "job": hashlib.sha256(data).hexdigest()}
+    if fault == "another job":
+        bound["nonce"] = bound["nonce"][::-1]
+    text = json.dumps({"schema": "result-v1", **bound, **outcome})
+    temporary = result.with_suffix(".new")
+    temporary.write_text(text[: len(text) // 2] if fault == "half a result" else text)
+    if fault == "old":
+        os.utime(temporary, (1, 1))
+    temporary.replace(result)
+
+
+def end(process: dict[str, Any]) -> int:
+    """End as the recorded process did; one that had to be killed waits for that."""
+    under_tool = process["argv"] is not None and process["argv"][0] in TOOLS
+    if under_tool:
+        status = process.get("worker_status", 0 if process["result"]["finished"] else 3)
+    else:
+        status = process["exit_status"]
+        sys.stdout.write(process["out"])
+        sys.stderr.write(process["err"])
+    if process["timed_out"]:
+        time.sleep(600)
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

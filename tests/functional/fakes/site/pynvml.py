@@ -1,0 +1,56 @@
+"""Stands in for nvidia-ml-py: the device of the recording. Clocks, power and temperature as an idle H200 showed them."""
+
+# ruff: noqa: N802, N816, N818, N801 - the names are the real module's
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+_recording = json.loads((Path(os.environ["RECORDING"]) / "recording.json").read_bytes())
+_device = _recording["device"]
+
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED = NVML_VOLATILE_ECC = NVML_TEMPERATURE_GPU = 0
+NVML_CLOCK_SM = 1
+
+
+class NVMLError(Exception):
+    """What the real module raises."""
+
+
+class NVMLError_NotSupported(NVMLError):
+    """For questions that the GPU has no answer to."""
+
+
+def _answers(value: Any) -> Any:
+    def answer(*_: Any) -> Any:
+        return value
+
+    return answer
+
+
+def nvmlInit() -> None:
+    if not _device:
+        raise NVMLError("Driver Not Loaded")
+
+
+nvmlShutdown = _answers(None)
+nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _answers("handle")
+nvmlDeviceGetName = _answers(_device.get("name"))
+nvmlDeviceGetUUID = _answers(_device.get("uuid"))
+nvmlSystemGetDriverVersion = _answers(_device.get("driver"))
+nvmlSystemGetCudaDriverVersion = _answers(13000)
+nvmlDeviceGetCudaComputeCapability = _answers((9, 0))
+nvmlDeviceGetMemoryInfo = _answers(SimpleNamespace(total=_device.get("memory"), used=644939776))
+nvmlDeviceGetComputeMode = _answers(0)
+nvmlDeviceGetEccMode = _answers([1, 1])
+nvmlDeviceGetTotalEccErrors = _answers(0)
+nvmlDeviceGetMigMode = _answers([0, 0])
+nvmlDeviceGetClockInfo = _answers(345)
+nvmlDeviceGetMaxClockInfo = _answers(1980)
+nvmlDeviceGetPowerUsage = _answers(82155)
+nvmlDeviceGetEnforcedPowerLimit = _answers(700000)
+nvmlDeviceGetTemperature = _answers(35)
+nvmlDeviceGetCurrentClocksThrottleReasons = _answers(0x01)
+nvmlDeviceGetComputeRunningProcesses = _answers([SimpleNamespace(pid=pid) for pid in _recording["users"]])
