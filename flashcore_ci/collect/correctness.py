@@ -23,7 +23,8 @@ def collect(machine: Machine) -> tuple[Observation, ...]:
     workloads = session.workloads(Kind.CORRECTNESS)
     if not workloads:
         return ()
-    options = {"repeats": session.plan.protocol.repeats}
+    entries = {workload.id: session.entries(workload) for workload in workloads}
+    options = {"repeats": session.plan.protocol.repeats, "entries": entries}
     outcomes = apart.all_of(
         workloads,
         lambda some: machine.order(

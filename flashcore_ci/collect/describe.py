@@ -73,6 +73,11 @@ def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str])
             for symbol in problem.entries
             if symbol not in known
         ]
+        problems += [
+            f"{subject.file}: workload {problem.workload} launches no entry function: no machine code would be bound to its evidence"
+            for problem in description.problems
+            if not problem.entries
+        ]
     return [description]
 
 

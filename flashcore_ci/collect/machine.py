@@ -47,7 +47,7 @@ class Machine:
             seconds=seconds,
             subjects=self.session.subjects(workloads),
             workloads=workloads,
-            options=options or {},
+            options={**(options or {}), "python": self.session.python(workloads)},
             variables={"CUDA_VISIBLE_DEVICES": self.session.uuid, **(variables or {})},
             permitted=permitted,
             wrap=wrap,

@@ -48,6 +48,13 @@ class Session:
         """The entry functions that the workload launches."""
         return self.plan.description(workload.subject).problem(workload.id).entries
 
+    def python(self, workloads: tuple[Workload, ...]) -> list[str] | None:
+        """The Python files that evidence on these workloads is bound to; None where a subject has no machine code to bind it to."""
+        described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
+        if any(description.build is None for description in described):
+            return None
+        return [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
+
     def seconds(self, kind: Kind) -> float:
         """How long one process of this kind may take."""
         return dict(self.plan.protocol.timeouts).get(kind, DEFAULT_SECONDS)

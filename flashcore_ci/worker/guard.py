@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,10 @@ def each(job: Job, result: Result, action: Action) -> bool:
         result.start(work.id)
         began = time.monotonic()
         outcome = attempt(work, action)
+        if "missing" not in outcome and (stranger := undeclared(job)):
+            outcome = missing(
+                Code.RAISED, f"imports {stranger}, which build() does not name in binding: its changes would go unseen"
+            )
         lost = context_lost()
         if lost:
             outcome = missing(Code.CRASH, lost)
@@ -48,6 +53,24 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
         return missing(Code.OUT_OF_MEMORY, last_line(error))
     except Exception as error:  # noqa: BLE001 - a subject may raise anything
         return missing(Code.RAISED, last_line(error))
+
+
+def undeclared(job: Job) -> str:
+    """A Python file of the checkout that was imported and that no subject of the job names; empty if there is none.
+
+    ``job.options["python"]`` lists those that count; None where digests bind no evidence anyway.
+    """
+    declared = job.options.get("python")
+    if declared is None:
+        return ""
+    known = {(job.root / file).resolve() for file in declared}
+    files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
+    root, others = job.root.resolve(), (Path(sys.prefix).resolve(), Path(__file__).resolve().parents[1])
+    loaded = {Path(file).resolve() for file in files if Path(file).is_absolute()}  # torch has modules with made-up names
+    strangers = {
+        path for path in loaded - known if path.is_relative_to(root) and not any(path.is_relative_to(other) for other in others)
+    }
+    return min((path.relative_to(root).as_posix() for path in strangers), default="")
 
 
 def context_lost() -> str:

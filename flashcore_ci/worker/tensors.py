@@ -53,6 +53,29 @@ def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
 
 
+def differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
+    """Whether any bit differs, as a tensor on the outputs' device: asking for it does not wait for the device."""
+    import torch
+
+    return torch.stack([(bits(first[name]) != bits(second[name])).any() for name in first]).any()
+
+
+def may_change(used: Any, fresh: Any) -> bool:
+    """Whether an input may get the values of ``fresh``: numbers, which mean nothing else, each in a place of its own."""
+    import torch
+
+    return isinstance(used, torch.Tensor) and used.is_floating_point() and used.shape == fresh.shape and 0 not in used.stride()
+
+
+def refuse_changed(used: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
+    """ValueError when a tensor among the inputs ``used`` is not what the same parameters and seed give once more."""
+    import torch
+
+    for name, tensor in used.items():
+        if isinstance(tensor, torch.Tensor) and not torch.equal(bits(tensor), bits(fresh[name])):
+            raise ValueError(f"input {name} changed: run() writes to it, or inputs() does not go by its seed")
+
+
 def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs with every floating tensor in float64."""
     import torch

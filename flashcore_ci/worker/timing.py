@@ -2,7 +2,8 @@
 
 Each launch finds a cold L2 and poisoned outputs. Launches go in blocks, each between two readings of every SM's clock; the
 next block is submitted before the last is read, so that the GPU never idles and its clock stays that of a loaded GPU. The
-blocks of the last, settled second are the sample.
+blocks of the last, settled second are the sample. A launch of every block, drawn at random, must have given the first one's
+output, and a launch on other values at the same addresses theirs: a result that was kept is no result.
 """
 
 from __future__ import annotations
@@ -29,13 +30,18 @@ WARM_UPS = 3
 FLUSH_TIMES_L2 = 2
 
 
+class OutputChangedError(Exception):
+    """A timed launch gave another output than the first launch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """A block under way: the clock readings around it, an event pair for each launch, and the event that ends it."""
+    """A block under way: clock readings around it, an event pair a launch, whether the audited one went wrong, the event that ends it."""
 
     before: Any
     after: Any
     events: list[tuple[Any, Any]]
+    wrong: Any
     end: Any
 
 
@@ -84,9 +90,13 @@ def _time(bench: Bench, subject: Any, work: Work) -> dict[str, Any]:
     first = {name: tensor.clone() for name, tensor in outputs.items()}
     launch = functools.partial(_launch, bench, subject, inputs, outputs)
     count = _block_size(launch)
-    blocks, sensations, state = _until_settled(bench, functools.partial(_submit, bench, launch, count))
-    if not tensors.same_bits(first, outputs):
-        return missing(Code.OUTPUT_CHANGED, "the last timed launch gave another output than the first launch")
+    wrong = functools.partial(tensors.differ, first, outputs)
+    try:
+        blocks, sensations, state = _until_settled(bench, functools.partial(_submit, bench, launch, count, wrong))
+    except OutputChangedError:
+        return missing(Code.OUTPUT_CHANGED, "a timed launch gave another output than the first launch")
+    if _replays(subject, work, inputs, outputs, launch):
+        return missing(Code.OUTPUT_CHANGED, "on other values at the same addresses a launch gave what these values do not give")
     record = _record(blocks, sensations, state, count)
     if state.settled:
         return record
@@ -97,6 +107,20 @@ def _time(bench: Bench, subject: Any, work: Work) -> dict[str, Any]:
         Code.UNSETTLED,
         f"after {settle.MAX_SECONDS:.0f} s block medians still slope {state.slope:+.2f} %/s, the clock moved {state.clock_move:.0f} MHz",
     )
+
+
+def _replays(subject: Any, work: Work, inputs: Any, outputs: Any, launch: Callable[[], object]) -> bool:
+    """Whether a timed launch on other values differs, in any bit, from a launch on these values elsewhere in memory."""
+    fresh = subject.inputs(work.params, work.seed + 1)
+    others = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in inputs.items()}
+    expected = subject.outputs(others)
+    tensors.poison(expected, 0)
+    subject.run(others, expected)
+    for name, value in others.items():
+        if value is not inputs[name]:
+            inputs[name].copy_(value)
+    launch()
+    return not tensors.same_bits(expected, outputs)
 
 
 def _launch(bench: Bench, subject: Any, inputs: Any, outputs: Any) -> tuple[Any, Any]:
@@ -126,19 +150,24 @@ def _block_size(launch: Callable[[], tuple[Any, Any]]) -> int:
     return max(fewest, min(most, round(BLOCK_SECONDS / seconds)))
 
 
-def _submit(bench: Bench, launch: Callable[[], tuple[Any, Any]], count: int) -> Launches:
+def _submit(bench: Bench, launch: Callable[[], tuple[Any, Any]], count: int, wrong: Callable[[], Any]) -> Launches:
     import torch
 
+    audited = random.randrange(count)  # noqa: S311 - nobody should know which
     before = bench.driver.tick()
-    events = [launch() for _ in range(count)]
+    events = []
+    for number in range(count):
+        events.append(launch())
+        if number == audited:
+            differs = wrong()
     after = bench.driver.tick()
     end = torch.cuda.Event()
     end.record()
-    return Launches(before=before, after=after, events=events, end=end)
+    return Launches(before=before, after=after, events=events, wrong=differs, end=end)
 
 
 def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> tuple[list[settle.Block], list[Sensation], settle.State]:
-    """Blocks until the last second is settled, or the bound is reached."""
+    """Blocks until the last second is settled, or the bound is reached. OutputChangedError when an audited one went wrong."""
     blocks: list[settle.Block] = []
     sensations: list[Sensation] = []
     state = settle.state(())
@@ -147,6 +176,8 @@ def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> tuple[list[s
     while not state.settled and (not blocks or blocks[-1].at < settle.MAX_SECONDS):
         done, ahead = ahead, submit()
         done.end.synchronize()
+        if bool(done.wrong):
+            raise OutputChangedError
         sensation = bench.sensors.read()
         sensations.extend(() if sensation is None else (sensation,))
         blocks.append(

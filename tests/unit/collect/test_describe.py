@@ -43,6 +43,7 @@ def test_a_subject_without_machine_code(monkeypatch):
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "flops": "many"}]}, "flops"),
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "flops": float("nan")}]}, "JSON"),
         ({"build": BUILD, "problems": [{**PROBLEMS[0], "entries": ["other"]}]}, "other"),
+        ({"build": BUILD, "problems": [{**PROBLEMS[0], "entries": []}]}, "launches no entry function"),
     ],
 )
 def test_what_a_subject_gets_wrong_is_an_error_of_the_suite(monkeypatch, said, named):

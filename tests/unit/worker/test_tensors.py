@@ -89,3 +89,33 @@ def test_other_names_or_shapes_are_refused():
         correctness._agree({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
     with pytest.raises(ValueError, match="shape"):
         correctness._agree({"o": zeros}, {"o": torch.zeros(1)}, "reference")
+
+
+def test_a_reference_that_overflowed_allows_nothing():
+    exact, garbage = torch.full((3,), 7e4, dtype=torch.float64), torch.full((3,), 1.0)
+    assert compare(garbage, torch.full((3,), math.inf, dtype=torch.float16), exact)["error/ratio"] == "nan"
+
+
+@pytest.mark.parametrize("reference", [torch.zeros(0), torch.full((3,), math.nan), torch.full((3,), -math.inf)])
+def test_a_reference_without_a_finite_number_is_refused(reference):
+    with pytest.raises(ValueError, match="no finite number"):
+        correctness._agree({"o": reference}, {"o": reference}, "reference")
+    correctness._agree({"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference")
+
+
+def test_no_outputs_are_refused():
+    with pytest.raises(ValueError, match="no finite number"):
+        correctness._agree({}, {}, "reference")
+
+
+def test_complex_outputs_are_refused():
+    whole = torch.ones(2, dtype=torch.complex64)
+    with pytest.raises(ValueError, match="real and imaginary"):
+        correctness._agree({"o": whole}, {"o": whole}, "reference")
+
+
+def test_an_input_that_was_written_to_is_refused():
+    x = torch.tensor([1.0, math.nan])
+    tensors.refuse_changed({"x": x, "n": 3}, {"x": x.clone(), "n": 3})
+    with pytest.raises(ValueError, match="input x changed"):
+        tensors.refuse_changed({"x": x}, {"x": torch.tensor([1.0, 2.0])})
