@@ -6,6 +6,7 @@ what was announced at any later moment. Every interleaving of their steps is vis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 Op = tuple[str, str, int, object]  # kind, ring, slot, what: see Machine.step
 State = tuple[object, ...]
 END = "end"
+SITS_OUT = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +25,15 @@ class Ledger:
     q_stages: int = 2
     kv_stages: int = 2
     tiles: tuple[int, ...] = (2, 1, 1)  # key tiles of each query tile, in the order of this CTA
+    parts: tuple[tuple[int, ...], ...] = ()  # per tile, what each consumer does: steps that it skips, or SITS_OUT; default: none
     empty_arrivals: int | None = None  # on an empty barrier; default: one of every consumer
     producer_parity: int = 1  # that the producer's first round waits for
     release_before_use: bool = False  # of values, by a consumer that does not wait for its product
+    lost_turn: bool = False  # a consumer that skips a step skips its turn too
     hold_query: bool = False  # begin the tile after next before the output of this one has left
+
+    def skipped(self, tile: int, consumer: int) -> int:
+        return self.parts[tile][consumer] if self.parts else 0
 
     @property
     def stages(self) -> dict[str, int]:
@@ -79,10 +86,15 @@ class Consumer:
         tile = 0
         while tile < len(ledger.tiles):
             self.wait("q", ("q", tile))
-            tile = self.attend(tile) if ledger.tiles[tile] else self.store_zeros(tile)
+            tile = self.part_in(tile)(tile)
         self.wait("q", END)
         if index == 0:
             self.take_turn()
+
+    def part_in(self, tile: int) -> Callable[[int], int]:
+        if not self.ledger.tiles[tile]:
+            return self.store_zeros
+        return self.sit_out if self.ledger.skipped(tile, self.index) == SITS_OUT else self.attend
 
     def take_turn(self) -> None:
         self.ops.append(("sync", "turn", self.index, None))
@@ -114,31 +126,62 @@ class Consumer:
         self.ops.append(("check", "q", slot, ("q", tile)))
         self.ops.append(("release", "q", slot, None))
 
+    def sit_out(self, tile: int) -> int:
+        for step in reversed(range(self.ledger.tiles[tile])):
+            self.skip("k", ("k", tile, step))
+            self.empty_turn()
+            self.skip("v", ("v", tile, step))
+        self.ops.append(("release", "q", self.rings["q"].slot, None))
+        self.rings["q"].advance()
+        return tile + 1
+
+    def skip(self, name: str, what: object) -> None:
+        self.wait(name, what)
+        self.release(name, what)
+
+    def empty_turn(self) -> None:
+        self.take_turn()
+        self.pass_turn()
+
+    def skip_keys(self, tile: int) -> int:
+        """The first step that this consumer needs."""
+        steps, skipped = self.ledger.tiles[tile], self.ledger.skipped(tile, self.index)
+        for step in range(steps - 1, steps - 1 - skipped, -1):
+            self.skip("k", ("k", tile, step))
+        return steps - 1 - skipped
+
+    def skip_values(self, tile: int, first: int) -> None:
+        for step in range(self.ledger.tiles[tile] - 1, first, -1):
+            if not self.ledger.lost_turn:
+                self.empty_turn()
+            self.skip("v", ("v", tile, step))
+
     def store_zeros(self, tile: int) -> int:
         self.store(tile, self.begin(tile))
         return tile + 1
 
     def attend(self, tile: int) -> int:
-        slot, steps = self.begin(tile), self.ledger.tiles[tile]
-        step = steps - 1
+        slot, step = self.begin(tile), self.skip_keys(tile)
         self.wait("k", ("k", tile, step))
         self.release("k", ("k", tile, step))
+        self.skip_values(tile, step)
         while True:
             while step:
                 self.product(tile, step, tile, step - 1)
                 self.release("v", ("v", tile, step))
                 step -= 1
-            following = self.ledger.tiles[tile + 1] if tile + 1 < len(self.ledger.tiles) else 0
-            self.wait("q", ("q", tile + 1) if tile + 1 < len(self.ledger.tiles) else END)
-            if not following:
+            last = tile + 1 == len(self.ledger.tiles)
+            self.wait("q", END if last else ("q", tile + 1))
+            if last or self.part_in(tile + 1) != self.attend:
                 break
-            next_slot = self.begin(tile + 1)
-            self.product(tile, 0, tile + 1, following - 1)
+            next_slot, first = self.begin(tile + 1), self.skip_keys(tile + 1)
+            self.product(tile, 0, tile + 1, first)
             self.release("v", ("v", tile, 0))
             if self.ledger.hold_query and tile + 2 < len(self.ledger.tiles):
                 self.wait("q", ("q", tile + 2))
             self.store(tile, slot)
-            tile, slot, step = tile + 1, next_slot, following - 1
+            self.skip_values(tile + 1, first)
+            tile, slot, step = tile + 1, next_slot, first
         self.take_turn()
         self.wait("v", ("v", tile, 0))
         self.pass_turn()
@@ -148,8 +191,8 @@ class Consumer:
 
     def product(self, tile: int, step: int, next_tile: int, next_step: int) -> None:
         """Scores of the next step, then the output of this one, within one turn."""
-        self.take_turn()
         self.wait("k", ("k", next_tile, next_step))
+        self.take_turn()
         self.wait("v", ("v", tile, step))
         self.pass_turn()
         self.release("k", ("k", next_tile, next_step))
@@ -266,8 +309,11 @@ def search(ledger: Ledger) -> int:
         Ledger(tiles=(1, 0, 0, 2)),
         Ledger(tiles=(2, 2), kv_stages=3),
         Ledger(tiles=(1, 1), consumers=3),
+        Ledger(tiles=(2, 2), parts=((1, 0), (1, 0))),
+        Ledger(tiles=(2, 1, 2), parts=((1, 0), (0, SITS_OUT), (0, 0))),
+        Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (0, SITS_OUT)), kv_stages=3),
     ],
-    ids=lambda ledger: f"{ledger.consumers} consumers, {ledger.kv_stages} stages, tiles {ledger.tiles}",
+    ids=lambda ledger: f"{ledger.consumers} consumers, {ledger.kv_stages} stages, tiles {ledger.tiles} {ledger.parts}",
 )
 def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
     assert search(ledger) > 1
@@ -282,9 +328,10 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(4,), release_before_use=True), "found"),
         (Ledger(tiles=(1, 1, 1), hold_query=True), "deadlock"),
         (Ledger(tiles=(1, 1), q_stages=1), "deadlock"),
+        (Ledger(tiles=(2, 2), parts=((1, 0), (1, 0)), lost_turn=True), "found|deadlock"),
     ],
     ids=["one arrival frees a slot", "an arrival nobody makes", "producer waits for the wrong parity", "released before use",
-         "a query is awaited before the one before it has left", "one query stage"],
+         "a query is awaited before the one before it has left", "one query stage", "a step is skipped with its turn"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):

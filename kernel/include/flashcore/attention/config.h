@@ -39,6 +39,10 @@ FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     return config.q_stages * query_tile_bytes(config) + 2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
 
+// With two consumer warpgroups there are registers to spare for the query, which then is read from shared memory once for each
+// tile and not once for each step: a third less for the scores to read.
+FLASHCORE_HOST_DEVICE constexpr bool query_in_registers(const Config& config) { return config.consumer_warpgroups == 2; }
+
 // setmaxnreg moves registers between the roles, within what the launch allocated: the register file divided by the threads of
 // the CTA, in steps of 8. More than that and the last warpgroup to ask waits for ever.
 constexpr int kRegisterFile = 65536;

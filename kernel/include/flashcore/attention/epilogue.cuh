@@ -1,6 +1,7 @@
 // The end of a tile: normalise, convert, and send the output through the query's slot to memory.
 #pragma once
 
+#include "flashcore/attention/fragment.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/schedule.h"
 #include "flashcore/attention/shared_storage.cuh"
@@ -31,22 +32,16 @@ __device__ __forceinline__ void store_lse(const Params& params, const Tile& tile
     }
 }
 
-// Writes a warp's 16 rows into its part of a tile in shared memory, in the swizzle that the copy engine expects.
+// Writes a warp's 16 rows into its part of a tile in shared memory.
 template <class Element, int kHeadDim, int kTileRows>
 __device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kHeadDim / 2], int warp_row, int lane) {
-    constexpr int kColumnsPerStore = 16;   // stmatrix x4: 16 rows by 16 columns
-    const int row = warp_row + lane % 16;  // lanes 0-15 name the rows of the left 8 columns,
-    const int half = lane / 16;            // lanes 16-31 those of the right 8
-    const uint32_t address = ptx::shared_address(tile) + row * sm90::kRowBytes;
+    asm volatile("" : "+r"(lane));  // addresses are worked out here, not kept in registers throughout the main loop
 #pragma unroll
-    for (int column = 0; column < kHeadDim; column += kColumnsPerStore) {
-        const int block = column / sm90::kBlockColumns;
-        const int chunk = column % sm90::kBlockColumns / sm90::kChunkElements + half;
+    for (int column = 0; column < kHeadDim; column += 16) {
         const float* fragment = output + column / 2;
-        ptx::store_matrix_x4(
-            address + block * sm90::block_bytes(kTileRows) + (chunk ^ row % sm90::kGroupRows) * sm90::kChunkBytes,
-            ptx::pack<Element>(fragment[0], fragment[1]), ptx::pack<Element>(fragment[2], fragment[3]),
-            ptx::pack<Element>(fragment[4], fragment[5]), ptx::pack<Element>(fragment[6], fragment[7]));
+        ptx::store_matrix_x4(block_chunk<kTileRows>(tile, warp_row, lane, column),
+                             ptx::pack<Element>(fragment[0], fragment[1]), ptx::pack<Element>(fragment[2], fragment[3]),
+                             ptx::pack<Element>(fragment[4], fragment[5]), ptx::pack<Element>(fragment[6], fragment[7]));
     }
 }
 

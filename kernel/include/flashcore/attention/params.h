@@ -22,6 +22,8 @@ struct Tickets {
     unsigned finished;
 };
 
+constexpr float kSlackLog2 = 8.0f;
+
 struct Params {
     CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x tile_m
     CUtensorMap k;  // (head_dim, sk, kv_heads, batch), boxes of 64 x tile_n
@@ -35,6 +37,7 @@ struct Params {
     int heads;
     int heads_per_kv_head;
     float scale_log2;  // |scale| * log2(e), at least the smallest normal float
+    float slack;       // how far a score may exceed the maximum that is subtracted: kSlackLog2 / scale_log2
     float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
 };
 

@@ -34,9 +34,10 @@ struct Rows {
     float sum[kRowsPerThread] = {0.0f, 0.0f};
 };
 
-// What a row's earlier sum and output have to be multiplied by.
+// What a row's earlier sum and output have to be multiplied by. The same in a whole warp: whether anything has to be.
 struct Rescale {
-    float factor[kRowsPerThread];
+    float factor[kRowsPerThread] = {1.0f, 1.0f};
+    bool needed = false;
 };
 
 // Scores of keys that a row may not see become -infinity, whatever they were. `visible` counts keys from this thread's first.
@@ -47,6 +48,12 @@ __device__ __forceinline__ void mask(float (&scores)[kCount], const int (&visibl
         const int column = i / 4 * kColumnsPerFragment + i % 2;
         if (column >= visible[row_of(i)]) scores[i] = minus_infinity();
     }
+}
+
+template <int kCount>
+__device__ __forceinline__ void clear(float (&values)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = 0.0f;
 }
 
 template <int kCount>
@@ -74,18 +81,30 @@ __device__ __forceinline__ void recentre(float (&scores)[kCount], const float (&
     offset[0] = offset[1] = 0.0f;
 }
 
-// Replaces scores by exp2(scale * (score - maximum)), and folds them into the running maximum and sum.
+// What is subtracted from the scaled scores, so that exp2 stays in range: the largest score seen, or one that it exceeds by at
+// most `slack`. Exponentials may then reach 2^kSlackLog2, which the sums and both element types hold, and most steps need
+// neither the maximum of a whole row nor a rescale. Any offset gives the same quotient, so this costs no precision.
 template <int kCount>
-__device__ __forceinline__ Rescale exponentiate(float (&scores)[kCount], Rows& rows, float scale) {
+__device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& rows, float (&offset)[kRowsPerThread],
+                                                 float scale, float slack) {
     Rescale rescale;
-    float centre[kRowsPerThread];
-    float offset[kRowsPerThread];
+    float largest[kRowsPerThread];
+    bool settled = true;
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
-        float maximum = rows.maximum[r];
+        largest[r] = fmaxf(scores[2 * r], scores[2 * r + 1]);
 #pragma unroll
-        for (int i = 2 * r; i < kCount; i += 4) maximum = fmaxf(maximum, fmaxf(scores[i], scores[i + 1]));
-        maximum = quad_max(maximum);
+        for (int i = 2 * r + 4; i < kCount; i += 4) largest[r] = fmaxf(largest[r], fmaxf(scores[i], scores[i + 1]));
+        offset[r] = rows.maximum[r] == minus_infinity() ? 0.0f : rows.maximum[r] * scale;
+        settled = settled && largest[r] <= rows.maximum[r] + slack && fabsf(offset[r]) <= kLargestOffset;
+    }
+    if (__all_sync(kWholeWarp, settled)) return rescale;
+
+    rescale.needed = true;
+    float centre[kRowsPerThread];
+#pragma unroll
+    for (int r = 0; r < kRowsPerThread; ++r) {
+        const float maximum = quad_max(fmaxf(rows.maximum[r], largest[r]));
         centre[r] = maximum == minus_infinity() ? 0.0f : maximum;  // no key seen yet: -inf minus -inf would be NaN
         rescale.factor[r] = ptx::exp2_approx((rows.maximum[r] - centre[r]) * scale);
         offset[r] = centre[r] * scale;
@@ -94,19 +113,22 @@ __device__ __forceinline__ Rescale exponentiate(float (&scores)[kCount], Rows& r
     }
     const bool precise = fmaxf(fabsf(offset[0]), fabsf(offset[1])) <= kLargestOffset;
     if (!__all_sync(kWholeWarp, precise)) recentre(scores, centre, offset);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -offset[row_of(i)]));
-        rows.sum[row_of(i)] += scores[i];
-    }
     return rescale;
 }
 
-// The A operand of the second product: accumulator pairs of one row, in order.
+// exp2(scale * score - offset): into the rows' sums, and, in pairs of one row, into the A operand of the second product.
 template <class Element, int kCount>
-__device__ __forceinline__ void pack(const float (&values)[kCount], uint32_t (&packed)[kCount / 2]) {
+__device__ __forceinline__ void exponentiate(const float (&scores)[kCount], const float (&offset)[kRowsPerThread], float scale,
+                                             Rows& rows, uint32_t (&probabilities)[kCount / 2]) {
 #pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) packed[i] = ptx::pack<Element>(values[2 * i], values[2 * i + 1]);
+    for (int i = 0; i < kCount; i += 2) {
+        const int r = row_of(i);
+        const float low = ptx::exp2_approx(fmaf(scores[i], scale, -offset[r]));
+        const float high = ptx::exp2_approx(fmaf(scores[i + 1], scale, -offset[r]));
+        rows.sum[r] += low;
+        rows.sum[r] += high;
+        probabilities[i / 2] = ptx::pack<Element>(low, high);
+    }
 }
 
 }  // namespace flashcore::attention

@@ -1,4 +1,4 @@
-// Single instructions on registers, and stores of matrix fragments.
+// Single instructions on registers, and loads and stores of matrix fragments.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -35,6 +35,13 @@ __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
 __device__ __forceinline__ void store_matrix_x4(uint32_t address, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0), "r"(m1), "r"(m2),
                  "r"(m3)
+                 : "memory");
+}
+
+__device__ __forceinline__ void load_matrix_x4(uint32_t* fragment, uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"(address)
                  : "memory");
 }
 

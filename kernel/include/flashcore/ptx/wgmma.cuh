@@ -47,15 +47,18 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 #define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                         \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
     " {" FLASHCORE_NAMES_##REGISTERS "}, %" #DA ", %" #DB ", p, 1, 1, 0, 0;\n}\n"
-// A in registers, B in shared memory and MN-major.
-#define FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, A0, A1, A2, A3, DB, ACCUMULATE)                                             \
+// A in registers, B in shared memory.
+#define FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, A0, A1, A2, A3, DB, ACCUMULATE, TRANSPOSE)                                  \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
-    " {" FLASHCORE_NAMES_##REGISTERS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #DB ", p, 1, 1, 1;\n}\n"
+    " {" FLASHCORE_NAMES_##REGISTERS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #DB ", p, 1, 1, %" #TRANSPOSE ";\n}\n"
+
+// Along which dimension B is contiguous.
+enum class Major { kK = 0, kMn = 1 };
 
 template <class Element, int kN>
 struct Wgmma;
 
-#define FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, N, REGISTERS, O0, O1, O2, O3, O4, O5)                                    \
+#define FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, N, REGISTERS, O0, O1, O2, O3, O4, O5, O6)                                \
     template <>                                                                                                        \
     struct Wgmma<ELEMENT, N> {                                                                                         \
         __device__ __forceinline__ static void shared(float (&d)[REGISTERS], uint64_t a, uint64_t b, int accumulate) { \
@@ -63,18 +66,20 @@ struct Wgmma;
                          : FLASHCORE_OPERANDS_##REGISTERS(d)                                                           \
                          : "l"(a), "l"(b), "r"(accumulate));                                                           \
         }                                                                                                              \
-        __device__ __forceinline__ static void registers(float (&d)[REGISTERS], uint32_t a0, uint32_t a1, uint32_t a2, \
-                                                         uint32_t a3, uint64_t b, int accumulate) {                    \
-            asm volatile(FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, O0, O1, O2, O3, O4, O5)                                \
+        template <Major kMajor>                                                                                        \
+        __device__ __forceinline__ static void registers(float (&d)[REGISTERS], const uint32_t* a, uint64_t b,         \
+                                                         int accumulate) {                                             \
+            asm volatile(FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, O0, O1, O2, O3, O4, O5, O6)                            \
                          : FLASHCORE_OPERANDS_##REGISTERS(d)                                                           \
-                         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));                               \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate),                        \
+                           "n"(static_cast<int>(kMajor)));                                                             \
         }                                                                                                              \
     };
 
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37)
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69)
+FLASHCORE_DEFINE_WGMMA(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
+FLASHCORE_DEFINE_WGMMA(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
+FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
 
 #undef FLASHCORE_DEFINE_WGMMA
 #undef FLASHCORE_WGMMA_RS
