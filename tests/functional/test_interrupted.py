@@ -37,8 +37,10 @@ def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: si
     return tool.returncode
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("signals", [[TERM], [INT], [TERM, TERM]], ids=["term", "int", "twice"])
+@pytest.mark.parametrize(
+    ("stage", "signals"),
+    [*((stage, [TERM]) for stage in STAGES), ("correctness", [INT]), ("sanitizer", [TERM, TERM]), ("timing", [INT, INT])],
+)
 def test_unfinished_checks_are_interrupted(machine: Machine, stage: str, signals: list[signal.Signals]) -> None:
     gates, process = STAGES[stage]
     assert stopped(machine, gates, process, *signals) == 11
