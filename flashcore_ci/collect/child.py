@@ -154,7 +154,8 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
     if not isinstance(content, dict) or any(content.get(key) != value for key, value in due.items()):
         return Missing(code=Code.INVALID_RESULT, message="the result is not the answer to this job")
     shape = {"outcomes": dict, "environment": dict, "finished": bool}
-    if any(not isinstance(content.get(key), wanted) for key, wanted in shape.items()) or "started" not in content:
+    whole = all(isinstance(content.get(key), wanted) for key, wanted in shape.items()) and "started" in content
+    if not whole or not all(isinstance(outcome, dict) for outcome in content["outcomes"].values()):
         return Missing(code=Code.INVALID_RESULT, message="the result lacks what a result has")
     return content
 

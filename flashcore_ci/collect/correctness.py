@@ -50,8 +50,13 @@ def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observat
 
 def readings(said: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
     """The worker's numbers with their units; NaN and infinity, which it spells out, are ``not-finite``."""
-    return tuple((name, measured(float(said[name]), METRICS[name].unit) if name in said else _absent(name)) for name in NAMES)
+    return tuple((name, _reading(name, said)) for name in NAMES)
 
 
-def _absent(name: str) -> Missing:
-    return Missing(code=Code.METRIC_ABSENT, message=f"the worker gave no {name}")
+def _reading(name: str, said: Mapping[str, float | str]) -> Reading:
+    if name not in said:
+        return Missing(code=Code.METRIC_ABSENT, message=f"the worker gave no {name}")
+    try:
+        return measured(float(said[name]), METRICS[name].unit)
+    except (TypeError, ValueError):
+        return Missing(code=Code.INVALID_RESULT, message=f"the worker gave {said[name]!r:.40} as {name}")

@@ -88,6 +88,7 @@ def test_a_result_older_than_the_start_is_refused(tmp_path):
         {**RESULT, "kind": "timing"},
         {**RESULT, "schema": "result-v0"},
         {**RESULT, "outcomes": []},
+        {**RESULT, "outcomes": {"big": 5}},
         {**RESULT, "finished": "yes"},
         {key: value for key, value in RESULT.items() if key != "started"},
         [RESULT],

@@ -1,3 +1,5 @@
+import pytest
+
 from flashcore_ci.collect import correctness
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
@@ -21,3 +23,9 @@ def test_a_number_that_is_absent_is_missing_and_not_zero():
     readings = dict(correctness.readings({"diff/max": 0.001}))
     assert readings["repeat/differing-runs"].code is Code.METRIC_ABSENT
     assert len(readings) == 4
+
+
+@pytest.mark.parametrize("said", ["many", None, []])
+def test_what_is_no_number_is_no_reading(said):
+    reading = dict(correctness.readings({"diff/max": said}))["diff/max"]
+    assert reading.code is Code.INVALID_RESULT
