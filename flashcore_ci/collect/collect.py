@@ -73,7 +73,9 @@ def _measure(machine: Machine) -> Collected:
                 go.say(session.seconds(Kind.PROFILE))
                 observations += profiled.result()
                 ill = session.busy()
-                observations += _without(machine, Kind.TIMING, ill) if ill else timing.collect(machine, timer)
+                timed = () if ill else timing.collect(machine, timer)
+                ill = ill or session.busy()
+                observations += _without(machine, Kind.TIMING, ill) if ill else timed
                 return _collected(observations, ended)
             blamed = _blame_machine(observations, ill)
             both = (*_without(machine, Kind.PROFILE, ill), *_without(machine, Kind.TIMING, ill))

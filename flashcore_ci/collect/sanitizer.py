@@ -212,6 +212,9 @@ def counted(seen: Seen | Missing, entries: Sequence[str]) -> Reading:
         return Missing(code=code, message=f"{absent[0]} was not among the launches that the tool checks")
     if not seen.checked:
         return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool saw no launch to check")
+    fewest = min((seen.checked.count(entry) for entry in entries), default=LAUNCHES)
+    if fewest < LAUNCHES:
+        return Missing(code=Code.NO_LAUNCH_CHECKED, message=f"{fewest} of {LAUNCHES} launches of a planned kernel were checked")
     return Measured(value=float(len(seen.checked)), unit="count")
 
 

@@ -215,6 +215,18 @@ def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
 
 
+def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):
+    def run(order, go=None):
+        if order.name == "timing-4":
+            world.users = (User(pid=7, name="train.py", ours=False),)
+        return world.run(order, go)
+
+    monkeypatch.setattr(child, "run", run)
+    found = reasons(collected(tmp_path))
+    assert found[Kind.PROFILE] == {None}
+    assert found[Kind.TIMING] == {Code.GPU_BUSY}
+
+
 def test_others_may_be_allowed_by_name(world, tmp_path):
     world.users = (User(pid=7, name="dcgm-exporter", ours=False),)
     assert reasons(collected(tmp_path, allow=("dcgm-*",)))[Kind.TIMING] == {None}

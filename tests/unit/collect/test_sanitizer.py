@@ -57,6 +57,7 @@ def test_launches_are_counted():
         (Seen(checked=(), others=()), (), Code.NO_LAUNCH_CHECKED),
         (Seen(checked=(), others=("other",)), ("k",), Code.KERNEL_NOT_SEEN),
         (Seen(checked=("k",), others=()), ("k", "second"), Code.KERNEL_NOT_SEEN),
+        (Seen(checked=("k", "k", "second"), others=()), ("k", "second"), Code.NO_LAUNCH_CHECKED),
         (Missing(code=Code.HANG, message="m"), ("k",), Code.HANG),
     ],
 )
