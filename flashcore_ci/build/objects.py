@@ -61,10 +61,15 @@ class Unit:
 
 
 def unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: Host) -> Unit:
-    """The unit that compiles ``source``; its key covers the tools, the options and every byte of the checkout that it may read."""
+    """The unit that compiles ``source``.
+
+    Its key covers the tools, the options, every byte of the checkout that it may read, and where the checkout is: line
+    information holds absolute paths, and a finding must point into this checkout and not into another one.
+    """
     reads = sources.closure(source, includes)
     content = sources.bytes_digest(reads)
-    key = digest_of(CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS, tuple(includes), source, content)
+    made_by = (CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS)
+    key = digest_of(*made_by, tuple(includes), str(sources.root), source, content)
     return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
 
 

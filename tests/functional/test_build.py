@@ -129,6 +129,16 @@ def test_a_second_build_starts_no_process(root, build, monkeypatch):
     assert (root.parent / "out" / first[0].library).read_bytes() == library
 
 
+def test_another_checkout_gets_objects_of_its_own(root, build, tmp_path):
+    """Line information names files by absolute paths: a finding must not point into the checkout that compiled first."""
+    elsewhere = written(tmp_path / "elsewhere")
+    for checkout in (root, elsewhere):
+        build(checkout, out=checkout / "out")
+    library = (elsewhere / "out/tiny/libtiny.so").read_bytes()
+    assert str(elsewhere).encode() in library
+    assert str(root).encode() + b"/" not in library
+
+
 def test_another_folder_and_a_fresh_cache_give_the_same_evidence(root, build, tmp_path):
     (first,) = build(root)
     (second,) = build(written(tmp_path / "elsewhere/deeper"), cache=tmp_path / "fresh")
