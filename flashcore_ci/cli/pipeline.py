@@ -154,7 +154,9 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
     )
     if not request.only:
         return report
-    return replace(report, headline=f"{report.headline} (only a part of the suite was asked: --only {' --only '.join(request.only)})")
+    return replace(
+        report, headline=f"{report.headline} (only a part of the suite was asked: --only {' --only '.join(request.only)})"
+    )
 
 
 def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:

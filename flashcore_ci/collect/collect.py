@@ -36,7 +36,6 @@ class Collected:
 
     observations: tuple[Observation, ...]
     environment: dict[str, object]
-    notes: tuple[str, ...]
 
 
 def collect(plan: Plan, builds: tuple[BuildEvidence, ...], context: Context) -> Evidence:
@@ -49,7 +48,7 @@ def collect(plan: Plan, builds: tuple[BuildEvidence, ...], context: Context) -> 
     _refuse_absent_tools(session)
     with lock.hold(lock.path(context.lock_dir, state.uuid), timeout=context.lock_timeout, waiting=context.progress):
         collected = _measure(Machine(session=session))
-        notes = (*_notes(nvml.unseen(state.users)), *collected.notes)
+        notes = _notes(nvml.unseen(state.users))
         provenance = _provenance(session, state, collected.environment)
     return Evidence(provenance=provenance, builds=builds, observations=collected.observations, notes=notes)
 
@@ -94,7 +93,7 @@ def _timer(machine: Machine) -> Iterator[timing.Timer]:
 
 
 def _collected(observations: list[Observation], ended: Ended) -> Collected:
-    return Collected(observations=tuple(observations), environment=ended.environment, notes=())
+    return Collected(observations=tuple(observations), environment=ended.environment)
 
 
 def _without(machine: Machine, kind: Kind, missing: Missing) -> tuple[Observation, ...]:
