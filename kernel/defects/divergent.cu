@@ -1,7 +1,8 @@
-// A block barrier that half of a warp never reaches. Meant for: synccheck.
+// A block barrier that half of a warp passes by. It stands before the work: at the end the compiler would let the other half
+// exit first, and exited threads count as arrived. Meant for: synccheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(divergent) {
-  FLASHCORE_FOR_EACH(i, p) { p.out[i] = p.a * p.x[i] + p.y[i]; }
   if (threadIdx.x < 48) __syncthreads();
+  FLASHCORE_FOR_EACH(i, p) { p.out[i] = p.a * p.x[i] + p.y[i]; }
 }
