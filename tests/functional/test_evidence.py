@@ -1,0 +1,50 @@
+"""The evidence that ships is of the code that ships, and green: what `make gate` shows on a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from replayed import COMMAND, ROOT, environ
+
+from flashcore_ci.store.run import read_run
+
+MOST_BYTES = 1_500_000
+
+
+def judged(suite: str, out: Path) -> tuple[int, dict]:
+    argv = [*COMMAND, "judge", f"gates/evidence/nvidia-h200-{suite}.tar.xz", "--suite", f"gates/{suite}.toml", "--out", str(out)]
+    done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads((out / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("suite", ["hopper", "smoke"])
+def test_the_recorded_run_is_green_by_its_suite(suite: str, tmp_path: Path) -> None:
+    status, report = judged(suite, tmp_path)
+    assert (status, report["outcome"]) == (0, "PASS")
+    assert [v["target"] for v in report["verdicts"] if v["blocks"]] == []
+
+
+def test_judging_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        judged("hopper", tmp_path / name)
+    for file in ("report.json", "junit.xml", "summary.md"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_the_stream_is_the_green_control_of_the_memory_roof(tmp_path: Path) -> None:
+    _, report = judged("hopper", tmp_path)
+    found = [v for v in report["verdicts"] if v["gate"] == "sol-dram"]
+    assert [(v["target"], v["outcome"]) for v in found] == [("stream-f32-2gib", "PASS")]
+
+
+def test_bundles_stay_small_and_say_where_they_are_from() -> None:
+    bundles = sorted((ROOT / "gates/evidence").glob("*.tar.xz"))
+    assert sum(bundle.stat().st_size for bundle in bundles) < MOST_BYTES
+    for bundle in bundles:
+        provenance = read_run(bundle).evidence.provenance
+        assert provenance.device is not None
+        assert provenance.commit
+        assert not provenance.dirty
