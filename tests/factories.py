@@ -6,23 +6,8 @@ timed and profiled) and ``small`` (balanced, only checked).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import (
-    BuildEvidence,
-    CompileError,
-    Device,
-    EntryBuild,
-    Evidence,
-    Finding,
-    Identity,
-    Observation,
-    Provenance,
-)
-from flashcore_ci.model.identity import static_identity, workload_identity
+from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
 from flashcore_ci.model.plan import Check, Excluded, Plan
-from flashcore_ci.model.reading import Measured, Missing, Reading, Samples
 from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec, Problem
 from flashcore_ci.model.suite import (
     STATIC_KINDS,
@@ -33,7 +18,6 @@ from flashcore_ci.model.suite import (
     Ridge,
     Roof,
     Rule,
-    Scope,
     Severity,
     Statistic,
     SubjectRef,
@@ -42,7 +26,6 @@ from flashcore_ci.model.suite import (
     Workload,
     scope_of,
 )
-from flashcore_ci.model.verdict import Origin, Outcome, Reason, Report, Verdict
 
 LIVE_KINDS = tuple(kind for kind in Kind if kind not in STATIC_KINDS)
 
@@ -232,123 +215,6 @@ COMPILE_ERROR = CompileError(file="kernel/scale_f32.cu", line=12, message='ident
 FAILED_BUILD = make_build(entries=(), error=COMPILE_ERROR)
 
 
-def make_identity(**changes) -> Identity:
-    parts = ("machine_code", "launcher", "binding", "subject", "workload", "collector")
-    return Identity(**{**{part: part for part in parts}, **changes})
-
-
-def make_observation(kind=Kind.CORRECTNESS, target="big", **changes) -> Observation:
-    return Observation(**{"kind": kind, "target": target, "identity": make_identity(), **changes})
-
-
-def make_device(**changes) -> Device:
-    values = {
-        "name": "NVIDIA H200",
-        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
-        "driver": "580.159.04",
-        "compute_capability": "9.0",
-        "multiprocessors": 132,
-        "memory": 150_754_820_096,
-        "l2": 62_914_560,
-    }
-    return Device(**{**values, **changes})
-
-
-def make_provenance(**changes) -> Provenance:
-    values = {
-        "collected_at": "2026-11-21T08:00:00Z",
-        "device": make_device(),
-        "tools": (("compute-sanitizer", "2026.4"), ("ncu", "2025.3.1")),
-        "commit": "0123456789abcdef0123456789abcdef01234567",
-        "dirty": False,
-        "clock_policy": "not locked",
-        "version": "0.1.0",
-    }
-    return Provenance(**{**values, **changes})
-
-
-GOOD_READINGS: dict[Kind, tuple[tuple[str, Reading], ...]] = {
-    Kind.CORRECTNESS: (
-        ("diff/max", Measured(value=0.0005, unit="abs")),
-        ("error/ratio", Measured(value=0.5, unit="ratio")),
-        ("finite/bad-values", Measured(value=0.0, unit="count")),
-        ("repeat/differing-runs", Measured(value=0.0, unit="count")),
-    ),
-    Kind.SANITIZER: (
-        ("memcheck/findings", Measured(value=0.0, unit="count")),
-        ("memcheck/launches", Measured(value=2.0, unit="count")),
-    ),
-    Kind.PROFILE: (("sol/dram", Measured(value=91.5, unit="%")), ("sol/sm", Measured(value=12.0, unit="%"))),
-    Kind.TIMING: (),
-}
-GOOD_SAMPLES = (
-    ("time/gpu/cold", Samples(values=(0.650, 0.653, 0.648, 0.651, 0.655), unit="ms")),
-    ("cycles/gpu/cold", Samples(values=(1.1200, 1.1204, 1.1198, 1.1201, 1.1203), unit="Mcycle")),
-    ("clock/sm", Samples(values=(1722.0, 1715.0, 1728.0, 1720.0, 1711.0), unit="MHz")),
-)
-
-
-def good_observation(plan: Plan, build: BuildEvidence, kind: Kind, target: str, **changes) -> Observation:
-    """What a healthy run would see of one workload, bound to ``build``."""
-    workload = next(workload for workload in plan.workloads if workload.id == target)
-    problem = plan.description(workload.subject).problem(target)
-    identity = workload_identity(kind, workload, problem, build, plan.protocol)
-    return make_observation(
-        kind,
-        target,
-        **{
-            "identity": identity or make_identity(),
-            "readings": GOOD_READINGS[kind],
-            "samples": GOOD_SAMPLES if kind is Kind.TIMING else (),
-            "seconds": 1.5,
-            **changes,
-        },
-    )
-
-
-def good_static(plan: Plan, build: BuildEvidence, kind: Kind, target: str, **changes) -> Observation:
-    """What a clean compile shows of a subject (``build``) or an entry function (``resources``)."""
-    symbols = [entry.symbol for entry in build.entries] if kind is Kind.BUILD else [target]
-    reading = ("build/errors", "count") if kind is Kind.BUILD else ("spills/bytes", "byte")
-    return make_observation(
-        kind,
-        target,
-        **{
-            "identity": static_identity(kind, build, symbols, plan.protocol),
-            "readings": ((reading[0], Measured(value=0.0, unit=reading[1])),),
-            **changes,
-        },
-    )
-
-
-def good_evidence(plan: Plan | None = None, builds=None, **changes) -> Evidence:
-    """Evidence that turns every check of ``plan`` (over the subject ``scale``) green."""
-    plan = plan or make_plan()
-    builds = builds or (make_build(),)
-    wanted = dict.fromkeys((check.gate.evidence, check.target) for check in plan.checks)
-    observations = tuple(
-        (good_static if kind in STATIC_KINDS else good_observation)(plan, builds[0], kind, target) for kind, target in wanted
-    )
-    return make_evidence(**{"builds": tuple(builds), "observations": observations, **changes})
-
-
-def make_evidence(**changes) -> Evidence:
-    values = {"provenance": make_provenance(), "builds": (make_build(),), "observations": ()}
-    return Evidence(**{**values, **changes})
-
-
-def with_reading(evidence: Evidence, kind: Kind, target: str, metric: str, reading: Reading) -> Evidence:
-    """The same evidence with one reading exchanged."""
-
-    def exchanged(observation: Observation) -> Observation:
-        if (observation.kind, observation.target) != (kind, target):
-            return observation
-        rest = tuple(pair for pair in observation.readings if pair[0] != metric)
-        return replace(observation, readings=(*rest, (metric, reading)))
-
-    return replace(evidence, observations=tuple(exchanged(observation) for observation in evidence.observations))
-
-
 def make_waiver(gate="finite", target="big", **changes) -> Waiver:
     values = {
         "gate": gate,
@@ -358,124 +224,3 @@ def make_waiver(gate="finite", target="big", **changes) -> Waiver:
         "expires": "2026-12-31",
     }
     return Waiver(**{**values, **changes})
-
-
-RECORDED = Origin(kind="recorded", detail="on NVIDIA H200, driver 580.159.04, 2026-11-21")
-LIVE = Origin(kind="live", detail="on NVIDIA H200, driver 580.159.04, 2026-11-21")
-
-
-def make_verdict(gate="finite", target="big", outcome=Outcome.PASS, **changes) -> Verdict:
-    values = {
-        "gate": gate,
-        "title": f"the gate {gate}",
-        "evidence": Kind.CORRECTNESS,
-        "target": target,
-        "scope": Scope.WORKLOAD,
-        "subject": "scale",
-        "outcome": outcome,
-        "severity": Severity.BLOCKING,
-        "blocks": outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE},
-        "deferred": False,
-        "reason": Reason(code=Code.WITHIN_LIMIT, message="0 count == 0 count"),
-        "reading": Measured(value=0.0, unit="count"),
-        "rule": Rule.EQUAL,
-        "limit": 0.0,
-        "unit": "count",
-        "origin": LIVE,
-        "why": "because",
-        "seconds": 1.5,
-    }
-    return Verdict(**{**values, **changes})
-
-
-def verdicts_of_every_kind() -> tuple[Verdict, ...]:
-    """PASS, FAIL with findings, advisory FAIL, INCONCLUSIVE, deferred INCONCLUSIVE and WAIVED."""
-    busy = "pid 4711 (python) uses this GPU"
-    return (
-        make_verdict("finite", "big"),
-        make_verdict(
-            "memcheck",
-            "big",
-            Outcome.FAIL,
-            evidence=Kind.SANITIZER,
-            reading=Measured(value=1.0, unit="count"),
-            reason=Reason(code=Code.OVER_LIMIT, message="1 count is not == 0 count", facts=(("launches", "2"),)),
-            next_step="mend the kernel",
-            findings=(
-                Finding(
-                    tool="memcheck",
-                    message="Invalid __global__ read of size 16 bytes",
-                    kernel="scale_f32",
-                    file="kernel/scale.cuh",
-                    line=42,
-                ),
-            ),
-            notes=("3 more findings like this one",),
-        ),
-        make_verdict(
-            "sol-dram",
-            "big",
-            Outcome.FAIL,
-            evidence=Kind.PROFILE,
-            severity=Severity.ADVISORY,
-            blocks=False,
-            reading=Measured(value=71.25, unit="%"),
-            reason=Reason(code=Code.UNDER_LIMIT, message="71.25 % is not >= 85 %"),
-            rule=Rule.AT_LEAST,
-            limit=85.0,
-            unit="%",
-            origin=RECORDED,
-        ),
-        make_verdict(
-            "stability",
-            "big",
-            Outcome.INCONCLUSIVE,
-            evidence=Kind.TIMING,
-            reading=Missing(code=Code.GPU_BUSY, message=busy),
-            reason=Reason(code=Code.GPU_BUSY, message=busy),
-            rule=Rule.LESS,
-            limit=2.0,
-            unit="%",
-            next_step="end them",
-        ),
-        make_verdict(
-            "finite",
-            "small",
-            Outcome.INCONCLUSIVE,
-            blocks=False,
-            deferred=True,
-            reading=Missing(code=Code.STALE_EVIDENCE, message="machine code changed"),
-            reason=Reason(code=Code.STALE_EVIDENCE, message="machine code changed"),
-            origin=Origin(kind="none"),
-        ),
-        make_verdict(
-            "spills",
-            "scale_f32",
-            Outcome.WAIVED,
-            evidence=Kind.RESOURCES,
-            scope=Scope.ENTRY,
-            blocks=False,
-            reading=Measured(value=16.0, unit="byte"),
-            reason=Reason(code=Code.OVER_LIMIT, message="16 byte is not == 0 byte"),
-            unit="byte",
-            notes=("waived until 2026-12-31 by kernels: known, see the tuning log",),
-        ),
-    )
-
-
-def make_report(verdicts=None, **changes) -> Report:
-    values = {
-        "suite": "tiny",
-        "tool": "flashcore-ci 0.1.0",
-        "as_of": "2026-11-21T08:00:00Z",
-        "outcome": Outcome.FAIL,
-        "exit_code": 10,
-        "headline": "FAIL: 2 of 6 checks block this merge",
-        "verdicts": verdicts_of_every_kind() if verdicts is None else tuple(verdicts),
-        "excluded": (Excluded(gate="sol-dram", target="small", why="its roof is balanced, the gate is for memory"),),
-        "waivers": (make_waiver("spills", "scale_f32"),),
-        "builds": (make_build(),),
-        "provenance": make_provenance(),
-        "notes": ("a note",),
-    }
-    return Report(**{**values, **changes})

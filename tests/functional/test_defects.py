@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from factories import good_observation, make_build, make_check, make_evidence, make_plan
+from evidence_factories import good_observation, make_evidence
+from factories import make_build, make_check, make_plan
 from replayed import COMMAND, RECORDINGS, ROOT, SUITE, Verdicts, environ
 
 from flashcore_ci.adapters import sanitizer

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import good_observation, make_evidence, make_provenance
+from evidence_factories import good_observation, make_evidence, make_provenance
 
 from flashcore_ci.build.records import read_builds
 from flashcore_ci.model.evidence import Evidence

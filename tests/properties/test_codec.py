@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
-from factories import make_observation, make_report, make_verdict, make_workload
+from evidence_factories import make_observation
+from factories import make_workload
 from hypothesis import given
 from hypothesis import strategies as st
+from report_factories import make_report, make_verdict
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError

@@ -3,21 +3,11 @@
 import math
 from dataclasses import replace
 
-from factories import (
-    CHECKS,
-    FINITE,
-    LIVE,
-    good_evidence,
-    make_build,
-    make_check,
-    make_identity,
-    make_limit,
-    make_plan,
-    make_waiver,
-    with_reading,
-)
+from evidence_factories import good_evidence, make_identity, with_reading
+from factories import CHECKS, FINITE, make_build, make_check, make_limit, make_plan, make_waiver
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from report_factories import LIVE
 
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.rules import holds

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from factories import make_build, make_plan, make_provenance
+from evidence_factories import make_provenance
+from factories import make_build, make_plan
 
 from flashcore_ci.adapters.nvml import State, User
 from flashcore_ci.collect import child, collect, profile, sanitizer

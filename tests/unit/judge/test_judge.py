@@ -2,36 +2,30 @@ import math
 from dataclasses import replace
 
 import pytest
+from evidence_factories import good_evidence, good_observation, good_static, make_evidence, make_provenance, with_reading
 from factories import (
     BUILD,
     CHECKS,
     COMPILE_ERROR,
     FAILED_BUILD,
     FINITE,
-    LIVE,
     MEMCHECK,
-    RECORDED,
     SOL_DRAM,
     SPILLS,
     STABILITY,
-    good_evidence,
-    good_observation,
-    good_static,
     make_build,
     make_check,
     make_description,
     make_entry_build,
-    make_evidence,
     make_gate,
     make_limit,
     make_plan,
     make_problem,
     make_protocol,
-    make_provenance,
     make_waiver,
     make_workload,
-    with_reading,
 )
+from report_factories import LIVE, RECORDED
 
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.codes import NEXT_STEP, SUBJECT_AT_FAULT, Code

@@ -2,17 +2,8 @@ import math
 from dataclasses import FrozenInstanceError
 
 import pytest
-from factories import (
-    FAILED_BUILD,
-    make_build,
-    make_entry_build,
-    make_identity,
-    make_observation,
-    make_problem,
-    make_protocol,
-    make_provenance,
-    make_workload,
-)
+from evidence_factories import make_identity, make_observation, make_provenance
+from factories import FAILED_BUILD, make_build, make_entry_build, make_problem, make_protocol, make_workload
 
 from flashcore_ci.model.codes import NEXT_STEP, SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.errors import MEANING, EvidenceError, ExitCode, FlashcoreError, SuiteError

@@ -1,7 +1,9 @@
 import math
 
 import pytest
-from factories import good_evidence, make_gate, make_plan, make_problem, make_report, make_suite, make_workload
+from evidence_factories import good_evidence
+from factories import make_gate, make_plan, make_problem, make_suite, make_workload
+from report_factories import make_report
 
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Evidence

@@ -5,7 +5,8 @@ import tarfile
 from dataclasses import replace
 
 import pytest
-from factories import good_evidence, make_plan
+from evidence_factories import good_evidence
+from factories import make_plan
 
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.store import bundle, manifest

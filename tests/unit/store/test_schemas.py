@@ -3,7 +3,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from factories import make_report
+from report_factories import make_report
 
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.schemas import PUBLISHED, schema_text
