@@ -1,0 +1,67 @@
+import math
+from dataclasses import replace
+
+import pytest
+from factories import STABILITY, make_check
+from judging import seen
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.verdict import Outcome
+
+
+class TestStability:
+    CHECK = make_check(STABILITY)
+
+    def verdict(self, *values, unit="Mcycle", more=()):
+        return seen(self.CHECK, samples=(("cycles/gpu/cold", Samples(values=values, unit=unit)), *more))
+
+    def test_a_spread_below_its_limit(self):
+        verdict = self.verdict(99.0, 100.0, 101.0, 100.0, 100.0)
+        assert verdict.outcome is Outcome.PASS
+        assert verdict.reading.value == pytest.approx(math.sqrt(0.5))
+        assert verdict.reading.unit == "%"
+
+    def test_a_spread_above_its_limit(self):
+        verdict = self.verdict(95.0, 100.0, 105.0, 100.0, 102.0)
+        assert (verdict.outcome, verdict.reason.code) == (Outcome.FAIL, Code.OVER_LIMIT)
+
+    def test_facts_show_processes_ranges_time_and_clock(self):
+        more = (
+            ("time/gpu/cold", Samples(values=(1.0, 2.0), unit="ms")),
+            ("clock/sm", Samples(values=(1700.0,), unit="MHz")),
+            ("other", Samples(values=(), unit="MHz")),
+            ("offset", Samples(values=(-1.0, 1.0), unit="ms")),
+        )
+        assert self.verdict(100.0, 100.0, 100.0, 100.0, 101.0, more=more).reason.facts == (
+            ("processes", "5"),
+            ("cycles/gpu/cold", "100 to 101 Mcycle, std 0.45 %"),
+            ("time/gpu/cold", "1 to 2 ms, std 47 %"),
+            ("clock/sm", "1700 to 1700 MHz"),
+            ("other", "no value"),
+            ("offset", "-1 to 1 ms"),
+        )
+
+    @pytest.mark.parametrize("values", [(), (1.0,), (1.0,) * 4])
+    def test_too_few_processes(self, values):
+        verdict = self.verdict(*values)
+        assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.TOO_FEW_PROCESSES)
+        assert verdict.reason.message == f"{len(values)} processes gave a value, 5 are needed"
+
+    def test_one_sample_has_no_spread_even_if_the_gate_is_content_with_one(self):
+        check = make_check(replace(STABILITY, min_samples=1))
+        verdict = seen(check, samples=(("cycles/gpu/cold", Samples(values=(1.0,), unit="Mcycle")),))
+        assert verdict.reason.code is Code.TOO_FEW_PROCESSES
+
+    def test_no_samples_at_all(self):
+        assert seen(self.CHECK, samples=()).reason.code is Code.METRIC_ABSENT
+
+    @pytest.mark.parametrize("values", [(0.0,) * 5, (-1.0,) * 5, (1e308,) * 5])
+    def test_what_has_no_relative_spread(self, values):
+        verdict = self.verdict(*values)
+        assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
+
+    def test_two_speeds_are_said(self):
+        verdict = self.verdict(100.0, 100.1, 103.0, 103.1, 103.0)
+        assert verdict.outcome is Outcome.PASS
+        assert verdict.notes == ("two speeds: 3 near 103.033 Mcycle, 2 near 100.05 Mcycle",)

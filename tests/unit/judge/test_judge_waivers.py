@@ -1,0 +1,60 @@
+import pytest
+from evidence_factories import with_reading
+from factories import CHECKS, FINITE, make_waiver
+from judging import GOOD, RED, judged, only
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.verdict import Outcome
+
+
+class TestWaivers:
+    def test_a_red_check_is_waived_and_says_so(self):
+        report = judged(RED, waivers=(make_waiver(),))
+        verdict = only(report, "finite")
+        assert (verdict.outcome, verdict.blocks) == (Outcome.WAIVED, False)
+        assert verdict.reason.code is Code.OVER_LIMIT
+        assert verdict.notes == ("waived until 2026-12-31 by kernels: known, see the tuning log",)
+        assert report.headline == "PASS: 6 of 7 checks passed, 1 waived"
+        assert report.waivers == (make_waiver(),)
+
+    def test_an_inconclusive_check_is_waived_too(self):
+        report = judged(waivers=tuple(make_waiver(*check.key) for check in CHECKS))
+        assert {verdict.outcome for verdict in report.verdicts} == {Outcome.WAIVED}
+        assert report.exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("as_of", "outcome"),
+        [
+            ("2026-12-31T23:59:59Z", Outcome.WAIVED),
+            ("2026-12-31", Outcome.WAIVED),
+            ("2026-12-31T23:59:59", Outcome.WAIVED),
+            ("2027-01-01T00:00:00Z", Outcome.FAIL),
+            ("2027-01-01T01:00:00+02:00", Outcome.WAIVED),
+            ("2026-12-31T23:00:00-02:00", Outcome.FAIL),
+        ],
+    )
+    def test_it_holds_to_the_end_of_its_last_day_in_utc(self, as_of, outcome):
+        assert only(judged(RED, waivers=(make_waiver(),), as_of=as_of), "finite").outcome is outcome
+
+    def test_a_day_that_is_none_is_refused(self):
+        with pytest.raises(ValueError):
+            judged(GOOD, as_of="tomorrow")
+
+    @pytest.mark.parametrize(
+        ("waiver", "evidence", "note"),
+        [
+            (make_waiver(expires="2026-11-20"), RED, "the waiver of finite on big ended on 2026-11-20 and does nothing"),
+            (make_waiver("finite", "bog"), GOOD, "the waiver of finite on bog matches no check of this plan"),
+            (make_waiver(), GOOD, "the waiver of finite on big is not needed: the check passes"),
+        ],
+    )
+    def test_idle_waivers_are_noted(self, waiver, evidence, note):
+        assert note in judged(evidence, waivers=(waiver,)).notes
+
+    def test_a_waiver_covers_one_check_and_no_other(self):
+        red = with_reading(RED, Kind.CORRECTNESS, "small", FINITE.metric, Measured(value=1.0, unit="count"))
+        report = judged(red, waivers=(make_waiver(),))
+        assert only(report, "finite", "small").outcome is Outcome.FAIL
+        assert report.headline == "FAIL: 1 of 7 checks blocks this merge"
