@@ -1,81 +1,9 @@
-from pathlib import Path
-
 import pytest
+from suite_texts import GATE, HEAD, SUBJECT, WAIVER, WHOLE, WITHOUT_GATES
 
-from flashcore_ci.model.errors import ExitCode, SuiteError
-from flashcore_ci.model.suite import Kind, Limit, Roof, Rule, Severity, Statistic, Waiver
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.suite import Kind, Limit, Roof, Rule, Severity, Statistic
 from flashcore_ci.suite.loader import load
-
-ROOT = Path(__file__).resolve().parents[3]
-
-HEAD = """
-name = "tiny"
-[ridge]
-device = "NVIDIA H200"
-flops = 989e12
-bandwidth = 4.8e12
-[protocol]
-timing_processes = 5
-repeats = 3
-[protocol.timeouts]
-timing = 60
-correctness = 30.5
-"""
-SUBJECT = """
-[[subject]]
-name = "scale"
-file = "scale.py"
-"""
-WORKLOAD = """
-[[workload]]
-id = "big-{n}"
-subject = "scale"
-roof = "memory"
-collect = ["correctness", "timing"]
-tags = ["{input}"]
-params = { input = "normal" }
-each = { n = [1, 2] }
-"""
-GATE = """
-[[gate]]
-id = "finite"
-title = "all finite"
-evidence = "correctness"
-metric = "finite/bad-values"
-rule = "=="
-limits = [{ value = 0, unit = "count" }]
-why = "because"
-owner = "kernels"
-"""
-WHOLE = HEAD + SUBJECT + WORKLOAD + GATE
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    (tmp_path / "gates").mkdir()
-    (tmp_path / "scale.py").write_text("")
-    return tmp_path
-
-
-@pytest.fixture
-def read(checkout):
-    def read(text):
-        (checkout / "gates/tiny.toml").write_text(text)
-        return load(checkout / "gates/tiny.toml", root=checkout)
-
-    return read
-
-
-@pytest.fixture
-def problems(read):
-    def problems(text):
-        with pytest.raises(SuiteError) as caught:
-            read(text)
-        assert caught.value.exit_code is ExitCode.INVALID_SUITE
-        assert str(caught.value) == "\n".join(caught.value.problems)
-        return caught.value.problems
-
-    return problems
 
 
 class TestValid:
@@ -113,41 +41,6 @@ class TestValid:
         elsewhere = tmp_path_factory.mktemp("elsewhere") / "tiny.toml"
         elsewhere.write_text(WHOLE)
         assert load(elsewhere, root=checkout).file == str(elsewhere)
-
-
-WAIVER = """
-[[waiver]]
-gate = "finite"
-target = "big-1"
-reason = "known"
-owner = "kernels"
-expires = 2026-12-31
-"""
-
-
-class TestWaivers:
-    def test_they_lie_beside_the_suite(self, read, checkout):
-        (checkout / "gates/waivers.toml").write_text(WAIVER)
-        expected = Waiver(gate="finite", target="big-1", reason="known", owner="kernels", expires="2026-12-31")
-        assert read(WHOLE).waivers == (expected,)
-
-    def test_a_day_may_be_text(self, read, checkout):
-        (checkout / "gates/waivers.toml").write_text(WAIVER.replace("2026-12-31", '"2026-12-31"'))
-        assert read(WHOLE).waivers[0].expires == "2026-12-31"
-
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            (WAIVER + WAIVER, "gates/waivers.toml: waiver[1]: finite on big-1 is waived twice"),
-            (WAIVER.replace("2026-12-31", '"soon"'), "gates/waivers.toml: waiver[0].expires: "),
-            (WAIVER.replace("expires", "until"), 'gates/waivers.toml: waiver[0].until: unknown key "until"'),
-            (WAIVER.replace("[[waiver]]", "[[waivers]]"), 'unknown key "waivers"; did you mean "waiver"?'),
-            ("[[", "gates/waivers.toml: not valid TOML"),
-        ],
-    )
-    def test_wrong_ones_are_errors(self, problems, checkout, text, words):
-        (checkout / "gates/waivers.toml").write_text(text)
-        assert any(words in line for line in problems(WHOLE))
 
 
 class TestProblems:
@@ -281,25 +174,25 @@ class TestProblems:
 
     def test_what_is_wrong_with_a_statistic(self, problems):
         gate = GATE.replace("correctness", "timing").replace("finite/bad-values", "cycles/gpu/cold")
-        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace('"count"', '"Mcycle"'))
+        found = problems(WITHOUT_GATES + gate.replace('"count"', '"Mcycle"'))
         assert any('"cycles/gpu/cold" has samples: a statistic over them is judged' in line for line in found)
         gate = gate.replace("rule", 'statistic = "relative-std"\nrule')
-        found = problems(HEAD + SUBJECT + WORKLOAD + gate)
+        found = problems(WITHOUT_GATES + gate)
         assert any('"cycles/gpu/cold" is judged in "%"' in line for line in found)
         assert any("a spread needs at least 2 samples" in line for line in found)
-        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", "min_samples = 6\nrule"))
+        found = problems(WITHOUT_GATES + gate.replace("rule", "min_samples = 6\nrule"))
         assert any("6 samples are asked for, but protocol.timing_processes is 5" in line for line in found)
 
     def test_static_gates_have_no_roofs_and_know_subjects(self, problems, read):
         gate = GATE.replace("correctness", "build").replace("finite/bad-values", "build/errors")
-        read(HEAD + SUBJECT + WORKLOAD + gate)
-        found = problems(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", 'roofs = ["memory"]\non = ["scal"]\nrule'))
+        read(WITHOUT_GATES + gate)
+        found = problems(WITHOUT_GATES + gate.replace("rule", 'roofs = ["memory"]\non = ["scal"]\nrule'))
         assert any('roofs and tags select workloads; "build" is judged for each subject' in line for line in found)
         assert any('.on: "scal" matches no subject; did you mean "scale"?' in line for line in found)
 
     def test_globs_over_entry_functions_wait_for_the_plan(self, read):
         gate = GATE.replace("correctness", "resources").replace("finite/bad-values", "stack/bytes").replace("count", "byte")
-        read(HEAD + SUBJECT + WORKLOAD + gate.replace("rule", 'on = ["whatever"]\nrule'))
+        read(WITHOUT_GATES + gate.replace("rule", 'on = ["whatever"]\nrule'))
 
     def test_a_file_that_is_not_there(self, read, checkout):
         read(WHOLE)
@@ -315,29 +208,3 @@ class TestProblems:
         (checkout / "gates/tiny.toml").write_bytes(b"\xff")
         with pytest.raises(SuiteError, match="not valid TOML"):
             load(checkout / "gates/tiny.toml", root=checkout)
-
-
-class TestShippedSuites:
-    @pytest.mark.parametrize("name", ["hopper", "smoke"])
-    def test_they_are_valid(self, name):
-        suite = load(ROOT / f"gates/{name}.toml", root=ROOT)
-        assert suite.name == name
-
-    def test_the_default_suite_times_what_it_must(self):
-        suite = load(ROOT / "gates/hopper.toml", root=ROOT)
-        timed = [workload for workload in suite.workloads if Kind.TIMING in workload.collect]
-        shapes = {tuple(dict(w.params)[key] for key in ("dtype", "sq", "d", "causal")) for w in timed if w.subject == "attention"}
-        expected = {("fp16", s, d, causal) for s in (512, 2048, 8192) for d in (64, 128) for causal in (False, True)}
-        expected |= {("bf16", 2048, d, causal) for d in (64, 128) for causal in (False, True)}
-        assert shapes == expected
-        assert all(dict(w.params)["b"] * dict(w.params)["sq"] == 32768 for w in timed if w.subject == "attention")
-        assert all(Kind.PROFILE in w.collect and Kind.CORRECTNESS in w.collect for w in timed)
-        assert {"prefill-fp16-b16-h16-s2048-d64", "prefill-fp16-b4-h16-s8192-d128-causal"} <= {w.id for w in timed}
-        (stream,) = (w for w in timed if w.subject == "stream")
-        assert 3 * 4 * dict(stream.params)["n"] == pytest.approx(2 << 30, rel=1e-6)
-
-    def test_the_smoke_suite_asks_nothing_that_the_default_suite_does_not(self):
-        hopper, smoke = (load(ROOT / f"gates/{name}.toml", root=ROOT) for name in ("hopper", "smoke"))
-        workloads = {workload.id: workload.params for workload in hopper.workloads}
-        assert all(workloads[workload.id] == workload.params for workload in smoke.workloads)
-        assert {gate.id for gate in hopper.gates} - {gate.id for gate in smoke.gates} == {"stability"}
