@@ -1,0 +1,120 @@
+"""The gate over what ncu and compute-sanitizer left behind: damaged, cut short, refused, or of a version that is too old."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from replayed import PROFILE, ROOT, SANITIZERS, Machine, all_are, of, only
+
+from flashcore_ci.adapters import ncu
+from flashcore_ci.model.reading import Missing
+
+SANITIZER = ROOT / "tests/recordings/sanitizer"
+
+
+# --- ncu -----------------------------------------------------------------------------------------------------------------
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "junk": lambda data: random.Random(7).randbytes(len(data)),
+    "cut": lambda data: data[: len(data) // 2],
+    "flipped": lambda data: data[:4] + bytes([data[4] ^ 1]) + data[5:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_report_is_invalid(machine: Machine, damage: str) -> None:
+    machine.report.write_bytes(DAMAGES[damage](machine.report.read_bytes()))
+    done = machine.gate(*only(*PROFILE))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", "invalid-report")
+    assert done.returncode == 11
+
+
+def test_no_report_at_all_is_invalid(machine: Machine) -> None:
+    machine.report.unlink()
+    machine.gate(*only(*PROFILE))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", "invalid-report")
+
+
+def test_no_flipped_bit_makes_a_low_share_high(machine: Machine, tmp_path: Path) -> None:
+    reader, data, rng = ncu.reader(None), machine.report.read_bytes(), random.Random(2026)
+    flipped = tmp_path / "flipped.ncu-rep"
+    for _ in range(100):
+        at = rng.randrange(len(data))
+        flipped.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+        found = ncu.readings(ncu.actions(reader, flipped), "scattered-n33554432", ("defect_scattered",))
+        share = found if isinstance(found, Missing) else found["sol/dram"]
+        assert isinstance(share, Missing) or share.value < 10, f"byte {at}"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n",
+            "counters-denied",
+        ),
+        ("==ERROR== Profiling failed because a driver resource was unavailable.\n", "counters-in-use"),
+    ],
+)
+def test_counters_that_cannot_be_read(machine: Machine, said: str, code: str) -> None:
+    machine.together("profile")["out"] = said
+    machine.report.unlink()
+    done = machine.gate(*only(*PROFILE))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", code)
+    assert done.returncode == 11
+
+
+# --- compute-sanitizer ---------------------------------------------------------------------------------------------------
+
+
+def test_logs_that_end_before_their_summary_prove_nothing(machine: Machine) -> None:
+    for log in machine.logs("racecheck"):
+        log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if "SUMMARY" not in line))
+    machine.gate(*only("racecheck"))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", "tool-failed")
+
+
+@pytest.mark.parametrize(
+    ("check", "old", "new"),
+    [
+        ("memcheck", "ERROR SUMMARY: 0 errors", "ERROR SUMMARY: 1 error"),
+        ("racecheck", "0 hazards displayed (0 errors, 0 warnings)", "1 hazard displayed (1 error, 0 warnings)"),
+        ("racecheck", "0 hazards displayed (0 errors, 0 warnings)", "1 hazard displayed (0 errors, 1 warning)"),
+    ],
+)
+def test_one_finding_is_a_finding(machine: Machine, check: str, old: str, new: str) -> None:
+    (log,) = [log for log in machine.logs(check) if "sound" in log.name]
+    assert log.read_text().count(old) == 1
+    log.write_text(log.read_text().replace(old, new))
+    machine.gate(*only(check))
+    expected = of(machine.recorded, check)
+    assert machine.verdicts() == {**expected, (check, "sound-n20001"): ("FAIL", "over-limit")}
+
+
+def test_a_target_that_dies_under_no_hazards_fails(machine: Machine) -> None:
+    shutil.copy(SANITIZER / "segv.log", machine.recording / "artifacts/sanitizer/racecheck-sound-n20001.log")
+    (alone,) = [process for process in machine.processes("racecheck") if process["workloads"] == ["sound-n20001"]]
+    alone |= {"worker_status": -11, "result": {**alone["result"], "outcomes": {}, "started": "sound-n20001", "finished": False}}
+    machine.gate(*only("racecheck"))
+    assert machine.verdicts() == {**of(machine.recorded, "racecheck"), ("racecheck", "sound-n20001"): ("FAIL", "crash")}
+
+
+def test_launches_that_the_roll_call_does_not_list_were_not_checked(machine: Machine) -> None:
+    listed = [log for log in machine.logs("roll-call") if "defect_sound" in log.read_text()]
+    assert listed
+    for log in listed:
+        log.write_text(log.read_text().replace("Kernel: defect_sound", "Kernel: another"))
+    machine.gate(*only(*SANITIZERS))
+    sound = {gate: verdict for (gate, target), verdict in machine.verdicts().items() if target == "sound-n20001"}
+    assert sound == dict.fromkeys(SANITIZERS, ("FAIL", "kernel-not-seen"))
+
+
+def test_a_sanitizer_that_is_too_old_proves_nothing(machine: Machine) -> None:
+    machine.content["versions"]["compute-sanitizer"] = (SANITIZER / "version-2025.3.txt").read_text()
+    machine.gate(*only(*SANITIZERS))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", "tool-too-old")
