@@ -23,8 +23,6 @@ ROOT = Path(__file__).parents[2]
 JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
 REPORT = json.loads((ROOT / "docs/schemas/report-v1.json").read_text(encoding="utf-8"))
 FILES = ("junit.xml", "report.json", "summary.md")
-HELP_SECONDS = 0.150
-HELP_KILOBYTES = 40 * 1024
 
 
 def reports(out: Path) -> tuple[ET.Element, dict]:
@@ -42,54 +40,6 @@ def outcomes(report: dict) -> dict[tuple[str, str], tuple[str, str]]:
 
 def gate(cli, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return cli("gate", "--suite", "suite.toml", "--recorded", *arguments, **variables)
-
-
-# --- Start -------------------------------------------------------------------------------------------------------------
-
-
-def best_of(argv: list[str], environment: dict[str, str], tries: int = 7) -> float:
-    seconds = []
-    for _ in range(tries):
-        started = time.perf_counter()
-        subprocess.run(argv, env=environment, check=True, stdout=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
-
-
-def test_help_is_quick(environment: dict[str, str]) -> None:
-    program = "import sys; from flashcore_ci.cli.main import run; sys.exit(run(['--help']))"
-    shown = best_of([sys.executable, "-c", program], environment)
-    bare = best_of([sys.executable, "-c", "import click"], environment)
-    assert shown <= HELP_SECONDS
-    assert shown <= 2.5 * bare
-
-
-def test_help_is_small(environment: dict[str, str]) -> None:
-    # VmHWM belongs to the program itself; ru_maxrss would count the process that started it too.
-    program = (
-        "import re, sys; from flashcore_ci.cli.main import run; run(['--help']); "
-        "print(re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    assert int(done.stderr) <= HELP_KILOBYTES
-
-
-def test_help_imports_nothing_heavy(environment: dict[str, str]) -> None:
-    program = (
-        "import sys; from flashcore_ci.cli.main import run; run(['--help']); "
-        "print(sorted({'rich', 'pydantic', 'elftools', 'junit_xml', 'ncu_report', 'torch'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    assert done.stderr.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    "name", ["gate", "plan", "build", "collect", "judge", "report", "pack", "doctor", "toolchain", "explain"]
-)
-def test_every_command_has_help(cli, name: str) -> None:
-    done = cli(name, "--help")
-    assert done.returncode == 0
-    assert done.stdout.startswith("Usage: ")
 
 
 # --- Errors ------------------------------------------------------------------------------------------------------------
