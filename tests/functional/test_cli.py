@@ -11,27 +11,19 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import jsonschema
-import lxml.etree
 import pytest
+from replayed import alive, valid
 
 from flashcore_ci.build import toolchain
 from flashcore_ci.cli.machine import has_gpu
 from flashcore_ci.suite.settings import Settings
 
-ROOT = Path(__file__).parents[2]
-JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
-REPORT = json.loads((ROOT / "docs/schemas/report-v1.json").read_text(encoding="utf-8"))
-FILES = ("junit.xml", "report.json", "summary.md")
-
 
 def reports(out: Path) -> tuple[ET.Element, dict]:
     """junit.xml and report.json, both valid; summary.md is there."""
-    JUNIT.assertValid(lxml.etree.parse(out / "junit.xml"))
-    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    jsonschema.validate(report, REPORT)
+    valid(out)
     assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ")
-    return ET.parse(out / "junit.xml").getroot(), report
+    return ET.parse(out / "junit.xml").getroot(), json.loads((out / "report.json").read_text(encoding="utf-8"))
 
 
 def outcomes(report: dict) -> dict[tuple[str, str], tuple[str, str]]:
@@ -194,14 +186,6 @@ def interrupted(checkout: Path, environment: dict[str, str], marker: Path, signa
     _, errors = tool.communicate(timeout=20)
     assert not alive(int(marker.read_text()))
     return tool.returncode, errors
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and that nobody has asked about yet (a zombie) does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
