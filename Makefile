@@ -44,6 +44,14 @@ golden: $(VENV)/.tests ## Write the golden reports again (look at the difference
 record: $(VENV)/.package ## Make the run in OUT the recording that the functional tests replay and judge
 	$(BIN)/python tools/record_run.py $(OUT) tests/recordings/runs
 
+.PHONY: picture
+picture: $(VENV)/.package ## Draw the report in OUT for the README
+	$(BIN)/python tools/picture.py $(OUT)
+
+.PHONY: bench
+bench: ## Time the attention kernel in OUT/build beside its peers (PYTHON with torch, a Hopper GPU)
+	$(PYTHON) tools/bench_attention.py --library $(OUT)/build/attention/libflashcore_attention.so
+
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output
 	rm -rf $(VENV) runs build dist
