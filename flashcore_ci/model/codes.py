@@ -13,6 +13,17 @@ class Code(StrEnum):
     UNDER_LIMIT = "under-limit"
     NOT_FINITE = "not-finite"
 
+    FASTER = "faster"
+    SAME = "same"
+    SAME_CODE = "same-code"
+    SLOWER = "slower"
+    SLOWER_AT_LOWER_CLOCK = "slower-at-lower-clock"
+    UNDECIDED = "undecided"
+    BELOW_RESOLUTION = "below-resolution"
+    DRIFTED = "drifted"
+    NO_BASE = "no-base"
+    NO_BASELINE = "no-baseline"
+
     COMPILE_ERROR = "compile-error"
     NOT_BUILT = "not-built"
     HANG = "hang"
@@ -45,6 +56,12 @@ class Code(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
+"""The codes of a PASS: they need no next step."""
+
+FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
+"""The codes of a number that breaks its limit: FAIL."""
+
 SUBJECT_AT_FAULT = frozenset(
     {
         Code.COMPILE_ERROR,
@@ -63,6 +80,13 @@ NEXT_STEP: dict[Code, str] = {
     Code.OVER_LIMIT: "the measured value is above its limit: mend the kernel, or change the limit in a reviewed change",
     Code.UNDER_LIMIT: "the measured value is below its limit: mend the kernel, or change the limit in a reviewed change",
     Code.NOT_FINITE: "the kernel gave NaN or infinity where a number was due: look at the outputs of this workload",
+    Code.SLOWER: "the kernel takes more cycles (memory-bound: more time) than the base: mend it, or waive this pair of commits",
+    Code.SLOWER_AT_LOWER_CLOCK: "as many cycles, yet more time: the GPU ran it at a lower clock; look at its power, or waive this pair of commits",
+    Code.UNDECIDED: "the rounds do not tell: run it again on a quieter machine, or give the gate a wider margin in a reviewed change",
+    Code.BELOW_RESOLUTION: "this machine cannot see so small a change: give the gate the margin named here, or quiet the machine",
+    Code.DRIFTED: "slower than the baseline, by many small steps or by one: find them, or propose a new baseline in a reviewed change",
+    Code.NO_BASE: "the base cannot run this workload: there is nothing to compare with",
+    Code.NO_BASELINE: "`flashcore-ci baseline propose RUN` writes a baseline for this GPU; have it reviewed and commit it",
     Code.COMPILE_ERROR: "mend the compiler error shown here; `flashcore-ci build` repeats it",
     Code.NOT_BUILT: "mend the gate `build` of this subject first",
     Code.HANG: "the kernel did not end in time: look for a barrier that nobody arrives at",

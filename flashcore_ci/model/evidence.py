@@ -105,7 +105,8 @@ class Finding:
 class Observation:
     """All that one collector learned about one target.
 
-    ``artifacts`` are paths inside the run folder. ``missing`` set means that nothing was learned, and why.
+    ``artifacts`` are paths inside the run folder. ``missing`` set means that nothing was learned, and why. ``base`` is what a
+    comparison compared ``identity`` with; its samples are paired by index, a round each.
     """
 
     kind: Kind
@@ -118,6 +119,7 @@ class Observation:
     artifacts: tuple[str, ...] = ()
     missing: Missing | None = None
     seconds: float = 0.0
+    base: Identity | None = None
 
     def __post_init__(self) -> None:
         """Refuse two readings of one name."""

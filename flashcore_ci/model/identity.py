@@ -20,6 +20,7 @@ COLLECTOR_VERSIONS: dict[Kind, int] = {
     Kind.SANITIZER: 1,
     Kind.PROFILE: 1,
     Kind.TIMING: 1,
+    Kind.COMPARISON: 1,
 }
 """Raise a collector's version when the same kernel could give other readings: its recorded evidence is then stale."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from flashcore_ci.model.suite import Kind
 
+SIDES = ("base", "head")
+"""The sides of a comparison. Their samples are paired by index: one fresh process of each side is a round."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
@@ -46,5 +48,10 @@ METRICS: dict[str, Metric] = {
     "time/gpu/cold": Metric(kind=Kind.TIMING, unit="ms", sampled=True),
     "cycles/gpu/cold": Metric(kind=Kind.TIMING, unit="Mcycle", sampled=True),
     "clock/sm": Metric(kind=Kind.TIMING, unit="MHz", sampled=True),
+    "slowdown/primary": Metric(kind=Kind.COMPARISON, unit="%", sampled=True, flaw=True),
+    **{f"{side}/time/gpu/cold": Metric(kind=Kind.COMPARISON, unit="ms", sampled=True) for side in SIDES},
+    **{f"{side}/cycles/gpu/cold": Metric(kind=Kind.COMPARISON, unit="Mcycle", sampled=True) for side in SIDES},
+    **{f"{side}/clock/sm": Metric(kind=Kind.COMPARISON, unit="MHz", sampled=True) for side in SIDES},
+    "comparison/same-code": Metric(kind=Kind.COMPARISON, unit="count"),
 }
 """A gate on any other name is an error of the suite; collectors may give further readings, which nothing judges."""

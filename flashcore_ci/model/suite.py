@@ -25,6 +25,7 @@ class Kind(StrEnum):
     SANITIZER = "sanitizer"
     PROFILE = "profile"
     TIMING = "timing"
+    COMPARISON = "comparison"
 
 
 STATIC_KINDS = frozenset({Kind.BUILD, Kind.RESOURCES})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from flashcore_ci.model.codes import NEXT_STEP, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
 from flashcore_ci.report import words
 
@@ -17,6 +17,7 @@ EVIDENCE = {
     Kind.SANITIZER: "compute-sanitizer over a counted number of launches",
     Kind.PROFILE: "Nsight Compute, clocks left as they are",
     Kind.TIMING: "CUDA events over settled launches, in fresh processes",
+    Kind.COMPARISON: "base and head in rounds of two fresh processes, in random order",
 }
 
 
@@ -56,9 +57,9 @@ def render_code(code: Code) -> str:
 
 def verdict_of(code: Code) -> str:
     """Which verdict comes with this code."""
-    if code is Code.WITHIN_LIMIT:
+    if code in PASSING:
         return "PASS"
-    if code in SUBJECT_AT_FAULT | {Code.OVER_LIMIT, Code.UNDER_LIMIT}:
+    if code in SUBJECT_AT_FAULT | FAILING:
         return "FAIL"
     return "INCONCLUSIVE"
 

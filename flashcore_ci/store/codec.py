@@ -14,6 +14,9 @@ from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
 
+LATER = frozenset({"base"})
+"""Fields younger than recordings that we keep; only these may be absent, and then have their default."""
+
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
@@ -87,7 +90,7 @@ def _absent(given: Any, whole: Any, path: str) -> str:
     Records have defaults for those who build them, not for those who read files: an absent field is a cut file.
     """
     if isinstance(whole, dict):
-        steps = [(key, f"{path}.{key}".lstrip(".")) for key in whole]
+        steps = [(key, f"{path}.{key}".lstrip(".")) for key in whole if key in given or key not in LATER]
         return next((at for key, at in steps if key not in given), "") or next(
             (at for at in (_absent(given[key], whole[key], at) for key, at in steps) if at), ""
         )

@@ -100,3 +100,11 @@ def test_the_schema_asks_for_every_field_and_no_other():
     schema = schema_of(Problem)
     assert schema["required"] == ["workload", "flops", "bytes", "entries"]
     assert schema["additionalProperties"] is False
+
+
+def test_recordings_from_before_comparisons_are_read():
+    data = encode(good_evidence())
+    old = data.replace(b',\n   "base": null', b"")
+    assert old != data
+    assert b'"base"' not in old
+    assert decode(Evidence, old, where="x") == good_evidence()
