@@ -24,11 +24,15 @@ test: $(VENV)/.tests $(VENV)/.tools ## Run every test that needs no GPU
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.lint ## Check style, types and import contracts
+lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet --persona=pedantic --strict-collection .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 .PHONY: generate
 generate: $(VENV)/.package ## Write again what is generated from the code: docs and instantiations

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "build": "Compile the suite's kernels and record what the compiler says of them.",
     "collect": "Measure on this machine's GPU and write a run folder.",
     "judge": "Judge a run folder or bundle again; needs no GPU.",
+    "require": "Demand that the GPU job's evidence is of this commit and green.",
     "report": "Show a report.json, or write it in other formats.",
     "pack": "Pack a run folder into one deterministic file.",
     "doctor": "Can this machine gate? What is missing, and what fixes it.",

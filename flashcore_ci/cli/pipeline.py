@@ -37,8 +37,11 @@ class SoFar:
     sources: list[Source] = field(default_factory=list)
 
 
-def gate(request: Request, progress: Progress) -> Report:
-    """The whole job. Reports lie in ``request.out`` on every way out of here, also when an error is raised."""
+def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] = ()) -> Report:
+    """The whole job. Reports lie in ``request.out`` on every way out of here, also when an error is raised.
+
+    ``measured``, when given, is the evidence to judge: nothing is measured or recalled.
+    """
     outputs.clear(request.out)
     so_far = SoFar()
     try:
@@ -47,7 +50,7 @@ def gate(request: Request, progress: Progress) -> Report:
         prepare_run(request.out, plan)
         builds = so_far.builds = built(plan, request, progress)
         so_far.sources.append(compiled_here(plan, builds, request))
-        so_far.sources += [measured(plan, builds, request, progress)] if is_live(request) else recorded.recall(request.evidence)
+        so_far.sources += measured or evidence_for(plan, builds, request, progress)
         report = judged(so_far, request, as_of=request.as_of or clock.now())
         outputs.write(request.out, report)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
@@ -102,7 +105,12 @@ def is_live(request: Request) -> bool:
     return machine.has_gpu() if request.live is None else request.live
 
 
-def measured(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> Source:
+def evidence_for(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> tuple[Source, ...]:
+    """Measured here, or recalled."""
+    return (measure(plan, builds, request, progress),) if is_live(request) else recorded.recall(request.evidence)
+
+
+def measure(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> Source:
     """Evidence from this machine's GPU, written to the run folder. CannotCollectError when it cannot be had."""
     machine.require_gpu(request.gpu)
     logs = request.out / LOGS
@@ -118,7 +126,7 @@ def collect_only(request: Request, progress: Progress) -> Evidence:
     plan = planned(suite_of(request), request, progress)
     prepare_run(request.out, plan)
     builds = built(plan, request, progress)
-    return measured(plan, builds, request, progress).evidence
+    return measure(plan, builds, request, progress).evidence
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:

@@ -73,6 +73,12 @@ class EvidenceError(FlashcoreError):
     exit_code = ExitCode.CANNOT_COLLECT
 
 
+class UnmetError(FlashcoreError):
+    """A condition of the required check does not hold: a job did not succeed, or the evidence is of another commit."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+
 class InterruptedRunError(FlashcoreError):
     """SIGINT or SIGTERM reached the tool; what was collected until then is kept and judged."""
 

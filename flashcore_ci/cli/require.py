@@ -1,0 +1,63 @@
+"""``flashcore-ci require``: the one check that a repository requires, after the GPU job, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flashcore_ci import __version__
+from flashcore_ci.adapters import git
+from flashcore_ci.cli import console, options, outputs, pipeline, recorded, requirements, stopping
+from flashcore_ci.cli.request import Request
+from flashcore_ci.judge.judge import Source
+from flashcore_ci.model.errors import UnmetError
+from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.model.verdict import Origin
+from flashcore_ci.store.run import read_run
+
+
+@click.command("require")
+@click.argument("evidence", type=click.Path(path_type=Path))
+@options.suite
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/required"), show_default=True, help="Folder for reports."
+)
+@click.option("--needs", default=None, metavar="JSON", help="GitHub's `toJSON(needs)`: every job in it must have succeeded.")
+@options.build
+@options.toolchain
+@options.jobs
+@options.as_json
+def command(*, evidence: Path, out: Path, needs: str | None, as_json: bool, **asked: Any) -> int:
+    """Demand that EVIDENCE, which the GPU job packed, is of this commit and green.
+
+    The kernels are built again from this checkout, and only measurements that carry the digests of these builds count: what is
+    missing, stale or narrowed blocks. Exit code 11 when a needed job did not succeed or the evidence is of another commit.
+    """
+    outputs.clear(out)
+    request = Request(out=out, environ=os.environ, live=False, **asked)
+    _refuse(requirements.unmet_jobs(requirements.results(needs)) if needs is not None else ())
+    measured = read_run(evidence).evidence
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
+        here = git.checkout(request.root, logs=Path(logs))
+    _refuse(requirements.unmet_evidence(measured.provenance, here, version=__version__))
+    teller = console.Teller(os.environ)
+    with stopping.graceful():
+        report = pipeline.gate(request, teller, measured=(_of_this_commit(measured),))
+    teller.done()
+    console.present(report, out, as_json=as_json, environ=os.environ)
+    return report.exit_code
+
+
+def _of_this_commit(measured: Evidence) -> Source:
+    """As good as measured now: the commit is this one, also for subjects whose digests cannot say so."""
+    where = recorded.where_and_when(measured.provenance)
+    return Source(origin=Origin(kind="live", detail=f"{where}, of this commit"), evidence=measured)
+
+
+def _refuse(unmet: tuple[str, ...]) -> None:
+    if unmet:
+        raise UnmetError("\n".join(unmet), fix="run the GPU job on this very commit until it is green; see its summary")

@@ -1,0 +1,325 @@
+"""Our actions and workflows, step by step as GitHub would: expressions, environment files, artifacts, signatures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import workflow_runner
+from replayed import ROOT, environ, valid
+from repository import COMMAND, Repository
+from workflow_runner import Runner
+
+GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("github") / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
+
+
+@pytest.fixture(scope="module")
+def runs(repository: Repository) -> dict[str, Path]:
+    """Run folders as a GPU leaves them: of this commit green and red, and none."""
+    base = repository.folder.with_name("runs")
+    base.mkdir()
+    found = {GREEN: repository.measured(base / GREEN), RED: repository.measured(base / RED, difference=0.5)}
+    shutil.rmtree(repository.folder / "build")
+    return found
+
+
+class GitHub:
+    """Runs workflows on a repository. ``gpu`` is the run that the GPU runner would come to."""
+
+    def __init__(self, repository: Repository, folder: Path, *, gpu: Path | None = None, fork: bool = False) -> None:
+        self.repository, self.folder, self.gpu = repository, folder, gpu
+        self.commit = repository.git("rev-parse", "HEAD")
+        self.artifacts: dict[str, Path] = {}
+        self.signed: list[str] = []
+        self.uploaded: list[str] = []
+        self.runners: dict[str, Runner] = {}
+        pull_request = {"number": 7, "head": {"repo": {"fork": fork}}, "base": {"sha": self.commit}}
+        self.github: dict[str, Any] = {
+            "event_name": "pull_request",
+            "event": {"pull_request": pull_request},
+            "ref": "refs/pull/7/merge",
+            "sha": self.commit,
+            "token": "" if fork else "the-token",
+            "run_id": "1",
+        }
+        self.results: dict[str, str] = {}
+
+    def merge_queue(self) -> GitHub:
+        """The same change in the merge queue."""
+        self.github |= {
+            "event_name": "merge_group",
+            "event": {},
+            "ref": "refs/heads/gh-readonly-queue/main/pr-7",
+            "token": "the-token",
+        }
+        return self
+
+    def gate(self, *, skip: str | None = None) -> dict[str, str]:
+        """The results of gate.yml's jobs; ``skip`` is one that GitHub did not run."""
+        for name, job in workflow_runner.workflows()["gate.yml"]["jobs"].items():
+            needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
+            ok = all(self.results[need] == "success" for need in needs)
+            context = {
+                "github": self.github,
+                "needs": {need: {"result": self.results[need], "outputs": {}} for need in needs},
+                "ok": ok,
+            }
+            if name == skip or not workflow_runner.condition(job.get("if"), context):
+                self.results[name] = "skipped"
+            elif "uses" in job:
+                self.results[name] = "success"  # ci.yml, which has a test of its own
+            else:
+                self.results[name] = self.job(name, job, context)
+        return self.results
+
+    def job(self, name: str, job: dict[str, Any], context: dict[str, Any]) -> str:
+        """One job on a machine of its own."""
+        workspace = self.folder / name
+        shutil.copytree(self.repository.folder, workspace, symlinks=True)
+        temp = self.folder / f"{name}-temp"
+        environment = workflow_runner.environment(temp, workspace, self.commit)
+        environment |= {"PYTHONPATH": str(ROOT), "FLASHCORE_CI_PYTHON": sys.executable}
+        environment["PATH"] = f"{self._tools(temp, workspace)}:{environment['PATH']}"
+        runner = Runner(workspace, temp, {**context, "runner": {"temp": str(temp)}}, environment, self.actions())
+        self.runners[name] = runner
+        return runner.run(job)
+
+    def _tools(self, temp: Path, workspace: Path) -> Path:
+        """``gh``, python3, and the tool as the action would have installed it; with a GPU, it measures what was recorded."""
+        tools = temp / "tools"
+        installed = temp / "flashcore-ci/bin"
+        for folder in (tools, installed):
+            folder.mkdir(parents=True)
+        (tools / "python3").symlink_to(sys.executable)
+        (temp / "signed").write_text("\n".join(self.signed))
+        fake_gh = ROOT / "tests/functional/fakes/gh.py"
+        fake_gpu = ROOT / "tests/functional/fakes/measured.py"
+        lines = {
+            tools / "gh": f'export SIGNED="{temp}/signed" COMMIT={self.commit}\nexec {sys.executable} -E -S {fake_gh} "$@"',
+            installed
+            / "flashcore-ci": f'export MEASURED="{self.gpu or ""}"\nexec {sys.executable} {fake_gpu} {" ".join(COMMAND)} "$@"',
+        }
+        for file, line in lines.items():
+            file.write_text(f"#!/bin/sh\n{line}\n")
+            file.chmod(0o755)
+        for extra in ("", "[measure]"):
+            (temp / f"flashcore-ci/installed{extra}").touch()
+        return tools
+
+    def actions(self) -> dict[str, Callable[[Runner, dict[str, str]], bool]]:
+        """The actions of others."""
+        return {
+            "actions/checkout": lambda runner, given: given["persist-credentials"] == "false",
+            "actions/setup-python": lambda runner, given: given["python-version"] == "3.11",
+            "actions/upload-artifact": self._upload,
+            "actions/download-artifact": self._download,
+            "actions/attest-build-provenance": self._attest,
+            "github/codeql-action/upload-sarif": self._sarif,
+        }
+
+    def _upload(self, runner: Runner, given: dict[str, str]) -> bool:
+        files = [file for line in given["path"].split() for file in sorted(runner.workspace.glob(line))]
+        folder = self.folder / "artifacts" / given["name"]
+        folder.mkdir(parents=True)  # a name that is taken is an error with GitHub too
+        for file in files:
+            shutil.copy(file, folder)
+        self.artifacts[given["name"]] = folder
+        return bool(files)
+
+    def _download(self, runner: Runner, given: dict[str, str]) -> bool:
+        if given["name"] not in self.artifacts:
+            return False
+        shutil.copytree(self.artifacts[given["name"]], runner.workspace / given["path"])
+        return True
+
+    def _attest(self, runner: Runner, given: dict[str, str]) -> bool:
+        self.signed.append(hashlib.sha256((runner.workspace / given["subject-path"]).read_bytes()).hexdigest())
+        return True
+
+    def _sarif(self, runner: Runner, given: dict[str, str]) -> bool:
+        self.uploaded.append(given["sarif_file"])
+        return (runner.workspace / given["sarif_file"]).is_file()
+
+
+def alone(repository: Repository, tmp_path: Path, **inputs: str) -> Runner:
+    """The action `gate` in a job of its own, over recorded evidence."""
+    step = {"id": "it", "uses": "./.github/actions/gate", "with": {"measure": "recorded", **inputs}}
+    github = GitHub(repository, tmp_path)
+    github.job("alone", {"steps": [step]}, {"github": github.github, "needs": {}, "ok": True})
+    return github.runners["alone"]
+
+
+# --- The action ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_evidence(repository: Repository, runs: dict[str, Path]) -> Callable[[str], Repository]:
+    """The repository with a recorded run committed, or none."""
+
+    def commit(kind: str) -> Repository:
+        folder = repository.folder / "gates/evidence"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if kind in runs:
+            assert repository.tool("pack", runs[kind], folder / "h200.tar.xz").returncode == 0
+        return repository
+
+    yield commit
+    shutil.rmtree(repository.folder / "gates/evidence")
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "code", "tolerated"),
+    [(GREEN, "PASS", "0", "inconclusive"), (RED, "FAIL", "10", "never"), (UNKNOWN, "INCONCLUSIVE", "11", "failure")],
+)
+def test_a_run_of_the_action(
+    with_evidence: Callable[[str], Repository], tmp_path: Path, kind: str, verdict: str, code: str, tolerated: str
+) -> None:
+    runner = alone(with_evidence(kind), tmp_path)
+    assert runner.outputs["it"] == {"verdict": verdict, "exit-code": code, "reports": "runs/latest", "evidence": ""}, runner.log
+    assert runner.ok == (kind == GREEN)
+    valid(runner.workspace / "runs/latest")
+    assert runner.summary.startswith("# ")
+    assert verdict in runner.summary
+    assert alone(with_evidence(kind), tmp_path / "again", **{"fail-on": tolerated}).ok
+
+
+def test_failure_tolerates_no_red_gate(with_evidence: Callable[[str], Repository], tmp_path: Path) -> None:
+    assert not alone(with_evidence(RED), tmp_path, **{"fail-on": "failure"}).ok
+
+
+def test_an_error_of_the_tool_fails_whatever_is_tolerated(repository: Repository, tmp_path: Path) -> None:
+    runner = alone(repository, tmp_path, suite="gates/none.toml", **{"fail-on": "never"})
+    assert not runner.ok
+    assert runner.outputs["it"]["exit-code"] == "3"
+    assert "gates/none.toml" in runner.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("fail-on", "maybe"), ("measure", ""), ("stale", "--help"), ("suite", " "), ("toolchain", "conda\n::error::x")],
+)
+def test_an_input_that_is_none_of_its_choices(repository: Repository, tmp_path: Path, name: str, value: str) -> None:
+    runner = alone(repository, tmp_path, **{name: value})
+    assert not runner.ok
+    (line,) = [line for line in runner.log.splitlines() if line.startswith("::")]
+    assert line.startswith(f"::error title=flashcore-ci::{name}: ")
+
+
+@pytest.mark.parametrize(
+    "value", ["$(touch pwned)", "`touch pwned`", "x; touch pwned", '"; touch pwned; "', "--live", "${{ github.token }}"]
+)
+def test_an_input_is_never_code(repository: Repository, tmp_path: Path, value: str) -> None:
+    runner = alone(repository, tmp_path, suite=value)
+    assert not runner.ok
+    assert not (runner.workspace / "pwned").exists()
+    assert runner.outputs["it"]["exit-code"] == "3"
+
+
+def test_what_the_tool_prints_is_no_command_to_the_runner(with_evidence: Callable[[str], Repository], tmp_path: Path) -> None:
+    log = alone(with_evidence(GREEN), tmp_path).log.splitlines()
+    (stopped,) = [i for i, line in enumerate(log) if line.startswith("::stop-commands::")]
+    word = log[stopped].removeprefix("::stop-commands::")
+    assert len(word) == 32
+    resumed = log.index(f"::{word}::")
+    assert any("PASS" in line for line in log[stopped:resumed])
+
+
+# --- The workflow --------------------------------------------------------------------------------------------------------
+
+
+def test_a_green_change_may_merge_and_every_line_was_executed(
+    repository: Repository, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    results = github.gate()
+    decide = ("ci", "gpu", "attest", "required")
+    assert [results[name] for name in decide] == ["success"] * 4, github.runners["required"].log
+    assert len(github.signed) == 1
+    ran = {line for runner in github.runners.values() for line in runner.ran}
+    here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
+    elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
+    elsewhere |= {"python3 tools/check_pins.py"}  # test_pins.py
+    assert here - elsewhere <= ran
+
+
+def test_a_red_change_may_not(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
+    github = GitHub(repository, tmp_path, gpu=runs[RED])
+    results = github.gate()
+    assert (results["gpu"], results["attest"], results["required"]) == ("failure", "skipped", "failure")
+    assert github.signed == []
+    assert "job gpu: failure" in github.runners["required"].log
+    assert "reports" in github.artifacts  # what the comment and the alerts show
+
+
+@pytest.mark.parametrize("job", ["gpu", "attest", "ci"])
+def test_a_skipped_job_is_no_pass(repository: Repository, runs: dict[str, Path], tmp_path: Path, job: str) -> None:
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    assert github.gate(skip=job)["required"] == "failure"
+    assert f"job {job}: skipped, and a job that was skipped is no pass" in github.runners["required"].log
+
+
+def test_evidence_that_nobody_signed_is_refused(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
+    """Another file in the place of the one that was signed."""
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    github.gate()
+    github.signed = ["0" * 64]
+    job = workflow_runner.workflows()["gate.yml"]["jobs"]["required"]
+    needs = {name: {"result": "success"} for name in job["needs"]}
+    shutil.rmtree(tmp_path / "required")
+    shutil.rmtree(tmp_path / "required-temp")
+    assert github.job("required", job, {"github": github.github, "needs": needs, "ok": True}) == "failure"
+    assert "./.github/actions/require" not in github.runners["required"].ran
+
+
+def test_a_fork_runs_without_rights_and_the_queue_signs_for_it(
+    repository: Repository, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "fork").mkdir()
+    fork = GitHub(repository, tmp_path / "fork", gpu=runs[GREEN], fork=True)
+    results = fork.gate()
+    assert (results["gpu"], results["comment"], results["alerts"]) == ("success", "skipped", "skipped")
+    assert (results["required"], fork.signed) == ("success", [])
+    (tmp_path / "queue").mkdir()
+    queue = GitHub(repository, tmp_path / "queue", gpu=runs[GREEN], fork=True).merge_queue()
+    assert queue.gate()["required"] == "success"
+    assert len(queue.signed) == 1
+
+
+def test_evidence_of_another_commit_is_refused(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
+    before = repository.git("rev-parse", "HEAD")
+    repository.commit("another commit")
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    results = github.gate()
+    repository.git("reset", "--quiet", "--hard", before)
+    assert results["required"] == "failure"
+    assert f"the evidence is of {before[:12]}" in github.runners["required"].log
+
+
+def test_the_action_installs_the_tool(tmp_path: Path) -> None:
+    """For real, once: an environment of its own, from this checkout's sources."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import run, pathlib; print(run.install(pathlib.Path(sys.argv[2]), ''))"
+    )
+    argv = [sys.executable, "-c", program, str(ROOT / ".github/actions"), str(tmp_path / "tool")]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, cwd=tmp_path, env={**environ(), "PYTHONDONTWRITEBYTECODE": "1"}
+    )
+    tool = Path(done.stdout.splitlines()[-1])
+    shown = subprocess.run(
+        [tool, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}
+    )
+    assert shown.stdout.startswith("flashcore-ci, version ")
+    assert json.loads((tmp_path / "tool/installed").read_text() or "null") is None

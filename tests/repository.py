@@ -1,0 +1,87 @@
+"""A small repository under git that has measured evidence of its own commit, as a GPU job would pack it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from evidence_factories import good_observation, make_evidence, make_provenance
+from replayed import ROOT
+
+from flashcore_ci import __version__
+from flashcore_ci.build.records import read_builds
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.store.codec import decode
+from flashcore_ci.store.run import pack, prepare_run, write_run
+
+SUITE = "gates/hopper.toml"
+COMMAND = (sys.executable, "-m", "flashcore_ci.cli.main")
+AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.org", "-c", "commit.gpgsign=false")
+
+
+class Repository:
+    """The checkout of the functional tests as a repository; its suite is where the action looks for one."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder, self.environment = folder, environment
+        shutil.copytree(ROOT / "tests/functional/checkout", folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / ".github", folder / ".github", ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "gates").mkdir()
+        (folder / "suite.toml").rename(folder / SUITE)
+        (folder / ".gitignore").write_text("runs/\nbuild/\n__pycache__/\n")
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.commit("a kernel")
+
+    def git(self, *arguments: str) -> str:
+        """What git prints."""
+        argv = ["git", *AUTHOR, *arguments]
+        return subprocess.run(argv, cwd=self.folder, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+
+    def commit(self, message: str) -> str:
+        """The commit of everything as it is now."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", f"--message={message}")
+        return self.git("rev-parse", "HEAD")
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Exchange ``old``, which must be there, for ``new``."""
+        text = (self.folder / file).read_text(encoding="utf-8")
+        assert old in text
+        (self.folder / file).write_text(text.replace(old, new), encoding="utf-8")
+
+    def tool(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run ``flashcore-ci`` here."""
+        argv = [*COMMAND, *map(str, arguments)]
+        return subprocess.run(
+            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=300
+        )
+
+    def measured(self, into: Path, *, difference: float = 0.0, **provenance: object) -> Path:
+        """A run folder with made-up measurements of the commit that is checked out: ``difference`` is what max-diff finds."""
+        assert self.tool("build", "--out", "build").returncode == 0
+        plan = decode(Plan, self.tool("plan", "--json").stdout.encode(), where="plan")
+        builds = read_builds(self.folder / "build").builds
+        observation = good_observation(
+            plan,
+            builds[0],
+            Kind.CORRECTNESS,
+            "twice-n4096",
+            readings=tuple((name, Measured(value=difference, unit=unit)) for name, unit in READINGS),
+        )
+        said = {"commit": self.git("rev-parse", "HEAD"), "version": __version__, **provenance}
+        prepare_run(into, plan)
+        write_run(into, plan, make_evidence(provenance=make_provenance(**said), builds=builds, observations=(observation,)))
+        return into
+
+    def packed(self, file: Path, **changes: object) -> Path:
+        """The same in one file."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pack(self.measured(file.with_suffix(".run"), **changes), file)
+        return file
+
+
+READINGS = (("diff/max", "abs"), ("error/ratio", "ratio"), ("finite/bad-values", "count"), ("repeat/differing-runs", "count"))
