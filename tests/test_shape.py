@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = sorted((ROOT / "flashcore_ci").rglob("*.py"))
-CODE = [*PACKAGE, *sorted((ROOT / "kernel").rglob("*.py")), *sorted((ROOT / "tools").glob("*.py"))]
+CODE = [*PACKAGE, *(path for folder in ("kernel", "tools", ".github") for path in sorted((ROOT / folder).rglob("*.py")))]
 GIVEN = (ROOT / "tests/golden", ROOT / "tests/recordings")  # what others are compared with
 TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if not any(path.is_relative_to(given) for given in GIVEN)]
 
