@@ -61,6 +61,7 @@ GOOD_READINGS: dict[Kind, tuple[tuple[str, Reading], ...]] = {
     ),
     Kind.PROFILE: (("sol/dram", Measured(value=91.5, unit="%")), ("sol/sm", Measured(value=12.0, unit="%"))),
     Kind.TIMING: (),
+    Kind.COMPARISON: (),
 }
 GOOD_SAMPLES = (
     ("time/gpu/cold", Samples(values=(0.650, 0.653, 0.648, 0.651, 0.655), unit="ms")),

@@ -16,9 +16,9 @@ RED = with_reading(GOOD, Kind.CORRECTNESS, "big", FINITE.metric, Measured(value=
 NOON = "2026-11-21T12:00:00Z"
 
 
-def judged(*evidence, plan=PLAN, builds=BUILDS, origin=LIVE, waivers=(), as_of=NOON, stale=StalePolicy.BLOCK):
+def judged(*evidence, plan=PLAN, builds=BUILDS, origin=LIVE, waivers=(), as_of=NOON, stale=StalePolicy.BLOCK, **against):
     sources = tuple(item if isinstance(item, Source) else Source(origin=origin, evidence=item) for item in evidence)
-    report = judge(plan, builds, sources, waivers=waivers, as_of=as_of, stale=stale, tool="test")
+    report = judge(plan, builds, sources, waivers=waivers, as_of=as_of, stale=stale, tool="test", **against)
     assert [(verdict.gate, verdict.target) for verdict in report.verdicts] == [check.key for check in plan.checks]
     return report
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from flashcore_ci.judge import summary
+from flashcore_ci.judge import drift, slower, summary
 from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import Match, Matcher, Source
 from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
+from flashcore_ci.judge.standards import Setting, Standards
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
-from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Waiver
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
 __all__ = ["Source", "judge"]
 
 ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
 """What a machine with the GPU could still answer: these are deferred when the caller says so."""
+RELATIVE = {Statistic.SLOWDOWN: slower.answer, Statistic.DRIFT: drift.answer}
+"""Statistics that hold a measurement against another one, and not against a limit alone."""
 COUNTED = {Scope.SUBJECT: "subjects", Scope.ENTRY: "entry functions", Scope.WORKLOAD: "workloads"}
 
 
@@ -32,17 +35,20 @@ def judge(
     as_of: str,
     stale: StalePolicy,
     tool: str,
+    standards: Standards | None = None,
+    base: tuple[BuildEvidence, ...] = (),
 ) -> Report:
     """Exactly one verdict for each check, in plan order, from the first source that measured these builds.
 
     Where several recordings did, one that fails answers before one that passes.
 
-    ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date.
+    ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date. ``standards`` are the recorded noise
+    and the baselines of this checkout; ``base`` are the builds that comparisons must be with (none: with whatever they were).
     """
     day = waiving.day_of(as_of)
-    matcher = Matcher(plan=plan, builds=builds, sources=sources)
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base)
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
-    answers = [_answered(check, matcher.matches(check)) for check in plan.checks]
+    answers = [_answered(plan, check, matcher.matches(check), standards or Standards()) for check in plan.checks]
     matches = [match for match, _ in answers]
     verdicts = tuple(
         waiving.waived(_verdict(check, match, found, stale, sharing[check.gate.evidence, check.target]), waivers, day)
@@ -65,15 +71,25 @@ def judge(
     )
 
 
-def _answered(check: Check, matches: Sequence[Match]) -> tuple[Match, Answer]:
+def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards) -> Setting:
+    """What a check on speed needs to know besides its samples. All rows of one statistic share its error."""
+    roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
+    rows = sum(other.gate.statistic is check.gate.statistic for other in plan.checks)
+    return Setting(roof=roof, rows=rows, provenance=provenance, standards=standards)
+
+
+def _answered(plan: Plan, check: Check, matches: Sequence[Match], standards: Standards) -> tuple[Match, Answer]:
     """The match that answers, with its answer: the first that fails, else the first."""
-    answers = [(match, _answer(check, match)) for match in matches]
+    answers = [(match, _answer(plan, check, match, standards)) for match in matches]
     return next((one for one in answers if one[1].outcome is Outcome.FAIL), answers[0])
 
 
-def _answer(check: Check, match: Match) -> Answer:
-    if match.observation is not None:
-        return answer(check, match.observation)
+def _answer(plan: Plan, check: Check, match: Match, standards: Standards) -> Answer:
+    if match.observation is not None and match.source is not None:
+        relative = RELATIVE.get(check.gate.statistic)
+        if relative is None:
+            return answer(check, match.observation)
+        return relative(check, match.observation, setting_of(plan, check, match.source.evidence.provenance, standards))
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
 

@@ -49,11 +49,12 @@ class Match:
 
 @dataclass(slots=True)
 class Matcher:
-    """Finds the answer to each check of one plan on one set of builds."""
+    """Finds the answer to each check of one plan on one set of builds; ``base`` are those of a base to compare with, if known."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
     sources: tuple[Source, ...]
+    base: tuple[BuildEvidence, ...] = ()
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
     _matches: dict[tuple[Kind, str], tuple[Match, ...]] = field(init=False, default_factory=dict)
 
@@ -71,14 +72,16 @@ class Matcher:
         return self._matches[key]
 
     def _find(self, check: Check) -> tuple[Match, ...]:
-        expected = self._expected(check)
+        expected = self._expected(check, self.builds)
         if isinstance(expected, Missing):
             return (Match(missing=expected),)
         answers: list[Match] = []
         others: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
             found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
-            same = [observation for observation in found if observation.identity == expected]
+            same = [
+                observation for observation in found if observation.identity == expected and self._same_base(check, observation)
+            ]
             if same and any(observation != same[0] for observation in same):
                 contradiction = f"{len(same)} observations of the same thing contradict each other"
                 answers.append(Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
@@ -98,10 +101,14 @@ class Matcher:
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 
-    def _expected(self, check: Check) -> Identity | Missing:
+    def _same_base(self, check: Check, observation: Observation) -> bool:
+        """Whether a comparison is with the base that was asked for; where only a recorded run is judged, with its own."""
+        return not self.base or observation.base is None or observation.base == self._expected(check, self.base)
+
+    def _expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
         """The identity that evidence for this check must have; Missing when nothing was built that it could have."""
         kind = check.gate.evidence
-        build = next((build for build in self.builds if build.subject == check.subject), None)
+        build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
             return Missing(code=Code.NOT_BUILT, message=f"{check.subject} was not built")
         if check.scope is Scope.SUBJECT:
@@ -135,6 +142,6 @@ def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> Matc
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
         return Match(missing=Missing(code=Code.NO_EVIDENCE, message=message))
     changed = min((expected.changed(other) for other in others), key=len)
-    names = ", ".join(PART_NAMES[part] for part in changed)
+    names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
     message = f"the evidence is of something else; changed since: {names}"
     return Match(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

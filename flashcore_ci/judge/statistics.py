@@ -43,11 +43,11 @@ def relative_std(values: Sequence[float]) -> float:
     return 100.0 * spread / centre
 
 
-def two_groups(values: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def two_groups(values: Sequence[float], *, apart: float = WORTH_SAYING) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """The slow and the fast group when the values plainly fall into two, else None.
 
     The values are parted at their widest gap (single linkage: Sneath 1957). Plainly: at least two values on each side, a
-    gap 3 times as wide as either group and more than 0.5 % of the mean. A hint for people; no verdict depends on it.
+    gap 3 times as wide as either group and more than ``apart`` (a share) of the mean.
     """
     ordered = sorted(values)
     if len(ordered) < FEWEST_FOR_TWO_GROUPS:
@@ -56,5 +56,5 @@ def two_groups(values: Sequence[float]) -> tuple[tuple[float, ...], tuple[float,
     low, high = tuple(ordered[:cut]), tuple(ordered[cut:])
     gap = high[0] - low[-1]
     widest = max(low[-1] - low[0], high[-1] - high[0])
-    apart = min(len(low), len(high)) > 1 and gap > CLEAR_GAP * widest and gap > WORTH_SAYING * abs(mean(ordered))
-    return (high, low) if apart else None
+    plain = min(len(low), len(high)) > 1 and gap > CLEAR_GAP * widest and gap > apart * abs(mean(ordered))
+    return (high, low) if plain else None

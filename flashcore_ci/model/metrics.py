@@ -48,6 +48,7 @@ METRICS: dict[str, Metric] = {
     "time/gpu/cold": Metric(kind=Kind.TIMING, unit="ms", sampled=True),
     "cycles/gpu/cold": Metric(kind=Kind.TIMING, unit="Mcycle", sampled=True),
     "clock/sm": Metric(kind=Kind.TIMING, unit="MHz", sampled=True),
+    "drift/primary": Metric(kind=Kind.TIMING, unit="%", sampled=True, flaw=True),
     "slowdown/primary": Metric(kind=Kind.COMPARISON, unit="%", sampled=True, flaw=True),
     **{f"{side}/time/gpu/cold": Metric(kind=Kind.COMPARISON, unit="ms", sampled=True) for side in SIDES},
     **{f"{side}/cycles/gpu/cold": Metric(kind=Kind.COMPARISON, unit="Mcycle", sampled=True) for side in SIDES},

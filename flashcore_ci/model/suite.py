@@ -59,6 +59,8 @@ class Statistic(StrEnum):
 
     VALUE = "value"
     RELATIVE_STD = "relative-std"
+    SLOWDOWN = "slowdown"
+    DRIFT = "drift"
 
 
 class Severity(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -13,11 +13,14 @@ from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong, ridge_point, right_roof
 
+NO_BASE = "nothing to compare with was asked for: give --base REVISION"
 NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
 
 
-def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
+def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
     """Every (gate, target) as a check or as excluded with the reason, in suite order: gates first, then their targets.
+
+    ``compared``: there is a base to compare with; without one, gates on comparisons apply to nothing.
 
     SuiteError lists every wrong roof, every selected target without a limit, every glob that matches no entry function, and
     whatever would be green without having been asked: a gate that applies to nothing, a workload that no gate judges, two
@@ -30,7 +33,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
         targets = list(_targets(gate, suite, descriptions))
         problems += _unmatched(gate, targets, suite)
         for target in targets:
-            why = _why_not(gate, target)
+            why = _why_not(gate, target) or ("" if compared or gate.evidence is not Kind.COMPARISON else NO_BASE)
             limit = _limit(gate, target.name)
             if why:
                 excluded.append(Excluded(gate=gate.id, target=target.name, why=why))
@@ -47,7 +50,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
         suite_file=suite.file,
         checks=tuple(checks),
         excluded=tuple(excluded),
-        workloads=suite.workloads,
+        workloads=suite.workloads if compared else _not_compared(suite.workloads, {workload.id for workload in suite.workloads}),
         descriptions=descriptions,
         protocol=suite.protocol,
     )
@@ -64,7 +67,7 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
         return plan
     unmatched = [glob for glob in asked if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
     if unmatched:
-        lines = tuple(f"{plan.suite_file}: no check matches {glob!r}" for glob in unmatched)
+        lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
         raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
     checks = tuple(c for c in plan.checks if any(_matches(glob, c.gate.id, c.target) for glob in asked))
     excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
@@ -74,6 +77,32 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
         for workload in plan.workloads
     )
     return _only_needed(replace(plan, checks=checks, excluded=excluded, workloads=workloads))
+
+
+def comparable(plan: Plan, cannot: Mapping[str, str]) -> Plan:
+    """The plan without the comparisons of workloads that the base cannot run: workload id to the reason."""
+    gone = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
+    excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in gone.items())
+    checks = tuple(check for check in plan.checks if check.key not in gone)
+    workloads = _not_compared(plan.workloads, set(cannot))
+    return _only_needed(replace(plan, checks=checks, excluded=(*plan.excluded, *excluded), workloads=workloads))
+
+
+def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple[Workload, ...]:
+    """The workloads, of which the named ones no longer ask for a comparison."""
+    return tuple(
+        replace(w, collect=tuple(kind for kind in w.collect if kind is not Kind.COMPARISON)) if w.id in names else w
+        for w in workloads
+    )
+
+
+def _is_comparison(check: Check) -> bool:
+    return check.gate.evidence is Kind.COMPARISON
+
+
+def _why_unmatched(glob: str, plan: Plan) -> str:
+    """What would make it match, where that is known."""
+    return f": {NO_BASE}" if any(e.why == NO_BASE and _matches(glob, e.gate, e.target) for e in plan.excluded) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +188,10 @@ def _ambiguous(descriptions: Sequence[Description]) -> Iterator[str]:
 
 def _idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
     """What would look as if it had been asked: gates without a check, workloads without a gate, and checks none of which blocks."""
-    asking = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why == NO_MACHINE_CODE}
-    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD}
+    asking = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
+    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
+        e.target for e in excluded if e.why == NO_BASE
+    }
     for gate in suite.gates:
         if gate.id not in asking:
             yield f"{_where(suite, f'gate {gate.id}')}: the gate {gate.id} applies to nothing: no target passes all of on, roofs and tags"

@@ -71,6 +71,10 @@ def _limit(gate: Gate, limit: Limit) -> str:
 def _statistic(gate: Gate) -> str:
     if gate.statistic is Statistic.VALUE:
         return ""
+    if gate.statistic is Statistic.SLOWDOWN:
+        return ": cycles of head over base (time, where memory is the roof), looked at after 5, 8 and 12 rounds"
+    if gate.statistic is Statistic.DRIFT:
+        return f": cycles (time, where memory is the roof) over the baseline's, over at least {gate.min_samples} processes"
     return f", {gate.statistic} over at least {gate.min_samples} processes"
 
 

@@ -13,7 +13,8 @@ from flashcore_ci.suite.problems import Problems, meant
 from flashcore_ci.suite.tables import ProtocolTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-STATISTIC_UNIT = {Statistic.RELATIVE_STD: "%"}
+RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
+"""Metrics that are a statistic of their own: a comparison with other measurements."""
 
 
 def is_name(text: str) -> bool:
@@ -86,22 +87,41 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
         return
     if metric.kind is not gate.evidence:
         problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')
-    if metric.sampled != (gate.statistic is not Statistic.VALUE):
-        has = "samples: a statistic over them is judged" if metric.sampled else "one value: it has no statistic"
-        problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
-    unit = STATISTIC_UNIT.get(gate.statistic, metric.unit)
+    _check_statistic(problems, key, gate, sampled=metric.sampled)
+    unit = metric.unit if gate.statistic is Statistic.VALUE else "%"
     for index, limit in enumerate(gate.limits):
         if limit.unit != unit:
             problems.add(f"{key}.limits[{index}].unit", f'"{gate.metric}" is judged in "{unit}", not "{limit.unit}"')
     if gate.rule is Rule.AT_LEAST:
         _check_floor(problems, key, gate, flaw=metric.flaw or gate.statistic is not Statistic.VALUE)
-    if gate.statistic is Statistic.VALUE:
+    if gate.metric in RELATIVE:
+        _check_margin(problems, key, gate)
+    if gate.statistic in {Statistic.VALUE, Statistic.SLOWDOWN}:
         return
     if gate.min_samples < 2:  # noqa: PLR2004 - one sample has no spread
         problems.add(f"{key}.min_samples", "a spread needs at least 2 samples")
     if protocol is not None and gate.min_samples > protocol.timing_processes:
         have = f"protocol.timing_processes is {protocol.timing_processes}"
         problems.add(f"{key}.min_samples", f"{gate.min_samples} samples are asked for, but {have}")
+
+
+def _check_statistic(problems: Problems, key: str, gate: Gate, *, sampled: bool) -> None:
+    """Samples need a statistic, single values have none, and some metrics are a statistic of their own."""
+    if sampled != (gate.statistic is not Statistic.VALUE):
+        has = "samples: a statistic over them is judged" if sampled else "one value: it has no statistic"
+        problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
+    elif sampled and RELATIVE.get(gate.metric, Statistic.RELATIVE_STD) is not gate.statistic:
+        wanted = RELATIVE.get(gate.metric, Statistic.RELATIVE_STD)
+        problems.add(f"{key}.statistic", f'"{gate.metric}" is judged by the statistic "{wanted}", not "{gate.statistic}"')
+
+
+def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
+    """A slow-down is at most its margin, and a margin of nothing holds on no machine."""
+    if gate.rule is not Rule.AT_MOST:
+        problems.add(f"{key}.rule", f'a slow-down is judged by "<=", not "{gate.rule}"')
+    for index, limit in enumerate(gate.limits):
+        if not limit.value > 0:
+            problems.add(f"{key}.limits[{index}].value", f"a margin of {limit.value:g} % could never be shown: give one above 0")
 
 
 def _check_floor(problems: Problems, key: str, gate: Gate, *, flaw: bool) -> None:

@@ -50,6 +50,11 @@ def test_static_gates_need_no_gpu() -> None:
     assert "relative-std" not in text
 
 
+def test_a_gate_on_a_comparison_says_what_it_compares() -> None:
+    for statistic, words in ((Statistic.SLOWDOWN, "head over base"), (Statistic.DRIFT, "over the baseline")):
+        assert words in explain.render(replace(GATE, statistic=statistic))
+
+
 @pytest.mark.parametrize("code", Code)
 def test_every_code_has_its_verdict(code: Code) -> None:
     text = explain.render_code(code)

@@ -1,0 +1,70 @@
+"""Simulated machines of five kinds that change nothing, and how often the rule would have blocked a merge."""
+
+import math
+import random
+
+import pytest
+
+from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide
+from flashcore_ci.judge.ratios import Prior
+from flashcore_ci.model.codes import FAILING, Code
+
+MARGIN = math.log1p(0.003)
+ERRORS = Errors.of(rows=16, scales=2)
+RECORDED = Prior(variance=2e-6, freedom=20)  # 0.1 % a process
+TRIALS = 1000
+
+
+def independent(source, process):
+    return source.gauss(0.0, 1e-3)
+
+
+def drifting(source, process):
+    return 1e-3 * process + source.gauss(0.0, 1e-3)  # 0.1 % slower from process to process
+
+
+def heavy_tails(source, process):
+    return source.gauss(0.0, 1e-3) * (8 if source.random() < 0.05 else 1)
+
+
+def coin(source, process):
+    return source.gauss(0.0, 2e-4) + 0.02 * source.randint(0, 1)
+
+
+def noisier_today(source, process):
+    return source.gauss(0.0, 2e-3)
+
+
+def sequence(source, kind, droop=False):
+    """Looks at 5, 8 and 12 rounds, base and head in random order in each, until one is final."""
+    cycles, times = ([], []), ([], [])
+    level = 0.0
+    for number in range(LOOKS[-1]):
+        for turn, side in enumerate(source.sample((0, 1), 2)):
+            log = kind(source, 2 * number + turn)
+            level = 0.9 * level + source.gauss(0.0, 0.005) if droop else 0.0  # a clock that wanders by 1 %
+            cycles[side].append(math.exp(log))
+            times[side].append(math.exp(log + level))
+        if number + 1 in LOOKS:
+            found = decide(
+                Rounds(base=tuple(cycles[0]), head=tuple(cycles[1])),
+                Rounds(base=tuple(times[0]), head=tuple(times[1])),
+                margin=MARGIN,
+                errors=ERRORS,
+                noise=(RECORDED, None),
+            )
+            if found.code in FAILING | {Code.SAME, Code.FASTER}:
+                break
+    return found.code
+
+
+@pytest.mark.parametrize("kind", [independent, drifting, heavy_tails, coin, noisier_today])
+@pytest.mark.parametrize("droop", [False, True])
+def test_nothing_is_blocked_that_did_not_change(kind, droop):
+    source = random.Random(f"{kind.__name__} {droop}")
+    codes = [sequence(source, kind, droop) for _ in range(TRIALS)]
+    assert not FAILING & set(codes)
+    if kind is independent:
+        assert codes.count(Code.SAME) >= 0.98 * len(codes)
+    if kind is coin:
+        assert codes.count(Code.BIMODAL) >= 0.9 * len(codes)
