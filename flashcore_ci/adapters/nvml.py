@@ -39,7 +39,8 @@ class User:
 class State:
     """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in degrees Celsius.
 
-    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none.
+    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none, ``persistent`` where its driver
+    has no such mode.
     """
 
     name: str
@@ -60,6 +61,7 @@ class State:
     temperature: int
     reasons: tuple[str, ...]
     users: tuple[User, ...]
+    persistent: bool | None = None
 
 
 def read(gpu: str) -> State:
@@ -70,6 +72,7 @@ def read(gpu: str) -> State:
         ecc = _maybe(nvml, nvml.nvmlDeviceGetEccMode, handle)
         errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
+        persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
         return State(
             name=nvml.nvmlDeviceGetName(handle),
             uuid=nvml.nvmlDeviceGetUUID(handle),
@@ -89,6 +92,7 @@ def read(gpu: str) -> State:
             temperature=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             reasons=reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
             users=_users(nvml, handle),
+            persistent=None if persistent is None else bool(persistent),
         )
 
 

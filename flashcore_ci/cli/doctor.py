@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import click
 
-from flashcore_ci.adapters import ncu, nvml, process, sanitizer
+from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.compiler import host_compiler
-from flashcore_ci.cli import diagnosis, machine, options
+from flashcore_ci.cli import checklist, diagnosis, machine, options
+from flashcore_ci.cli.checklist import Facts, Standing
 from flashcore_ci.cli.diagnosis import Line
 from flashcore_ci.model.errors import CannotCollectError, ExitCode
 from flashcore_ci.suite.settings import Settings
@@ -27,13 +29,21 @@ TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.i
 @options.toolchain
 @options.allow_process
 @options.gpu
-def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str) -> int:
-    """Can this machine gate? What is missing, and what fixes it. Exit code 4 when something is."""
+@click.option("--runner", is_flag=True, help="Check, too, whether a self-hosted runner is set up safely (docs/runner.md).")
+def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str, runner: bool) -> int:
+    """Can this machine gate? What is missing, and what fixes it. Exit code 4 when something is.
+
+    With --runner, and in a job of that runner: each item of docs/runner.md, verified, failed, or not to be seen from here.
+    """
     settings = Settings.from_environment(os.environ)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
         lines = tuple(_examine(settings, toolchain, allow_process, gpu, Path(scratch)))
+        items = checklist.examine(_facts(settings, lines, allow_process, gpu, Path(scratch))) if runner else ()
     click.echo(diagnosis.render(lines), nl=False)
-    return ExitCode.CANNOT_COLLECT if any(line.problem for line in lines) else ExitCode.PASSED
+    if runner:
+        click.echo(f"\n{checklist.render(items)}", nl=False)
+    bad = any(line.problem for line in lines) or any(item.standing is Standing.FAILED for item in items)
+    return ExitCode.CANNOT_COLLECT if bad else ExitCode.PASSED
 
 
 def _examine(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Line]:
@@ -97,6 +107,33 @@ def _profiler(settings: Settings, has_gpu: bool, scratch: Path) -> tuple[Line, .
     counted = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")
     tried = process.run((*counted, settings.python, "-c", ONE_LAUNCH), logs=scratch, name="ncu", timeout=SECONDS)
     return (*lines, diagnosis.counters(ncu.complaint(tried.text() + tried.error_text())))
+
+
+def _facts(settings: Settings, lines: tuple[Line, ...], allow: tuple[str, ...], gpu: str, scratch: Path) -> Facts:
+    """What the checklist is about; whether ncu can count was tried above, if it could be."""
+    state = None
+    with contextlib.suppress(CannotCollectError):
+        state = nvml.read(gpu)
+    tried = [not line.problem for line in lines if line.name == "counters"]
+    return Facts(
+        host=host.look(os.environ, temporary=Path(tempfile.gettempdir()), own=scratch),
+        state=state,
+        counted=tried[0] if tried else None,
+        sudo=_becomes_root(scratch),
+        allow=allow,
+        lock=str(settings.lock_dir),
+        lock_is_writable=os.access(settings.lock_dir, os.W_OK),
+        locks_shared=bool(os.environ.get("FLASHCORE_CI_LOCK_DIR")),
+        free=shutil.disk_usage(_existing(settings.home)).free,
+    )
+
+
+def _becomes_root(scratch: Path) -> bool:
+    """Whether sudo asks for nothing. Nothing is done with it."""
+    try:
+        return process.run(("sudo", "-n", "true"), logs=scratch, name="sudo", timeout=SECONDS).returncode == 0
+    except CannotCollectError:
+        return False
 
 
 def _existing(folder: Path) -> Path:

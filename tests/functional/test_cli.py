@@ -88,6 +88,21 @@ def test_a_doctor_on_a_machine_without_a_gpu(cli) -> None:
     assert re.search(r"^ok +g\+\+ ", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+def test_a_runner_is_checked_item_by_item(cli, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "runner").mkdir()
+    (tmp_path / "runner/.runner").write_text('{"ephemeral": true}')
+    named = {"TMPDIR": str(tmp_path / "temporary"), "RUNNER_TEMP": str(tmp_path / "runner/_work/_temp"), "GH_TOKEN": "hunter2"}
+    done = cli("doctor", "--runner", **named)
+    assert done.returncode == 4
+    assert re.search(r"^verified +ephemeral +the runner takes one job", done.stdout, re.MULTILINE)
+    assert re.search(r"^failed +secrets .*GH_TOKEN", done.stdout, re.MULTILINE)
+    assert re.search(r"^cannot be seen from here +one-gpu +no GPU$", done.stdout, re.MULTILINE)
+    assert re.search(r"^runner: \d+ verified, \d+ failed, \d+ cannot be seen from here", done.stdout, re.MULTILINE)
+    assert "hunter2" not in done.stdout
+
+
 def test_an_out_folder_with_other_things_is_left_alone(cli, checkout: Path) -> None:
     (checkout / "mine").mkdir()
     (checkout / "mine/thesis.txt").write_text("years")

@@ -29,6 +29,7 @@ class FakeNvml(SimpleNamespace):
             "nvmlDeviceGetEccMode": [1, 1],
             "nvmlDeviceGetTotalEccErrors": 0,
             "nvmlDeviceGetMigMode": [0, 0],
+            "nvmlDeviceGetPersistenceMode": 1,
             "nvmlDeviceGetName": "NVIDIA H200",
             "nvmlDeviceGetUUID": "GPU-1",
             "nvmlSystemGetDriverVersion": "580.159.04",
@@ -76,6 +77,7 @@ def test_the_state_of_a_gpu(driver):
     assert state.reasons == ("idle", "power cap")
     assert state.users == ()
     assert state.ecc is True
+    assert state.persistent is True
 
 
 def test_what_a_gpu_does_not_support_is_none(driver):

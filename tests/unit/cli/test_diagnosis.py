@@ -3,32 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sound_gpu import SOUND
 
 from flashcore_ci.adapters.nvml import State, User
 from flashcore_ci.cli import diagnosis
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
-
-SOUND = State(
-    name="NVIDIA H200",
-    uuid="GPU-0",
-    driver="580.159.04",
-    cuda="13.0",
-    compute_capability="9.0",
-    memory=150 << 30,
-    memory_used=1 << 30,
-    compute_mode="default",
-    ecc=True,
-    ecc_errors=0,
-    mig=False,
-    sm_clock=1980,
-    max_sm_clock=1980,
-    power=120.0,
-    power_limit=700.0,
-    temperature=35,
-    reasons=("power cap",),
-    users=(User(pid=1, name="python", ours=True),),
-)
 
 
 def problems(state: State, allow: tuple[str, ...] = ()) -> dict[str, diagnosis.Line]:

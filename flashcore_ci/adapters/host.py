@@ -1,0 +1,124 @@
+"""What this machine shows of itself to whoever runs on it: files under ``/proc`` and ``/dev``, and the environment it was given.
+
+Nothing is started and nothing is changed. What cannot be seen is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SECRETIVE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
+CREDENTIALS = (
+    ".ssh/id_*",
+    ".aws/credentials",
+    ".azure/*token*",
+    ".config/gcloud/*credentials*",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".git-credentials",
+    ".kube/config",
+    ".netrc",
+    ".pypirc",
+    ".cache/huggingface/token",
+)
+SOCKETS = ("var/run/docker.sock", "run/containerd/containerd.sock", "run/podman/podman.sock")
+CAP_SYS_ADMIN = 21
+INIT = frozenset({"systemd", "init"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A machine as a job on it sees it.
+
+    ``profiling_is_restricted`` is the driver's word, ``capabilities`` the effective ones as a mask, ``processes`` the names of
+    all that can be seen, ``contained`` whether others may live where this job cannot see them. ``ephemeral`` is None where no
+    runner of GitHub is installed; ``cleans`` says whether it has a hook for after each job. ``secrets`` are names of variables.
+    """
+
+    gpus: int
+    root: bool
+    capabilities: int | None
+    contained: bool
+    profiling_is_restricted: bool | None
+    processes: tuple[str, ...]
+    secrets: tuple[str, ...]
+    credentials: tuple[str, ...]
+    sockets: tuple[str, ...]
+    ephemeral: bool | None
+    cleans: bool
+    leftovers: tuple[str, ...]
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether this job has CAP_SYS_ADMIN, with which it may do nearly all that root may."""
+        return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
+
+
+def look(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, own: Path) -> Host:
+    """The machine whose files begin at ``root``. Our own scratch folder ``own`` in ``temporary`` is no leftover."""
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    processes = tuple(sorted(_names(root / "proc")))
+    return Host(
+        gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
+        root=os.geteuid() == 0,
+        capabilities=_capabilities(root / "proc/self/status"),
+        contained=_text(root / "proc/1/comm").strip() not in INIT,
+        profiling_is_restricted=_restricted(root / "proc/driver/nvidia/params"),
+        processes=processes,
+        secrets=tuple(sorted(name for name, value in environ.items() if value and SECRETIVE.search(name))),
+        credentials=tuple(_readable(home, CREDENTIALS)) if home else (),
+        sockets=tuple(f"/{name}" for name in SOCKETS if os.access(root / name, os.W_OK)),
+        ephemeral=_ephemeral(environ),
+        cleans=bool(environ.get("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")),
+        leftovers=tuple(str(path) for path in sorted(temporary.glob("flashcore-ci-*")) if path.is_dir() and path != own),
+    )
+
+
+def _names(proc: Path) -> Iterator[str]:
+    for folder in proc.glob("[0-9]*"):
+        name = _text(folder / "comm").strip()
+        if name:
+            yield name
+
+
+def _capabilities(status: Path) -> int | None:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(status), re.MULTILINE)
+    return int(found[1], 16) if found else None
+
+
+def _restricted(parameters: Path) -> bool | None:
+    """The driver's ``RmProfilingAdminOnly``, which the module option NVreg_RestrictProfilingToAdminUsers sets."""
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
+    return bool(int(found[1])) if found else None
+
+
+def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:
+    for glob in globs:
+        yield from (f"~/{path.relative_to(home)}" for path in sorted(home.glob(glob)) if os.access(path, os.R_OK))
+
+
+def _ephemeral(environ: Mapping[str, str]) -> bool | None:
+    """What the runner's own settings say; they lie two folders above the folder for temporary files that a job is given."""
+    temporary = environ.get("RUNNER_TEMP")
+    if not temporary:
+        return None
+    for folder in Path(temporary).parents[:3]:
+        text = _text(folder / ".runner")
+        if text:
+            try:
+                return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
+            except (ValueError, AttributeError):
+                return None
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
