@@ -14,6 +14,7 @@ import click
 
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.store.codec import encode
+from flashcore_ci.store.run import REPORTS
 
 Progress = Callable[[str], None]
 
@@ -43,12 +44,14 @@ class Teller:
 
 def show(report: Report, environ: Mapping[str, str]) -> None:
     """Print the report on standard output, in colour where that is wanted."""
+    from flashcore_ci.cli import actions  # noqa: PLC0415 - as the next
     from flashcore_ci.report import terminal  # noqa: PLC0415 - rich is heavy
 
     tty = sys.stdout.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if tty else LOG_WIDTH
-    click.echo(terminal.render(report, width=width, color=color), nl=False, color=color)
+    text = terminal.render(report, width=width, color=color)
+    click.echo(actions.inert(text) if actions.is_github(environ) else text, nl=False, color=color)
 
 
 def present(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
@@ -57,4 +60,4 @@ def present(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, s
         click.echo(encode(report), nl=False)
         return
     show(report, environ)
-    click.echo(f"reports: {out}/junit.xml, report.json, summary.md", err=True)
+    click.echo(f"reports: {out}/{', '.join(REPORTS)}", err=True)

@@ -31,7 +31,8 @@ def command(*, out: Path, as_json: bool, **asked: Any) -> int:
     """Build, measure and judge: may this change merge?
 
     Builds the kernels, measures them on this machine's GPU (or, without one, takes recorded runs of the same code), and gives
-    one verdict for every gate on every target. Reports go to --out: junit.xml, report.json, summary.md.
+    one verdict for every gate on every target. Reports go to --out, in every format
+    that `report` writes.
     """
     teller = console.Teller(os.environ)
     request = Request(out=out, environ=os.environ, **asked)

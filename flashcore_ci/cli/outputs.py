@@ -1,30 +1,54 @@
-"""The files that CI reads: ``junit.xml``, ``report.json`` and ``summary.md``, on every path out of the tool."""
+"""The files that people and CI read, on every path out of the tool: ``FORMATS`` has one row a file."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci import __version__
 from flashcore_ci.model.codes import NEXT_STEP, Code
+from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.errors import EvidenceError, ExitCode, FlashcoreError, InterruptedRunError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.verdict import Outcome, Reason, Report, Verdict
-from flashcore_ci.report import junit, markdown
+from flashcore_ci.report import comment, junit, markdown, sarif
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 
 REPORT = "report.json"
-FILES = ("junit.xml", REPORT, "summary.md")
+DOSSIER = "dossier.json"
+FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
+    REPORT: lambda report, _: encode(report),
+    "junit.xml": lambda report, _: junit.render(report),
+    DOSSIER: lambda _, dossier: encode(dossier),
+    "results.sarif": sarif.render,
+    "summary.md": lambda report, _: markdown.render(report),
+    "comment.md": comment.render,
+}
+"""Each file and how it is made, the verdict's own first: whatever goes wrong later, CI has its answer."""
+FILES = tuple(FORMATS)
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
-def write(out: Path, report: Report) -> None:
-    """Write all three files. CannotCollectError if the disk refuses."""
-    write_atomically(out / REPORT, encode(report))
-    write_atomically(out / "junit.xml", junit.render(report).encode("utf-8"))
-    write_atomically(out / "summary.md", markdown.render(report).encode("utf-8"))
+def write(out: Path, report: Report, dossier: Dossier) -> None:
+    """Write every file. CannotCollectError if the disk refuses."""
+    for name in FORMATS:
+        write_atomically(out / name, rendered(name, report, dossier))
+
+
+def write_again(out: Path, report: Report, dossier: Dossier) -> None:
+    """Write what follows from the two records that lie in ``out``, and leave those alone."""
+    for name in FORMATS:
+        if name not in {REPORT, DOSSIER}:
+            write_atomically(out / name, rendered(name, report, dossier))
+
+
+def rendered(name: str, report: Report, dossier: Dossier) -> bytes:
+    """The content of the file with this name (KeyError if it is none of ``FORMATS``)."""
+    content = FORMATS[name](report, dossier)
+    return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
 def read(path: Path) -> Report:
@@ -37,6 +61,12 @@ def read(path: Path) -> Report:
             f"cannot read {file}: {error.strerror}", fix="give a folder that `gate` or `judge` wrote to"
         ) from None
     return decode(Report, data, where=str(file))
+
+
+def read_dossier(path: Path) -> Dossier:
+    """The dossier beside the report in ``path``; empty when there is none. EvidenceError when it was altered."""
+    file = (path if path.is_dir() else path.parent) / DOSSIER
+    return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
 
 def clear(out: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.cli import live, machine, outputs, recorded
+from flashcore_ci.cli import actions, dossiers, live, machine, outputs, recorded
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import resources
@@ -23,7 +23,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.plan.planner import make_plan, narrow
-from flashcore_ci.store.run import LOGS, prepare_run, read_run, write_run
+from flashcore_ci.store.run import LOGS, prepare_run, read_run, tool_files, write_run
 from flashcore_ci.suite.loader import load
 
 
@@ -52,7 +52,7 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
         so_far.sources.append(compiled_here(plan, builds, request))
         so_far.sources += measured or evidence_for(plan, builds, request, progress)
         report = judged(so_far, request, as_of=request.as_of or clock.now())
-        outputs.write(request.out, report)
+        publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
         return _ended(error, so_far, request)
     return report
@@ -117,7 +117,8 @@ def measure(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, pro
     logs.mkdir()
     evidence = collect(plan, builds, live.context(request, progress, logs.resolve()))
     write_run(request.out, plan, evidence)
-    return Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
+    origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
+    return Source(origin=origin, evidence=evidence, files=tool_files(request.out))
 
 
 def collect_only(request: Request, progress: Progress) -> Evidence:
@@ -134,14 +135,16 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
     outputs.clear(request.out)
     so_far = SoFar()
     try:
-        evidence = read_run(run).evidence
+        recording = read_run(run)
+        evidence = recording.evidence
         so_far.suite = suite_of(request)
         so_far.plan = planned(so_far.suite, request, progress)
         so_far.builds = evidence.builds
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
-        so_far.sources += [recorded.source_of(compiled), recorded.source_of(evidence)]
+        so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
+        so_far.sources.append(recorded.source_of(recording))
         report = judged(so_far, request, as_of=request.as_of or evidence.provenance.collected_at)
-        outputs.write(request.out, report)
+        publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
         return _ended(error, so_far, request)
     return report
@@ -167,6 +170,13 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
     )
 
 
+def publish(report: Report, so_far: SoFar, request: Request) -> None:
+    """Write the reports, and tell GitHub if it is GitHub that runs this."""
+    dossier = dossiers.of(so_far.suite, so_far.plan, so_far.builds, so_far.sources, root=request.root)
+    outputs.write(request.out, report, dossier)
+    actions.tell(report, dossier, request.environ)
+
+
 def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
     """Write the reports of a run that ``error`` ended; return the report if that was an interruption, else raise ``error``."""
     error = known(error)
@@ -178,7 +188,7 @@ def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
         if so_far.plan is not None:
             report = outputs.ended_by(error, judged(so_far, request, as_of=as_of))
     with contextlib.suppress(Exception):
-        outputs.write(request.out, report)
+        publish(report, so_far, request)
     if isinstance(error, InterruptedRunError):
         return report
     raise error

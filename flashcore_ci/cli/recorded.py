@@ -5,21 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from flashcore_ci.judge.judge import Source
-from flashcore_ci.model.evidence import Evidence, Provenance
+from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.verdict import Origin
-from flashcore_ci.store.run import read_run
+from flashcore_ci.store.run import Run, read_run
 
 BUNDLES = "*.tar.xz"
 
 
 def recall(folder: Path) -> tuple[Source, ...]:
     """Every bundle in ``folder``, in the order of their names; none when there is no such folder. EvidenceError for a broken one."""
-    return tuple(source_of(read_run(bundle).evidence) for bundle in sorted(folder.glob(BUNDLES)))
+    return tuple(source_of(read_run(bundle)) for bundle in sorted(folder.glob(BUNDLES)))
 
 
-def source_of(evidence: Evidence) -> Source:
-    """Evidence of an earlier run."""
-    return Source(origin=Origin(kind="recorded", detail=where_and_when(evidence.provenance)), evidence=evidence)
+def source_of(run: Run) -> Source:
+    """An earlier run as a source."""
+    return Source(origin=origin_of(run.evidence.provenance), evidence=run.evidence, files=run.files)
+
+
+def origin_of(provenance: Provenance) -> Origin:
+    """An earlier run in words."""
+    return Origin(kind="recorded", detail=where_and_when(provenance))
 
 
 def where_and_when(provenance: Provenance) -> str:

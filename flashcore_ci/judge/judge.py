@@ -17,7 +17,7 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
-__all__ = ["Source", "judge"]
+__all__ = ["Source", "answering", "judge"]
 
 ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
 """What a machine with the GPU could still answer: these are deferred when the caller says so."""
@@ -69,6 +69,21 @@ def judge(
         provenance=_provenance(plan, matches, sources),
         notes=(*_notes(plan, matches), *waiving.remarks(waivers, verdicts, day)),
     )
+
+
+def answering(
+    plan: Plan,
+    builds: tuple[BuildEvidence, ...],
+    sources: tuple[Source, ...],
+    *,
+    standards: Standards | None = None,
+    base: tuple[BuildEvidence, ...] = (),
+) -> tuple[Match, ...]:
+    """What the verdicts of ``judge`` rest on, each observation once, in plan order; checks without one have none here."""
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base)
+    found = ((check, matcher.matches(check)) for check in plan.checks)
+    matches = (many[0] if len(many) == 1 else _answered(plan, check, many, standards or Standards())[0] for check, many in found)
+    return tuple({id(match.observation): match for match in matches if match.observation is not None}.values())
 
 
 def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards) -> Setting:

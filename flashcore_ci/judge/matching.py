@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flashcore_ci.model.codes import Code
@@ -26,10 +26,14 @@ NOWHERE = Origin(kind="none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and where it came from. The judge asks its sources in order."""
+    """Evidence and where it came from. The judge asks its sources in order.
+
+    ``files`` are the tools' own, by their names in the run folder: for pictures, the judge reads none of them.
+    """
 
     origin: Origin
     evidence: Evidence
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,17 +21,17 @@ SPECIAL = frozenset("\\`*_{}[]()#+!|~$")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
 
 
-def render(report: Report) -> str:
-    """The report as Markdown. What does not fit is counted in the last line."""
-    return _bounded(_blocks(report), MOST_BYTES - ROOM_FOR_LAST_LINE)
+def render(report: Report, limit: int = MOST_BYTES) -> str:
+    """The report as Markdown of at most ``limit`` bytes. What does not fit is counted in the last line."""
+    return bounded(_blocks(report), limit)
 
 
 def _blocks(report: Report) -> Iterator[str]:
     """Blocks that stand on their own, most important first: dropping the last ones leaves valid Markdown."""
     yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(words.headline(report))}"
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
-    for section in sections(report):
-        yield from _section(section)
+    for each in sections(report):
+        yield from section(each)
     yield from _counts(tallies(report))
     yield from (f"> {escape(note)}" for note in report.notes)
     for tally in tallies(report):
@@ -39,14 +39,15 @@ def _blocks(report: Report) -> Iterator[str]:
     yield from _excluded(report)
 
 
-def _section(section: Section) -> Iterator[str]:
-    yield f"## {section.title} ({words.plural(len(section.verdicts), 'check')})"
-    for cluster in clusters(section.verdicts):
+def section(what: Section) -> Iterator[str]:
+    """One section's heading, then its verdicts by reason, with findings and notes; each block stands on its own."""
+    yield f"## {what.title} ({words.plural(len(what.verdicts), 'check')})"
+    for cluster in clusters(what.verdicts):
         yield f"### {MARKS[cluster.outcome]} {escape(cluster.code)}: {escape(words.origin(cluster.origin))}"
         if cluster.next_step:
             yield f"**Next:** {escape(cluster.next_step)}"
         for part in _batches(cluster.verdicts):
-            yield _table(("gate", "target", "measured", "limit", "what happened"), (_red_row(v) for v in part))
+            yield table(("gate", "target", "measured", "limit", "what happened"), (_red_row(v) for v in part))
         for verdict in cluster.verdicts:
             yield from _findings(verdict)
             yield from _notes(verdict)
@@ -78,7 +79,7 @@ def _notes(verdict: Verdict) -> Iterator[str]:
 def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
     if rows:
         yield "## Gates"
-        yield _table(
+        yield table(
             ("gate", "pass", "fail", "inconclusive", "waived", "advisory", "deferred", "closest to its limit"),
             (
                 (
@@ -94,20 +95,21 @@ def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
 def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
     for number, part in enumerate(_batches(verdicts)):
         title = html(gate) if number == 0 else f"{html(gate)}, continued"
-        table = _table(
+        rows = table(
             ("target", "verdict", "measured", "limit", "origin"),
             ((v.target, words.label(v), words.reading(v), words.limit(v), words.origin(v.origin)) for v in part),
         )
-        yield f"<details><summary>{title}: every reading</summary>\n\n{table}\n\n</details>"
+        yield f"<details><summary>{title}: every reading</summary>\n\n{rows}\n\n</details>"
 
 
 def _excluded(report: Report) -> Iterator[str]:
     for part in _batches(report.excluded):
-        table = _table(("gate", "target", "why"), ((e.gate, e.target, e.why) for e in part))
-        yield f"<details><summary>Not applicable</summary>\n\n{table}\n\n</details>"
+        rows = table(("gate", "target", "why"), ((e.gate, e.target, e.why) for e in part))
+        yield f"<details><summary>Not applicable</summary>\n\n{rows}\n\n</details>"
 
 
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table; every cell is escaped and cut to a bearable length."""
     lines = [_line(header), "|" + " --- |" * len(header)]
     lines += [_line(tuple(escape(words.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
     return "\n".join(lines)
@@ -123,10 +125,13 @@ def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-def _bounded(blocks: Iterable[str], limit: int) -> str:
+def bounded(blocks: Iterable[str], limit: int) -> str:
     """The blocks, blank lines between, up to ``limit`` bytes of UTF-8; the rest is counted, never cut in the middle."""
+    if limit < ROOM_FOR_LAST_LINE:
+        return ""
     kept: list[str] = []
     used = left_out = 0
+    limit -= ROOM_FOR_LAST_LINE
     for block in blocks:
         size = len(block.encode()) + 2
         if left_out or used + size > limit:

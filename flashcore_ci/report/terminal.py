@@ -153,7 +153,7 @@ def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
 
 def _footer(console: Console, report: Report) -> None:
     console.print()
-    for line in origins(report.verdicts):
+    for line in words.origins(report.verdicts):
         console.print(Text(line))
     if report.excluded:
         pairs = words.plural(len(report.excluded), "pair")
@@ -163,15 +163,6 @@ def _footer(console: Console, report: Report) -> None:
     console.print(
         Text(f"judged as of {words.printable(report.as_of)} by flashcore-ci {words.printable(report.tool)}", style="dim")
     )
-
-
-def origins(verdicts: Iterable[Verdict]) -> list[str]:
-    """How many checks were judged on evidence of which origin, one line each."""
-    counts: dict[str, int] = {}
-    for verdict in verdicts:
-        words_ = words.printable(words.origin(verdict.origin))
-        counts[words_] = counts.get(words_, 0) + 1
-    return [f"{words.plural(count, 'check')}: {origin}" for origin, count in counts.items()]
 
 
 def _by_gate(verdicts: Iterable[Verdict]) -> str:

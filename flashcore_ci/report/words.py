@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
@@ -46,6 +48,15 @@ def origin(source: Origin) -> str:
     if source.kind == "recorded":
         return f"recorded on {source.detail}" if source.detail else "recorded"
     return f"live on {source.detail}" if source.detail else "live"
+
+
+def origins(verdicts: Iterable[Verdict]) -> list[str]:
+    """How many checks were judged on evidence of which origin, one line each."""
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        said = printable(origin(verdict.origin))
+        counts[said] = counts.get(said, 0) + 1
+    return [f"{plural(count, 'check')}: {said}" for said, count in counts.items()]
 
 
 def label(verdict: Verdict) -> str:

@@ -51,7 +51,7 @@ def refuse_name(path: str, *, where: str) -> None:
 
 
 def verified(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
-    """The plan and the evidence, after every file was compared with the manifest in ``data``.
+    """Every file of the run by its name, after it was compared with the manifest in ``data``.
 
     ``names`` are the files that are there and ``read`` gives their content. EvidenceError (one line) when a file is
     missing, altered, too large, or not in the manifest.
@@ -69,8 +69,7 @@ def verified(data: bytes, names: Collection[str], read: Callable[[str], bytes], 
         content = read(member.path)
         if member_of(member.path, content) != member:
             raise EvidenceError(f"{where}: {member.path} was altered: its digest is not the recorded one", fix="collect again")
-        if member.path in {PLAN, EVIDENCE}:
-            kept[member.path] = content
+        kept[member.path] = content
     return kept
 
 

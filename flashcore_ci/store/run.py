@@ -7,8 +7,8 @@
     evidence.json    what was measured, on what, when, with which tools
     artifacts/       the tools' own files
 
-Reports (``junit.xml``, ``report.json``, ``summary.md``), a ``build`` folder and ``logs`` (jobs, results and output of every
-process that the run started, for whoever digs) may lie beside them; they are no part of the run.
+Reports (``REPORTS``), a ``build`` folder and ``logs`` (jobs, results and output of every process that the run started, for
+whoever digs) may lie beside them; they are no part of the run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
@@ -38,7 +38,7 @@ from flashcore_ci.store.manifest import (
     verified,
 )
 
-REPORTS = ("junit.xml", "report.json", "summary.md")
+REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md")
 LOGS = "logs"
 BESIDE = frozenset({*REPORTS, "build", LOGS})
 OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
@@ -46,10 +46,11 @@ OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back: what was asked, what was measured."""
+    """A run as read back: what was asked, what was measured, and the tools' own files by their names in the run folder."""
 
     plan: Plan
     evidence: Evidence
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
@@ -108,7 +109,13 @@ def read_run(path: Path) -> Run:
     return Run(
         plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
         evidence=decode(Evidence, content[EVIDENCE], where=f"{where}/{EVIDENCE}"),
+        files={name: data for name, data in content.items() if name not in OWN},
     )
+
+
+def tool_files(path: Path) -> dict[str, bytes]:
+    """The tools' own files in the run folder, by their names there. EvidenceError when one cannot be read."""
+    return {name: _read(path, name) for name in sorted(_files(path) - OWN)}
 
 
 def pack(run: Path, file: Path) -> None:

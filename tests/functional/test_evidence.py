@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from replayed import COMMAND, ROOT, environ
 
-from flashcore_ci.store.run import read_run
+from flashcore_ci.store.run import REPORTS, read_run
 
 MOST_BYTES = 1_500_000
 
@@ -30,7 +30,7 @@ def test_the_recorded_run_is_green_by_its_suite(suite: str, tmp_path: Path) -> N
 def test_judging_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         judged("hopper", tmp_path / name)
-    for file in ("report.json", "junit.xml", "summary.md"):
+    for file in REPORTS:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 

@@ -16,7 +16,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.store.codec import decode
-from flashcore_ci.store.run import prepare_run, write_run
+from flashcore_ci.store.run import REPORTS, prepare_run, write_run
 
 TARGET = ("max-diff", "twice-n4096")
 
@@ -114,9 +114,9 @@ def test_judging_gives_the_same_bytes_from_folder_and_bundle(cli, checkout: Path
     for source, out in ((recorded, "a"), (recorded, "b"), ("gates/evidence/h200.tar.xz", "c")):
         done = cli("judge", source, "--suite", "suite.toml", "--out", out)
         assert done.returncode == 0, done.stderr
-        outs.append([(checkout / out / name).read_bytes() for name in ("junit.xml", "report.json", "summary.md")])
+        outs.append([(checkout / out / name).read_bytes() for name in REPORTS])
     assert outs[0] == outs[1] == outs[2]
-    assert json.loads(outs[0][1])["as_of"] == make_provenance().collected_at
+    assert json.loads(outs[0][0])["as_of"] == make_provenance().collected_at
 
 
 def test_judging_writes_beside_the_run_and_the_run_stays_whole(cli, checkout: Path, recorded: Path) -> None:

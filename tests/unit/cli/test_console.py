@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from golden.reports import RED
 
 from flashcore_ci.cli import console
+from flashcore_ci.store.run import REPORTS
 
 
 class Terminal:
@@ -76,4 +78,11 @@ def test_colour_in_a_log(capsys: pytest.CaptureFixture, environ: dict[str, str],
 
 def test_where_the_reports_are(capsys: pytest.CaptureFixture) -> None:
     console.present(RED, Path("out"), as_json=False, environ={})
-    assert "out/junit.xml, report.json, summary.md" in capsys.readouterr().err
+    assert f"reports: out/{', '.join(REPORTS)}" in capsys.readouterr().err
+
+
+def test_in_a_log_of_github_nothing_reads_as_a_command(capsys: pytest.CaptureFixture) -> None:
+    hostile = replace(RED, headline="red", notes=("a\u2028::add-path::/tmp", "##[error]x"))
+    console.show(hostile, {"GITHUB_ACTIONS": "true"})
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(line.strip().startswith("::") or "##[" in line for line in lines)

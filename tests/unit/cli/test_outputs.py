@@ -5,13 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from golden.dossiers import DOSSIER
 from golden.reports import GREEN, INCONCLUSIVE, RED
 
 from flashcore_ci.cli import outputs
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.verdict import Outcome, Reason, Report
+from flashcore_ci.store.run import REPORTS
 
 
 def unreached() -> Report:
@@ -24,11 +27,29 @@ def unreached() -> Report:
     return replace(INCONCLUSIVE, verdicts=verdicts)
 
 
-def test_all_three_files_are_written_and_read_back(tmp_path: Path) -> None:
-    outputs.write(tmp_path / "new", RED)
-    assert {path.name for path in (tmp_path / "new").iterdir()} == set(outputs.FILES)
-    assert outputs.read(tmp_path / "new") == RED
-    assert outputs.read(tmp_path / "new" / "report.json") == RED
+def test_every_file_is_written_and_the_records_are_read_back(tmp_path: Path) -> None:
+    outputs.write(tmp_path / "new", RED, DOSSIER)
+    assert {path.name for path in (tmp_path / "new").iterdir()} == set(outputs.FILES) == set(REPORTS)
+    for path in (tmp_path / "new", tmp_path / "new" / "report.json"):
+        assert outputs.read(path) == RED
+        assert outputs.read_dossier(path) == DOSSIER
+
+
+def test_a_report_without_a_dossier_has_an_empty_one(tmp_path: Path) -> None:
+    outputs.write(tmp_path, RED, DOSSIER)
+    (tmp_path / outputs.DOSSIER).unlink()
+    assert outputs.read_dossier(tmp_path) == Dossier()
+
+
+def test_writing_again_gives_the_same_bytes_and_leaves_the_records_alone(tmp_path: Path) -> None:
+    outputs.write(tmp_path, RED, DOSSIER)
+    before = {name: (tmp_path / name).read_bytes() for name in outputs.FILES}
+    for name in set(outputs.FILES) - {outputs.REPORT, outputs.DOSSIER}:
+        (tmp_path / name).unlink()
+    (tmp_path / outputs.DOSSIER).chmod(0o400)
+    outputs.write_again(tmp_path, outputs.read(tmp_path), outputs.read_dossier(tmp_path))
+    assert {name: (tmp_path / name).read_bytes() for name in outputs.FILES} == before
+    assert (tmp_path / outputs.DOSSIER).stat().st_mode & 0o777 == 0o400
 
 
 def test_a_folder_without_report_is_an_error(tmp_path: Path) -> None:
@@ -37,7 +58,7 @@ def test_a_folder_without_report_is_an_error(tmp_path: Path) -> None:
 
 
 def test_old_reports_go_and_nothing_else_does(tmp_path: Path) -> None:
-    outputs.write(tmp_path, GREEN)
+    outputs.write(tmp_path, GREEN, DOSSIER)
     (tmp_path / "mine").write_text("mine")
     outputs.clear(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -48,7 +69,7 @@ def test_a_run_without_plan_is_an_error_in_every_format(tmp_path: Path) -> None:
     report = outputs.unplanned(error, suite="gates/x.toml", as_of="2026-11-21T08:00:00Z")
     assert (report.exit_code, report.outcome, report.headline) == (3, Outcome.INCONCLUSIVE, "gates/x.toml: one")
     assert "gates/x.toml: two" in report.notes
-    outputs.write(tmp_path, report)
+    outputs.write(tmp_path, report, Dossier())
     root = ET.parse(tmp_path / "junit.xml").getroot()
     assert (root.get("tests"), root.get("errors")) == ("1", "1")
     assert "gates/x.toml: two" in (tmp_path / "summary.md").read_text()

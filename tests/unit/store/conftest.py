@@ -1,7 +1,7 @@
 """A run as a folder and packed."""
 
 import pytest
-from stored import EVIDENCE, PLAN
+from stored import EVIDENCE, FILES, PLAN
 
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
@@ -11,8 +11,8 @@ def run(tmp_path):
     folder = tmp_path / "run"
     prepare_run(folder, PLAN)
     (folder / "artifacts/ncu").mkdir()
-    (folder / "artifacts/ncu/report.ncu-rep").write_bytes(bytes(range(256)))
-    (folder / "artifacts/memcheck.log").write_text("0 errors\n")
+    for name, data in FILES.items():
+        (folder / name).write_bytes(data)
     write_run(folder, PLAN, EVIDENCE)
     return folder
 

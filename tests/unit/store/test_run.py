@@ -3,7 +3,7 @@ import tarfile
 from dataclasses import replace
 
 import pytest
-from stored import EVIDENCE, PLAN, contents, refused
+from stored import EVIDENCE, FILES, PLAN, contents, refused
 
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.store import manifest
@@ -15,10 +15,10 @@ from flashcore_ci.store.run import REPORTS, Run, pack, prepare_run, read_run, wr
 
 class TestRoundTrip:
     def test_folder(self, run):
-        assert read_run(run) == Run(plan=PLAN, evidence=EVIDENCE)
+        assert read_run(run) == Run(plan=PLAN, evidence=EVIDENCE, files=FILES)
 
     def test_bundle(self, packed):
-        assert read_run(packed) == Run(plan=PLAN, evidence=EVIDENCE)
+        assert read_run(packed) == Run(plan=PLAN, evidence=EVIDENCE, files=FILES)
 
     def test_packing_twice_gives_the_same_bytes_whatever_the_dates(self, run, packed, tmp_path):
         for path in (run / "plan.json", run / "artifacts/memcheck.log"):

@@ -1,0 +1,105 @@
+"""The dossier of a run: what was asked, the observations that answered, clocks from the tools' files, source lines."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from flashcore_ci.judge.judge import Source, answering
+from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
+from flashcore_ci.model.evidence import BuildEvidence, Finding, Observation
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Kind, Suite
+
+PROCESS = "*/timing/process-*.json"
+"""What the timing worker of each fresh process left, every block in it."""
+MOST_POINTS = 40
+AROUND = 2
+MOST_EXCERPTS = 50
+MOST_SOURCE_BYTES = 1 << 20
+MOST_LINE = 200
+SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".py"})
+"""Only these are quoted: evidence comes from elsewhere and may name any file."""
+
+
+def of(
+    suite: Suite | None, plan: Plan | None, builds: tuple[BuildEvidence, ...], sources: Sequence[Source], *, root: Path
+) -> Dossier:
+    """The dossier of what there is; without a plan it is empty."""
+    if suite is None or plan is None:
+        return Dossier()
+    matches = answering(plan, builds, tuple(sources))
+    observations = tuple(match.observation for match in matches if match.observation is not None)
+    timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    return Dossier(
+        suite_file=plan.suite_file,
+        ridge=suite.ridge,
+        workloads=plan.workloads,
+        descriptions=plan.descriptions,
+        observations=observations,
+        traces=tuple(trace for seen, files in timed if seen.kind is Kind.TIMING for trace in traces(seen, files)),
+        excerpts=tuple(excerpts((finding for seen in observations for finding in seen.findings), root)),
+    )
+
+
+def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
+    """The clock of each process that timed this workload, as far as the worker's results say it."""
+    names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
+    for number, name in enumerate(names):
+        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a picture less is no error
+            blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
+            if blocks:
+                yield _trace(observation.target, number, _thinned(blocks))
+
+
+def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trace:
+    return Trace(
+        workload=workload,
+        process=process,
+        seconds=tuple(float(block[0]) for block in blocks),
+        mhz=tuple(float(block[2]) for block in blocks),
+    )
+
+
+def _thinned(blocks: Sequence[Any]) -> Sequence[Any]:
+    """At most ``MOST_POINTS`` of the blocks, evenly, the last among them."""
+    step = -(-len(blocks) // MOST_POINTS)
+    return blocks[::-1][::step][::-1]
+
+
+def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
+    """The source around each finding, once a place, where it is a source of this checkout."""
+    places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
+    for file, line in list(places)[:MOST_EXCERPTS]:
+        lines = _lines(file, root)
+        if line <= len(lines):
+            first = max(1, line - AROUND)
+            yield Excerpt(file=file, line=line, first=first, lines=tuple(lines[first - 1 : line + AROUND]))
+
+
+def _lines(file: str, root: Path) -> list[str]:
+    path = _in_checkout(PurePosixPath(file), root.resolve())
+    if path is None:
+        return []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as source:
+            return [line[:MOST_LINE] for line in source.read(MOST_SOURCE_BYTES).splitlines()]
+    except OSError:
+        return []
+
+
+def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
+    """The source in this checkout; of an absolute name the longest end that is one, for a run of another checkout."""
+    if file.suffix not in SOURCES:
+        return None
+    parts = file.parts[1:] if file.is_absolute() else file.parts
+    for start in range(len(parts) - 1) if file.is_absolute() else (0,):
+        with contextlib.suppress(OSError, ValueError):  # a name that no file system takes
+            path = root.joinpath(*parts[start:]).resolve()
+            if path.is_relative_to(root) and path.is_file():
+                return path
+    return None

@@ -1,0 +1,45 @@
+"""Base against head, as the formats show it: paired rounds, their medians and the change between them."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from flashcore_ci.model.dossier import Dossier
+from flashcore_ci.model.metrics import SIDES
+from flashcore_ci.model.suite import Kind, Roof
+
+PRIMARY = {Roof.MEMORY: "time/gpu/cold"}
+"""What counts: cycles, which a lower clock does not change; where memory is the roof its clock is another, so time."""
+CYCLES = "cycles/gpu/cold"
+BASE, HEAD = SIDES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One workload on both sides, a value a round, paired by index, in ``unit``."""
+
+    base: tuple[float, ...]
+    head: tuple[float, ...]
+    unit: str
+
+    @property
+    def change(self) -> float:
+        """Median over the rounds of head / base - 1, in per cent: above 0 the head is slower."""
+        return 100.0 * (statistics.median(head / base for base, head in zip(self.base, self.head, strict=True)) - 1.0)
+
+
+def compared(dossier: Dossier, workload: str) -> Compared | None:
+    """The workload's comparison, where both sides were measured in rounds; None when they were not."""
+    seen = dossier.observation(Kind.COMPARISON, workload)
+    if seen is None:
+        return None
+    roof = next((known.roof for known in dossier.workloads if known.id == workload), None)
+    metric = PRIMARY.get(roof, CYCLES) if roof else CYCLES
+    samples = dict(seen.samples)
+    base, head = samples.get(f"{BASE}/{metric}"), samples.get(f"{HEAD}/{metric}")
+    if base is None or head is None or not base.values or len(base.values) != len(head.values):
+        return None
+    if min(*base.values, *head.values) <= 0:
+        return None
+    return Compared(base=base.values, head=head.values, unit=base.unit)

@@ -1,0 +1,186 @@
+"""SARIF 2.1.0 for code scanning: each check that is not a plain pass, each finding, and each build warning, at its line.
+
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. An inconclusive check is a result like a failed
+one, because viewers hide the kind ``open`` that the standard has for it: what nobody sees is taken for a pass. The exit code is
+the verdict; this file is for reading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from flashcore_ci.model.dossier import Dossier
+from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.model.evidence import EntryBuild, Finding
+from flashcore_ci.model.suite import Scope, Severity
+from flashcore_ci.model.verdict import Outcome, Report, Verdict
+from flashcore_ci.report import words
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+ROOT = "SRCROOT"
+MOST_RESULTS = 5_000
+"""GitHub shows no more of a run (docs.github.com, "SARIF support for code scanning")."""
+MOST_MESSAGE = 1_000
+WARNING = "build-warning"
+VERDICT_CODES = frozenset({ExitCode.PASSED, ExitCode.GATE_FAILED, ExitCode.INCONCLUSIVE})
+
+Json = dict[str, Any]
+
+
+def render(report: Report, dossier: Dossier) -> str:
+    """The report as one SARIF log with a single run."""
+    run = {
+        "tool": {"driver": {"name": "flashcore-ci", "version": _clean(report.tool) or "unknown", "rules": _rules(report)}},
+        "automationDetails": {"id": f"flashcore-ci/{_clean(report.suite)}/"},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the checkout."}}},
+    }
+    results = list(_results(report, dossier))
+    left = len(results) - MOST_RESULTS
+    run["invocations"] = [_invocation(report, left)]
+    run["results"] = results[:MOST_RESULTS]
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rules(report: Report) -> list[Json]:
+    """One rule a gate, in plan order, with its help; and one for what the compiler warns of."""
+    first: dict[str, Verdict] = {}
+    for verdict in report.verdicts:
+        first.setdefault(verdict.gate, verdict)
+    rules = [_rule(verdict) for verdict in first.values()]
+    if any(entry.warnings for build in report.builds for entry in build.entries):
+        text = "ptxas warned of something that costs speed, e.g. registers that setmaxnreg could not grant."
+        rules.append(
+            {
+                "id": WARNING,
+                "name": WARNING,
+                "shortDescription": {"text": "The compiler warned"},
+                "help": {"text": text, "markdown": text},
+                "defaultConfiguration": {"level": "warning"},
+            }
+        )
+    return rules
+
+
+def _rule(verdict: Verdict) -> Json:
+    limit = f"A check is red when its value is not {words.limit(verdict)}, or when there is none."
+    steps = f"`flashcore-ci explain {_clean(verdict.gate)}` says what the gate asks and why."
+    why = _clean(verdict.why or verdict.title)
+    return {
+        "id": _clean(verdict.gate),
+        "name": _clean(verdict.gate),
+        "shortDescription": {"text": _clean(verdict.title) or _clean(verdict.gate)},
+        "fullDescription": {"text": f"{_clean(verdict.title)}: {why}"},
+        "help": {"text": f"{why}. {limit} {steps}", "markdown": f"{why}.\n\n{limit}\n\n{steps}"},
+        "defaultConfiguration": {"level": "error" if verdict.severity is Severity.BLOCKING else "warning"},
+        "properties": {"evidence": str(verdict.evidence)},
+    }
+
+
+def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
+    """What blocks first, so that it survives the bound."""
+    shown = [v for v in report.verdicts if v.outcome is not Outcome.PASS]
+    for verdict in sorted(shown, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
+        if verdict.findings:
+            yield from (_result(report, dossier, verdict, finding) for finding in verdict.findings)
+        else:
+            yield _result(report, dossier, verdict, None)
+    for build in report.builds:
+        for entry in build.entries:
+            yield from (_warned(entry, warning) for warning in entry.warnings)
+
+
+def _result(report: Report, dossier: Dossier, verdict: Verdict, finding: Finding | None) -> Json:
+    said = f"{finding.tool}: {finding.message}" if finding else verdict.reason.message
+    numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
+    text = f"{words.label(verdict)} {verdict.reason.code}: {verdict.target}: {said} ({numbers})"
+    next_step = f"\nNext: {verdict.next_step}" if verdict.next_step else ""
+    where = (finding.file, finding.line) if finding and finding.file else (_file(report, dossier, verdict), 0)
+    result: Json = {
+        "ruleId": _clean(verdict.gate),
+        "level": _level(verdict),
+        "message": {"text": _message(f"{text}{next_step}")},
+        "partialFingerprints": {"check/v1": _fingerprint(verdict.gate, verdict.target, where[0], said)},
+        "properties": {
+            "outcome": str(verdict.outcome),
+            "code": str(verdict.reason.code),
+            "target": _clean(verdict.target),
+            "blocks": verdict.blocks,
+            "origin": _clean(words.origin(verdict.origin)),
+        },
+    }
+    if where[0]:
+        result["locations"] = [_location(*where, kernel=finding.kernel if finding else "")]
+    if verdict.outcome is Outcome.WAIVED:
+        result["suppressions"] = [{"kind": "external", "justification": _message("; ".join(verdict.notes) or "waived")}]
+    return result
+
+
+def _warned(entry: EntryBuild, warning: str) -> Json:
+    return {
+        "ruleId": WARNING,
+        "level": "warning",
+        "message": {"text": _message(f"{entry.symbol}: {warning}")},
+        "locations": [_location(entry.source, 0, kernel=entry.symbol)],
+        "partialFingerprints": {"check/v1": _fingerprint(WARNING, entry.symbol, entry.source, warning)},
+    }
+
+
+def _level(verdict: Verdict) -> str:
+    if verdict.blocks:
+        return "error"
+    return "note" if verdict.deferred or verdict.outcome is Outcome.WAIVED else "warning"
+
+
+def _file(report: Report, dossier: Dossier, verdict: Verdict) -> str:
+    """Where to look when no line is known: the entry function's source, else the subject's file."""
+    if verdict.scope is Scope.ENTRY:
+        entries = (build.entry(verdict.target) for build in report.builds)
+        source = next((entry.source for entry in entries if entry is not None), "")
+        return source or getattr(dossier.entry(verdict.target), "source", "")
+    return dossier.file_of(verdict.subject)
+
+
+def _location(file: str, line: int, *, kernel: str) -> Json:
+    path = PurePosixPath(words.printable(file))
+    inside = not path.is_absolute()
+    artifact: Json = {"uri": quote(str(path)) if inside else f"file://{quote(str(path))}"}
+    if inside:
+        artifact["uriBaseId"] = ROOT
+    location: Json = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": max(line, 1)}}}
+    if kernel:
+        location["logicalLocations"] = [{"name": _clean(kernel), "kind": "function"}]
+    return location
+
+
+def _invocation(report: Report, left: int) -> Json:
+    """How the run went. What ended it early, what it noted, and what did not fit are notifications."""
+    judged = report.exit_code in VERDICT_CODES
+    notes = [("note", note) for note in report.notes]
+    if not judged or not report.verdicts:
+        notes.insert(0, ("error", report.headline))
+    if left > 0:
+        notes.insert(0, ("warning", f"{left} more results did not fit; report.json has everything"))
+    return {
+        "executionSuccessful": judged,
+        "exitCode": report.exit_code,
+        "toolExecutionNotifications": [{"level": level, "message": {"text": _message(text)}} for level, text in notes],
+    }
+
+
+def _fingerprint(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def _message(text: str) -> str:
+    return words.shorten(words.clean_lines(text), MOST_MESSAGE) or "no message"
+
+
+def _clean(text: str) -> str:
+    return words.printable(text)
