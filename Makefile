@@ -8,12 +8,13 @@ SUITE ?= gates/hopper.toml
 OUT ?= runs/latest
 GATE_ARGS ?=
 PYTEST_ARGS ?= --numprocesses=auto
+NVCC ?= nvcc
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: gate
 gate: $(VENV)/.tools ## Build, measure (or recall recorded runs) and judge: may this change merge?
@@ -52,9 +53,17 @@ record: $(VENV)/.package ## Make the run in OUT the recording that the functiona
 picture: $(VENV)/.package ## Draw the report in OUT for the README
 	$(BIN)/python tools/picture.py $(OUT)
 
-.PHONY: bench
-bench: ## Time the attention kernel in OUT/build beside its peers (PYTHON with torch, a Hopper GPU)
-	$(PYTHON) tools/bench_attention.py --library $(OUT)/build/attention/libflashcore_attention.so
+.PHONY: peers
+peers: ## Time the attention kernel in OUT/build beside its peers (PYTHON with torch, a Hopper GPU)
+	$(PYTHON) tools/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
+
+.PHONY: performance
+performance: $(VENV)/.package ## Draw docs/performance.md and its pictures from the samples
+	$(BIN)/python tools/peers.py draw
+
+.PHONY: microbench
+microbench: build/microbench ## Measure what the pipes of this GPU do (NVCC, a Hopper GPU)
+	build/microbench
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output
@@ -82,3 +91,8 @@ $(VENV)/.lint: $(VENV)/.tests
 $(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
 	$(BIN)/flashcore-ci toolchain install
 	touch $@
+
+MICROBENCH := $(wildcard tools/microbench/*.cu)
+build/microbench: $(MICROBENCH) $(wildcard tools/microbench/*.cuh tools/microbench/*.h)
+	mkdir -p build
+	$(NVCC) -std=c++17 -O3 --use_fast_math -gencode=arch=compute_90a,code=sm_90a -Ikernel/include -o $@ $(MICROBENCH) -ldl

@@ -1,0 +1,45 @@
+// usage: microbench [group ...]     groups: pipes attend latency memory clocks (default: all)
+// One JSON line for each reading on standard output. Needs a Hopper GPU; leaves its clocks as they are.
+#include <cstring>
+
+#include "harness.cuh"
+#include "suite.h"
+
+namespace {
+
+struct Group {
+    const char* name;
+    void (*run)();
+};
+constexpr Group kGroups[] = {{"latency", microbench::run_latency},
+                             {"pipes", microbench::run_pipes},
+                             {"attend", microbench::run_attend},
+                             {"memory", microbench::run_memory},
+                             {"clocks", microbench::run_clocks}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+        bool known = false;
+        for (const Group& group : kGroups) known = known || std::strcmp(argv[i], group.name) == 0;
+        if (!known) {
+            std::fprintf(stderr, "microbench: no group %s; there are latency, pipes, attend, memory, clocks\n", argv[i]);
+            return 2;
+        }
+    }
+    cudaDeviceProp device{};
+    microbench::check(cudaGetDeviceProperties(&device, 0), "device 0");
+    if (device.major != 9 || device.minor != 0) {
+        std::fprintf(stderr, "microbench: %s has compute capability %d.%d; 9.0 is needed\n", device.name, device.major, device.minor);
+        return 4;
+    }
+    std::printf("{\"device\": \"%s\", \"multiprocessors\": %d, \"l2_bytes\": %d}\n", device.name, device.multiProcessorCount,
+                device.l2CacheSize);
+    for (const Group& group : kGroups) {
+        bool wanted = argc == 1;
+        for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], group.name) == 0;
+        if (wanted) group.run();
+    }
+    return 0;
+}
