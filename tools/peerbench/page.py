@@ -1,0 +1,200 @@
+"""docs/performance.md and its pictures, from the samples of one run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peerbench import plot
+from peerbench.rows import HEADS, OURS, PEERS, Row
+from peerbench.samples import Measured, Run, geometric_mean
+
+PAGE = "docs/performance.md"
+PICTURES = "docs/performance"
+NAMES = {OURS: "FlashCore", **PEERS}
+COLOURS = {OURS: "#c0392b", "fa3": "#2471a3", "cudnn": "#239b56", "fa2": "#909497"}
+ABSENT = "n/a"
+
+TOP = """\
+# FlashCore beside its peers
+
+Written by `python3 tools/peers.py draw` from [the samples](performance/peers.json.xz); do not edit. `make performance` writes it again,
+and a test compares.
+
+{device}, {multiprocessors} multiprocessors, driver {driver}, {date}; {versions}. Forward attention, softmax scale 1/√D, random normal
+inputs. All contenders run on the same tensors ({layout} in memory) in one process and take turns in random order; before each
+launch the L2 is overwritten; the first {settle} s of a row only settle the clock and are not counted. TFLOP/s count the products that
+a mask leaves. Ratios say how many times as long a peer takes: **above 1, FlashCore is faster**. "Cycles" multiplies
+each sample by the clock that the multiprocessors really ran at during it (clock64 against globaltimer, in the stream): what remains
+when the GPU's power limit is taken out. Each figure is a median of {fewest} to {most} rounds; only ratios carry over to another machine.
+The best peer is the faster of FlashAttention-3 and cuDNN on that row. {absent}: that contender was not measured; [why](#missing).
+"""
+
+AGAIN = """\
+## Do it again
+
+On a Hopper GPU, with PyTorch 2.11 or newer and the kernel built (`flashcore-ci build`):
+
+```bash
+make peers      # times every row with whoever is installed, in about three minutes, and keeps the samples
+make performance
+```
+
+FlashAttention-3 takes part where `flash_attn_interface` can be imported (for example from the package `tokenspeed-fa3`);
+cuDNN and FlashAttention-2 are PyTorch's own backends.
+"""
+
+
+def files(run: Run) -> dict[str, str]:
+    """Every generated file by its path below the root of the repository."""
+    table = [measured for measured in run.rows if not measured.row.long]
+    long = [measured for measured in run.rows if measured.row.long]
+    parts = [_top(run), _summary(table)]
+    pictures = {}
+    for d in HEADS:
+        rows = [measured for measured in table if measured.row.d == d]
+        if rows:
+            pictures[f"{PICTURES}/d{d}.svg"] = _picture(f"Attention forward, head dimension {d}, fp16", rows)
+            parts.append(f"## Head dimension {d}\n\n![TFLOP/s by sequence length](performance/d{d}.svg)\n\n{_table(rows)}")
+    if long:
+        for d in sorted({measured.row.d for measured in long}):
+            rows = [measured for measured in long if measured.row.d == d]
+            pictures[f"{PICTURES}/long-d{d}.svg"] = _picture(f"One long sequence, 16 heads of {d}, fp16", rows)
+        parts.append(_long(run, long))
+    parts += [_missing(run.rows), AGAIN]
+    return {PAGE: "\n".join(part for part in parts if part), **pictures}
+
+
+def line(measured: Measured) -> str:
+    """One row for a terminal."""
+    cells = [f"{name} {series.time:8.4f} ms {measured.tflops(name):5.0f} TFLOP/s" for name, series in measured.series.items()]
+    ratios = [
+        f"x{name} {_number(measured.ratio(name))} ({_number(measured.ratio(name, cycles=True))} in cycles)"
+        for name in measured.series
+        if name != OURS and OURS in measured.series
+    ]
+    absent = [f"{name} missing: {why}" for name, why in measured.missing.items()]
+    return f"D{measured.row.d} {measured.row.shape} {measured.row.mask} {measured.row.dtype}: " + "; ".join(
+        cells + ratios + absent
+    )
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.3f}"
+
+
+def _top(run: Run) -> str:
+    counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
+    return TOP.format(
+        device=run.device,
+        multiprocessors=run.multiprocessors,
+        driver=run.driver,
+        date=run.date,
+        versions=", ".join(f"{name} {version}" for name, version in run.versions.items()),
+        layout=str(run.protocol["layout"]).upper(),
+        settle=run.protocol["settle_seconds"],
+        fewest=min(counts),
+        most=max(counts),
+        absent=ABSENT,
+    )
+
+
+def _summary(table: Sequence[Measured]) -> str:
+    lines = [
+        "## At a glance\n",
+        "| D | rows | at least as fast as the best peer: in time | in cycles | geometric mean of the ratios: in time | in cycles | least | most |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for d in HEADS:
+        rows = [measured for measured in table if measured.row.d == d]
+        time = [ratio for measured in rows if (ratio := measured.ratio(measured.best_peer())) is not None]
+        cycles = [ratio for measured in rows if (ratio := measured.ratio(measured.best_peer(), cycles=True)) is not None]
+        if not rows:
+            continue
+        ahead = [f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles)]
+        least, most = (_number(pick(time, default=None)) for pick in (min, max))
+        means = [_number(geometric_mean(ratios)) for ratios in (time, cycles)]
+        lines.append(f"| {d} | {len(rows)} | {ahead[0]} | {ahead[1]} | {means[0]} | {means[1]} | {least} | {most} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Measured]) -> str:
+    """TFLOP/s of all, and the ratios in time and in cycles."""
+    lines = [
+        "| B·H·S | mask | dtype | "
+        + " | ".join(NAMES.values())
+        + " | best peer | time | cycles | clock: ours, best peer (MHz) |",
+        "| --- " * (len(NAMES) + 7) + "|",
+    ]
+    for measured in rows:
+        best = measured.best_peer()
+        speeds = [_speed(measured, name) for name in NAMES]
+        clocks = ", ".join(_clock(measured, name) for name in (OURS, best))
+        lines.append(
+            f"| {measured.row.shape} | {measured.row.mask} | {measured.row.dtype} | {' | '.join(speeds)} | "
+            f"{NAMES[best] if best else ABSENT} | {_bold(measured.ratio(best))} | {_number(measured.ratio(best, cycles=True))} | {clocks} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _speed(measured: Measured, name: str) -> str:
+    speed = measured.tflops(name)
+    return ABSENT if speed is None else f"{speed:.0f}"
+
+
+def _clock(measured: Measured, name: str | None) -> str:
+    series = measured.series.get(name or "")
+    return ABSENT if series is None else f"{series.clock:.0f}"
+
+
+def _bold(ratio: float | None) -> str:
+    return f"**{ratio:.3f}**" if ratio is not None and ratio >= 1.0 else _number(ratio)
+
+
+def _long(run: Run, rows: Sequence[Measured]) -> str:
+    """Long sequences: the rate in each clock should not depend on the length."""
+    base = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: one.row.s, reverse=True)}
+    lines = [
+        "## One long sequence\n",
+        *(f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({m.row.d for m in rows})),
+        "FLOP per clock and multiprocessor: the tensor cores do at most 4096.\n",
+        "| D | S | mask | "
+        + " | ".join(NAMES.values())
+        + " | x FA3 in time | in cycles | FLOP per clock, ours | of the shortest row |",
+        "| --- " * (len(NAMES) + 7) + "|",
+    ]
+    for measured in rows:
+        row: Row = measured.row
+        rate = measured.flops_per_clock(OURS, run.multiprocessors)
+        first = base[row.d, row.causal].flops_per_clock(OURS, run.multiprocessors)
+        share = ABSENT if rate is None or first is None else f"{100 * rate / first:.1f} %"
+        lines.append(
+            f"| {row.d} | {row.s} | {row.mask} | {' | '.join(_speed(measured, name) for name in NAMES)} | {_bold(measured.ratio('fa3'))} | "
+            f"{_number(measured.ratio('fa3', cycles=True))} | {ABSENT if rate is None else f'{rate:.0f}'} | {share} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _missing(rows: Sequence[Measured]) -> str:
+    """Who was not measured where, and why; nothing when everyone was everywhere."""
+    reasons: dict[tuple[str, str], list[Row]] = {}
+    for measured in rows:
+        for name, why in measured.missing.items():
+            reasons.setdefault((name, why), []).append(measured.row)
+    lines = [
+        f"- {NAMES.get(name, name)}, on {len(where)} of {len(rows)} rows"
+        f" (D {', '.join(str(d) for d in sorted({row.d for row in where}))}): {why}"
+        for (name, why), where in reasons.items()
+    ]
+    return "\n".join(["## Missing\n", *(lines or ["Nobody: every contender was measured on every row."])]) + "\n"
+
+
+def _picture(title: str, rows: Sequence[Measured]) -> str:
+    panels = []
+    for causal, name in ((False, "full"), (True, "causal")):
+        lines = []
+        for contender, label in NAMES.items():
+            chosen = [measured for measured in rows if measured.row.causal is causal and measured.row.dtype == "fp16"]
+            points = [(measured.row.s, speed) for measured in chosen if (speed := measured.tflops(contender)) is not None]
+            lines.append(plot.Line(name=label, colour=COLOURS[contender], points=points, strong=contender == OURS))
+        panels.append(plot.Panel(title=name, lines=lines))
+    return plot.draw(title, "TFLOP/s", panels)
