@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "judge": "Judge a run folder or bundle again; needs no GPU.",
     "require": "Demand that the GPU job's evidence is of this commit and green.",
     "report": "Show a report.json, or write it in other formats.",
+    "baseline": "Propose a baseline for `no-drift`: a file for a review.",
     "pack": "Pack a run folder into one deterministic file.",
     "doctor": "Can this machine gate? What is missing, and what fixes it.",
     "toolchain": "Install the pinned CUDA tools.",

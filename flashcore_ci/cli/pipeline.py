@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.cli import actions, dossiers, live, machine, outputs, recorded
+from flashcore_ci.cli import actions, dossiers, live, machine, outputs, recorded, standards
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import resources
@@ -162,6 +162,7 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
         as_of=as_of,
         stale=StalePolicy(request.stale),
         tool=__version__,
+        standards=standards.of(request),
     )
     if not request.only:
         return report

@@ -72,16 +72,16 @@ def _answer(check: Check, found: Estimate, setting: Setting, baseline: Baseline,
     else:
         outcome, code = Outcome.INCONCLUSIVE, Code.UNDECIDED
     interval = f"surely {percent(lower):+.2f} % to {percent(upper):+.2f} %"
-    message = f"{percent(found.mean):+.2f} % against the baseline of {baseline.collected_at[:10]}, {interval}; the margin is {check.limit.value:g} %"
+    message = f"{percent(found.mean):+.2f} % against the baseline of {row.collected_at[:10]}, {interval}; the margin is {check.limit.value:g} %"
     reason = Reason(code=code, message=message, facts=tuple(_facts(found, baseline, row, setting)))
     return Answer(outcome=outcome, reading=measured(percent(found.mean), "%"), reason=reason)
 
 
 def _facts(found: Estimate, baseline: Baseline, row: BaselineRow, setting: Setting) -> Iterator[tuple[str, str]]:
-    yield "baseline", f"{baseline.device}, driver {baseline.driver}, {baseline.collected_at}, commit {baseline.commit[:12]}"
+    yield "baseline", f"{baseline.device}, driver {baseline.driver}, {row.collected_at}, commit {row.commit[:12]}"
     yield "processes", f"{len(row.ms)} in the baseline, {found.rounds} now"
     yield "rows", str(setting.rows)
-    if baseline.collected_at == setting.provenance.collected_at:
+    if row.collected_at == setting.provenance.collected_at:
         yield "note", "the baseline was proposed from this very run"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flashcore_ci.judge import statistics
+from flashcore_ci.judge.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.plan import Check
@@ -29,7 +31,7 @@ class Answer:
 def answer(check: Check, observation: Observation) -> Answer:
     """Judge one observation by its check."""
     reading, notes = _reading(check.gate, observation)
-    facts = tuple(_facts(check.gate, observation))
+    facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
         return unanswered(reading, facts)
     if reading.value < 0:  # -1 for "none" would be within most limits
@@ -98,18 +100,27 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
     return measured(spread, "%"), (f"two speeds: {slow}, {fast}",)
 
 
-def _facts(gate: Gate, observation: Observation) -> Iterator[tuple[str, str]]:
+def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
     """What stands beside the judged number: for a statistic all samples, else the readings of the same family."""
+    gate = check.gate
     if gate.statistic is not Statistic.VALUE:
         for name, samples in observation.samples:
             if name == gate.metric:
                 yield "processes", str(len(samples.values))
+                yield from _sight(check, len(samples.values))
             yield name, _range(samples.values, samples.unit)
         return
     family = gate.metric.split("/")[0]
     for name, reading in observation.readings:
         if name != gate.metric and name.split("/")[0] == family:
             yield name, f"{reading.value:.6g} {reading.unit}" if isinstance(reading, Measured) else f"none: {reading.message}"
+
+
+def _sight(check: Check, count: int) -> Iterator[tuple[str, str]]:
+    """How large a true spread so many processes overlook no more than one time in twenty, by the distribution of a variance."""
+    if count > 1:
+        seen = check.limit.value * math.sqrt((count - 1) / chi2_quantile(0.95, count - 1))
+        yield "sees", f"a true spread of {seen:.2g} {check.limit.unit} is red 19 times in 20 with {count} processes"
 
 
 def _range(values: tuple[float, ...], unit: str) -> str:

@@ -18,8 +18,10 @@ def day_of(as_of: str) -> dt.date:
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
 
-def holds(waiver: Waiver, day: dt.date) -> bool:
-    """Whether the waiver still holds on ``day``: its last day is included."""
+def holds(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
+    """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared."""
+    if waiver.pair:
+        return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
     return day <= dt.date.fromisoformat(waiver.expires)
 
 
@@ -28,21 +30,27 @@ def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict
     if verdict.outcome not in RED:
         return verdict
     for waiver in waivers:
-        if (waiver.gate, waiver.target) == (verdict.gate, verdict.target) and holds(waiver, day):
-            note = f"waived until {waiver.expires} by {waiver.owner}: {waiver.reason}"
+        if (waiver.gate, waiver.target) == (verdict.gate, verdict.target) and holds(waiver, verdict, day):
+            until = f"for {waiver.pair}" if waiver.pair else f"until {waiver.expires}"
+            note = f"waived {until} by {waiver.owner}: {waiver.reason}"
             return replace(verdict, outcome=Outcome.WAIVED, blocks=False, deferred=False, notes=(*verdict.notes, note))
     return verdict
 
 
 def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
-    """One line for each waiver that does nothing: it has ended, names no check, or is no longer needed."""
-    outcomes = {(verdict.gate, verdict.target): verdict.outcome for verdict in verdicts}
+    """One line for each waiver that does nothing: it has ended, names no check or another pair, or is no longer needed.
+
+    A waiver of a pair waits for the comparison: where nothing is compared, nothing is said of it.
+    """
+    found = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"
-        outcome = outcomes.get((waiver.gate, waiver.target))
-        if not holds(waiver, day):
+        verdict = found.get((waiver.gate, waiver.target))
+        if waiver.pair and verdict is not None and not holds(waiver, verdict, day):
+            yield f"{name} is for another pair, {waiver.pair}, and does nothing"
+        elif not waiver.pair and not holds(waiver, verdict, day):
             yield f"{name} ended on {waiver.expires} and does nothing"
-        elif outcome is None:
+        elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
-        elif outcome is Outcome.PASS:
+        elif verdict is not None and verdict.outcome is Outcome.PASS:
             yield f"{name} is not needed: the check passes"

@@ -6,19 +6,23 @@ A baseline is changed by ``flashcore-ci baseline propose`` and a review, never b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.evidence import Evidence, Provenance
+from flashcore_ci.model.suite import Kind
 
 BASELINE_SCHEMA = "baseline-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRow:
-    """One workload: a value for each fresh process. ``asked`` and ``collector`` are the digests that the evidence carried."""
+    """One workload: a value for each fresh process of one run. ``asked`` and ``collector`` are the digests that its evidence carried."""
 
     workload: str
+    collected_at: str
+    commit: str
     asked: str
     collector: str
     ms: tuple[float, ...]
@@ -39,8 +43,6 @@ class Baseline:
     device: str
     driver: str
     clock_policy: str
-    collected_at: str
-    commit: str
     rows: tuple[BaselineRow, ...]
     schema: Literal["baseline-v1"] = "baseline-v1"
 
@@ -48,8 +50,49 @@ class Baseline:
         """The row of this workload, if there is one."""
         return next((row for row in self.rows if row.workload == workload), None)
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What machine it is for; a checkout holds one baseline for each."""
+        return (self.device, self.driver, self.clock_policy)
+
     def is_for(self, provenance: Provenance) -> bool:
         """Whether that run was on the same product, driver and clock policy."""
         device = provenance.device
-        here = (device.name, device.driver, provenance.clock_policy) if device else None
-        return here == (self.device, self.driver, self.clock_policy)
+        return device is not None and self.key == (device.name, device.driver, provenance.clock_policy)
+
+
+def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
+    """``present`` with a row for every workload that this run timed in at least two processes; None when it timed none.
+
+    Rows of workloads that the run did not time stay as they are.
+    """
+    device = evidence.provenance.device
+    rows = {row.workload: row for row in _rows(evidence)}
+    if device is None or not rows:
+        return None
+    kept = {row.workload: row for row in present.rows} if present else {}
+    return Baseline(
+        device=device.name,
+        driver=device.driver,
+        clock_policy=evidence.provenance.clock_policy,
+        rows=tuple(row for _, row in sorted({**kept, **rows}.items())),
+    )
+
+
+def _rows(evidence: Evidence) -> Iterator[BaselineRow]:
+    for observation in evidence.observations:
+        samples = dict(observation.samples)
+        ms, megacycles = samples.get("time/gpu/cold"), samples.get("cycles/gpu/cold")
+        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None:
+            continue
+        if len(ms.values) < 2:  # noqa: PLR2004 - one value has no spread
+            continue
+        yield BaselineRow(
+            workload=observation.target,
+            collected_at=evidence.provenance.collected_at,
+            commit=evidence.provenance.commit,
+            asked=observation.identity.workload,
+            collector=observation.identity.collector,
+            ms=ms.values,
+            megacycles=megacycles.values,
+        )

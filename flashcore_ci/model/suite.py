@@ -126,13 +126,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A red or inconclusive check that may pass until the end of the day ``expires`` (ISO date, UTC)."""
+    """A red or inconclusive check that may pass: until the end of the day ``expires`` (ISO date, UTC), or for one ``pair``.
+
+    An intended slow-down does not become right on a day: it is waived for the pair of codes that was compared, as the verdict
+    names it (``pair``, digests of what two commits build; the hash of a commit could not stand in that commit). One of the two
+    is empty.
+    """
 
     gate: str
     target: str
     reason: str
     owner: str
-    expires: str
+    expires: str = ""
+    pair: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

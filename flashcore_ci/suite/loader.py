@@ -156,7 +156,13 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
     for key, table in reader.tables(top, "waiver", WaiverTable):
         if (table.gate, table.target) in waivers:
             reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
-        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": table.expires.isoformat()})
+        if (table.expires is None) == (not table.pair):
+            reader.problems.add(
+                key, "a waiver ends on a day (expires) or is for one pair of codes (pair), as the verdict names it"
+            )
+        waivers[table.gate, table.target] = Waiver(
+            **{**table.model_dump(), "expires": table.expires.isoformat() if table.expires else ""}
+        )
         reader.remember(f"waiver {table.gate} {table.target}", key)
     return reader.problems.lines, tuple(waivers.values())
 

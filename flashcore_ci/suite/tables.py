@@ -118,7 +118,8 @@ class WaiverTable(Table):
     target: Text
     reason: Text
     owner: Text
-    expires: dt.date
+    expires: dt.date | None = None
+    pair: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}\.\.[0-9a-f]{12}$")] = ""
 
 
 class WaiversTable(Table):

@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gate", "plan", "build", "collect", "judge", "report", "pack", "doctor", "toolchain", "explain"]
+    "name", ["gate", "plan", "build", "collect", "judge", "report", "baseline", "pack", "doctor", "toolchain", "explain"]
 )
 def test_every_command_has_help(cli, name: str) -> None:
     done = cli(name, "--help")

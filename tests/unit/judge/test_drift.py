@@ -26,11 +26,13 @@ def timing(percent=0.0, count=5, seed=1, time_percent=None, **changes):
     return good_observation(PLAN, make_build(), Kind.TIMING, "big", **{"samples": samples, **changes})
 
 
-def baseline(observation=None, **changes):
+def baseline(observation=None, collected_at="2026-11-01T00:00:00Z", **changes):
     observation = observation or timing(seed=77)
     samples = dict(observation.samples)
     row = BaselineRow(
         workload="big",
+        collected_at=collected_at,
+        commit="f" * 40,
         asked=observation.identity.workload,
         collector=observation.identity.collector,
         ms=samples["time/gpu/cold"].values,
@@ -40,8 +42,6 @@ def baseline(observation=None, **changes):
         "device": "NVIDIA H200",
         "driver": "580.159.04",
         "clock_policy": "not locked",
-        "collected_at": "2026-11-01T00:00:00Z",
-        "commit": "f" * 40,
         "rows": (row,),
     }
     return Baseline(**{**fields, **changes})
@@ -143,7 +143,7 @@ class TestRefused:
     @pytest.mark.parametrize("values", [(1.0,), (1.0, 0.0), (1.0, float("nan")), (1.0, float("inf"))])
     def test_a_baseline_of_nonsense(self, values):
         with pytest.raises(ValueError, match="big"):
-            BaselineRow(workload="big", asked="", collector="", ms=values, megacycles=values)
+            BaselineRow(workload="big", collected_at="", commit="", asked="", collector="", ms=values, megacycles=values)
 
 
 def test_a_baseline_from_the_very_run_says_so():

@@ -35,6 +35,7 @@ class TestStability:
         )
         assert self.verdict(100.0, 100.0, 100.0, 100.0, 101.0, more=more).reason.facts == (
             ("processes", "5"),
+            ("sees", "a true spread of 4.7 % is red 19 times in 20 with 5 processes"),
             ("cycles/gpu/cold", "100 to 101 Mcycle, std 0.45 %"),
             ("time/gpu/cold", "1 to 2 ms, std 47 %"),
             ("clock/sm", "1700 to 1700 MHz"),

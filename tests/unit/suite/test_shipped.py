@@ -32,4 +32,4 @@ def test_the_smoke_suite_asks_nothing_that_the_default_suite_does_not():
     hopper, smoke = (load(ROOT / f"gates/{name}.toml", root=ROOT) for name in ("hopper", "smoke"))
     workloads = {workload.id: workload.params for workload in hopper.workloads}
     assert all(workloads[workload.id] == workload.params for workload in smoke.workloads)
-    assert {gate.id for gate in hopper.gates} - {gate.id for gate in smoke.gates} == {"stability"}
+    assert {gate.id for gate in hopper.gates} - {gate.id for gate in smoke.gates} == {"stability", "no-slower", "no-drift"}

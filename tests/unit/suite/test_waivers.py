@@ -24,3 +24,23 @@ def test_they_lie_beside_the_suite_and_a_day_may_be_text(read, checkout, day):
 def test_wrong_ones_are_errors(problems, checkout, text, words):
     (checkout / "gates/waivers.toml").write_text(text)
     assert any(words in line for line in problems(WHOLE))
+
+
+def test_an_intended_slow_down_is_waived_for_a_pair_and_not_until_a_day(read, checkout):
+    pair = "0123456789ab..ba9876543210"
+    (checkout / "gates/waivers.toml").write_text(WAIVER.replace("expires = 2026-12-31", f'pair = "{pair}"'))
+    (waiver,) = read(WHOLE).waivers
+    assert (waiver.pair, waiver.expires) == (pair, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (WAIVER.replace("expires = 2026-12-31", ""), "ends on a day (expires) or is for one pair"),
+        (WAIVER + 'pair = "0123456789ab..ba9876543210"', "ends on a day (expires) or is for one pair"),
+        (WAIVER.replace("expires = 2026-12-31", 'pair = "main..mine"'), "waiver[0].pair: "),
+    ],
+)
+def test_a_waiver_has_one_end(problems, checkout, text, words):
+    (checkout / "gates/waivers.toml").write_text(text)
+    assert any(words in line for line in problems(WHOLE))

@@ -1,0 +1,25 @@
+"""The question that the collector asks after each look: the verdict's own rule, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flashcore_ci.judge import slower
+from flashcore_ci.judge.comparison import LOOKS
+from flashcore_ci.judge.judge import setting_of
+from flashcore_ci.judge.standards import Standards
+from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.suite import Statistic
+
+__all__ = ["LOOKS", "is_final"]
+
+
+def is_final(plan: Plan, target: str, samples: Mapping[str, Samples], *, provenance: Provenance, standards: Standards) -> bool:
+    """Whether every check of ``plan`` that compares ``target`` has its verdict, so that further rounds would not be looked at.
+
+    ``samples`` by name, as the observation will have them; ``provenance`` says on which kind of machine they were taken.
+    """
+    checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
+    return all(slower.is_final(check, samples, setting_of(plan, check, provenance, standards)) for check in checks)

@@ -1,0 +1,99 @@
+"""Law 4 for gates that hold one measurement against another: timings recorded on an H200, and the same made slower.
+
+Judged by the suite, the baseline and the noise that ship. What is planted here is a factor on recorded samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from replayed import ROOT
+
+from flashcore_ci.cli import standards
+from flashcore_ci.cli.request import Request
+from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.identity import collector_digest
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.verdict import Origin, StalePolicy, Verdict
+from flashcore_ci.plan.planner import make_plan
+from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.suite.loader import load
+
+ROUNDS = 8
+SUITE = ROOT / "gates/hopper.toml"
+
+
+@cache
+def recorded() -> Run:
+    return read_run(ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz")
+
+
+@cache
+def plan() -> Plan:
+    """The checks of the two gates, on what was recorded."""
+    whole = make_plan(load(SUITE, root=ROOT), recorded().plan.descriptions, compared=True)
+    return replace(whole, checks=tuple(check for check in whole.checks if check.gate.id in {"no-slower", "no-drift"}))
+
+
+def timed() -> dict[str, Observation]:
+    return {o.target: o for o in recorded().evidence.observations if o.kind is Kind.TIMING}
+
+
+def slower(values: tuple[float, ...], percent: float) -> tuple[float, ...]:
+    return tuple(value * (1.0 + percent / 100.0) for value in values)
+
+
+def compared(observation: Observation, percent: float) -> Observation:
+    """Recorded processes as rounds: each side takes them in an order of its own, so that no process meets itself."""
+    identity = replace(observation.identity, collector=collector_digest(Kind.COMPARISON, plan().protocol))
+    samples = []
+    for name, recording in observation.samples:
+        values = recording.values
+        sides = {"base": 0.0, "head": percent if "clock" not in name else 0.0}
+        for offset, (side, extra) in enumerate(sides.items()):
+            taken = tuple(values[(index * (offset + 1) + 2 * offset) % len(values)] for index in range(ROUNDS))
+            samples.append((f"{side}/{name}", Samples(values=slower(taken, extra), unit=recording.unit)))
+    base = replace(identity, machine_code="base")
+    return replace(observation, kind=Kind.COMPARISON, identity=identity, base=base, samples=tuple(samples), readings=())
+
+
+def drifted(observation: Observation, percent: float) -> Observation:
+    samples = tuple((name, replace(found, values=slower(found.values, percent))) for name, found in observation.samples)
+    return replace(observation, samples=samples)
+
+
+def verdicts(gate: str, percent: float) -> list[Verdict]:
+    found = tuple((compared if gate == "no-slower" else drifted)(one, percent) for one in timed().values())
+    evidence = replace(recorded().evidence, observations=found)
+    report = judge(
+        plan(),
+        evidence.builds,
+        (Source(origin=Origin(kind="live"), evidence=evidence),),
+        waivers=(),
+        as_of=evidence.provenance.collected_at,
+        stale=StalePolicy.BLOCK,
+        tool="test",
+        standards=standards.of(Request(suite=SUITE, out=ROOT, environ={})),
+    )
+    return [verdict for verdict in report.verdicts if verdict.gate == gate]
+
+
+@pytest.mark.parametrize(("gate", "code"), [("no-slower", "slower"), ("no-drift", "drifted")])
+def test_five_per_cent_turn_every_row_red(gate: str, code: str) -> None:
+    red = verdicts(gate, 5.0)
+    assert len(red) == len(timed()) >= 17
+    assert {(verdict.outcome, verdict.reason.code, verdict.blocks) for verdict in red} == {("FAIL", code, True)}
+
+
+@pytest.mark.parametrize("gate", ["no-slower", "no-drift"])
+def test_what_was_recorded_is_not_red(gate: str) -> None:
+    assert {verdict.outcome for verdict in verdicts(gate, 0.0)} <= {"PASS", "INCONCLUSIVE"}
+
+
+def test_the_baseline_that_ships_covers_what_is_recorded() -> None:
+    assert {verdict.outcome for verdict in verdicts("no-drift", 0.0)} == {"PASS"}
