@@ -10,6 +10,7 @@ from typing import Any
 
 SLOTS = 1024  # SM ids are below this; ids need not be contiguous
 THREADS = 1024
+PERSISTING_L2_CACHE_SIZE = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 PTX = b"""
 .version 7.0
@@ -101,6 +102,12 @@ class Driver:
     def reset_persisting_lines(self) -> None:
         """Give all lines that persist in L2 back to normal use: a flush does not evict them."""
         self._call("cuCtxResetPersistingL2Cache")
+
+    def persisting_bytes(self) -> int:
+        """How much of the L2 is set aside for lines that persist; nothing persists while this is 0."""
+        size = ctypes.c_size_t()
+        self._call("cuCtxGetLimit", ctypes.byref(size), PERSISTING_L2_CACHE_SIZE)
+        return size.value
 
     def _launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
         import torch

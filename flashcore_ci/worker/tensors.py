@@ -99,6 +99,19 @@ def largest_difference(first: Any, second: Any) -> Difference:
     return worst
 
 
+def mean_error(outputs: Any, reference: Any) -> float:
+    """Sum of |outputs - reference| over the sum of |reference|, both where the reference is finite; NaN where only one is."""
+    import torch
+
+    if outputs.shape != reference.shape:
+        return math.nan
+    wrong = size = torch.zeros((), dtype=torch.float64, device=outputs.device)
+    for _, x, y in _parts(outputs, reference):
+        wrong = wrong + (x - y).abs().masked_fill(x == y, 0.0).sum()
+        size = size + y.abs().masked_fill(~y.isfinite(), 0.0).sum()
+    return float(wrong) / float(size) if float(size) else float(wrong)
+
+
 def rounding(reference: Any) -> float:
     """Largest |ref + 0.3 - 0.3 - ref| over finite elements, in the reference's own precision: its rounding error in passing.
 

@@ -1,14 +1,15 @@
 """Job ``timing``: one fresh process times all its workloads, in random order, each until it settles.
 
-Each launch finds a cold L2 and poisoned outputs. Launches go in blocks, each between two readings of every SM's clock; the
-next block is submitted before the last is read, so that the GPU never idles and its clock stays that of a loaded GPU. The
-blocks of the last, settled second are the sample. A launch of every block, drawn at random, must have given the first one's
-output, and a launch on other values at the same addresses theirs: a result that was kept is no result.
+docs/measurement.md says why each of these things is done. A launch finds a cold L2, poisoned outputs, and other values at
+other addresses than the launch before; kernels under 50 µs are batched in a CUDA graph. Launches go in blocks, each between two
+readings of every SM's clock; the next block is submitted before the last is read, and where the host is slower than the
+device the stream is held up ahead, so that no launch waits for the host and the clock stays that of a loaded GPU. A launch of
+every block, drawn at random, must have given its set's first output; ``audits`` has what is asked when the clock has stopped.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import random
 import statistics
 import time
@@ -18,166 +19,138 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import guard, settle, tensors
+from flashcore_ci.model.timing import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
+from flashcore_ci.worker import guard, settle, ways
+from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.sensors import Sensation, Sensors
+from flashcore_ci.worker.sets import Set, Sets
 from flashcore_ci.worker.subject_file import Subjects
+from flashcore_ci.worker.ways import Batch, Bench, Pace, Single, Way
 
-BLOCK_SECONDS = 0.015
 BLOCK_LAUNCHES = (3, 100)
-WARM_UPS = 3
-FLUSH_TIMES_L2 = 2
-
-
-class OutputChangedError(Exception):
-    """A timed launch gave another output than the first launch."""
+SPARE_MEMORY = 0.6
+HELD_UP_CYCLES_PER_MS = 2_000_000  # at the highest clock of a Hopper; at a lower one the stream is held up longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """A block under way: clock readings around it, an event pair a launch, whether the audited one went wrong, the event that ends it."""
+    """A block under way: clock readings around it, the event pairs, the set that was audited, whether it went wrong, the end."""
 
     before: Any
     after: Any
     events: list[tuple[Any, Any]]
+    audited: Set
     wrong: Any
     end: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What timing needs of this process."""
+class Timed:
+    """All that was seen of one workload until it settled, and the set of the launch that was audited last."""
 
-    driver: Driver
-    sensors: Sensors
-    flush: Any
+    blocks: list[settle.Block]
+    sensations: list[Sensation]
+    state: settle.State
+    audited: Set
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome a workload: the sample, and every block for whoever digs."""
+    """One outcome a workload: the sample, and every block for whoever digs.
+
+    ``options["batched"]`` may say of workloads whether they are batched, so that two binaries are timed in one way.
+    """
     import torch
 
     guard.begin(job, result)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    bench = Bench(
-        driver=Driver(),
-        sensors=Sensors(job.options["uuid"]),
-        flush=torch.empty(FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda"),
-    )
-    subjects = Subjects(job)
+    flush = torch.empty(ways.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
+    bench = Bench(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
+    subjects, told = Subjects(job), job.options.get("batched", {})
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret
-    shuffled = Job(
-        kind=job.kind,
-        nonce=job.nonce,
-        digest=job.digest,
-        root=job.root,
-        subjects=job.subjects,
-        workloads=tuple(works),
-        options=job.options,
-    )
-    return guard.each(shuffled, result, lambda work: _time(bench, subjects[work.subject], work))
+    stream, drawn = torch.cuda.Stream(), random.choice(works) if works else None  # noqa: S311 - nobody should know which
+
+    def timed(work: Work) -> dict[str, Any]:
+        with torch.cuda.stream(stream):
+            return _time(bench, subjects[work.subject], work, batched=told.get(work.id), by_reference=work is drawn)
+
+    return guard.each(dataclasses.replace(job, workloads=tuple(works)), result, timed, spare=SPARE_MEMORY)
 
 
-def _time(bench: Bench, subject: Any, work: Work) -> dict[str, Any]:
-    import torch
-
-    inputs = subject.inputs(work.params, work.seed)
-    outputs = subject.outputs(inputs)
-    subject.run(inputs, outputs)
-    torch.cuda.synchronize()
-    first = {name: tensor.clone() for name, tensor in outputs.items()}
-    launch = functools.partial(_launch, bench, subject, inputs, outputs)
-    count = _block_size(launch)
-    wrong = functools.partial(tensors.differ, first, outputs)
+def _time(bench: Bench, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:
+    sets = Sets(subject, work)
+    sets.grow(ways.SINGLE_SETS)
+    way, pace = _way(bench, sets, batched)
+    per_block = _block_size(pace)
+    held_up = max(0.0, pace.host - pace.device) * per_block
     try:
-        blocks, sensations, state = _until_settled(bench, functools.partial(_submit, bench, launch, count, wrong))
-    except OutputChangedError:
-        return missing(Code.OUTPUT_CHANGED, "a timed launch gave another output than the first launch")
-    if _replays(subject, work, inputs, outputs, launch):
-        return missing(Code.OUTPUT_CHANGED, "on other values at the same addresses a launch gave what these values do not give")
-    record = _record(blocks, sensations, state, count)
-    if state.settled:
+        timed = _until_settled(bench, lambda: _submit(bench, way, per_block, held_up))
+        record = _record(timed, way, per_block)
+        audit(sets, way, record["ms"], timed.audited, by_reference=by_reference)
+    except OutputChangedError as error:
+        return missing(Code.OUTPUT_CHANGED, str(error))
+    if timed.state.settled:
         return record
-    dropped = sum(block.throttled for block in blocks)
-    if 2 * dropped > len(blocks):
-        return record | missing(Code.THROTTLED, f"{dropped} of {len(blocks)} blocks were throttled by heat or hardware")
+    dropped = record["dropped"]
+    if 2 * dropped > len(timed.blocks):
+        return record | missing(Code.THROTTLED, f"{dropped} of {len(timed.blocks)} blocks were throttled by heat or hardware")
     return record | missing(
         Code.UNSETTLED,
-        f"after {settle.MAX_SECONDS:.0f} s block medians still slope {state.slope:+.2f} %/s, the clock moved {state.clock_move:.0f} MHz",
+        f"after {MAX_SECONDS:.0f} s cycles still drift by {timed.state.drift:+.2f} % in {WINDOW_SECONDS} s, "
+        f"the clock by {timed.state.clock_move:.0f} MHz",
     )
 
 
-def _replays(subject: Any, work: Work, inputs: Any, outputs: Any, launch: Callable[[], object]) -> bool:
-    """Whether a timed launch on other values differs, in any bit, from a launch on these values elsewhere in memory."""
-    fresh = subject.inputs(work.params, work.seed + 1)
-    others = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in inputs.items()}
-    expected = subject.outputs(others)
-    tensors.poison(expected, 0)
-    subject.run(others, expected)
-    for name, value in others.items():
-        if value is not inputs[name]:
-            inputs[name].copy_(value)
-    launch()
-    return not tensors.same_bits(expected, outputs)
+def _way(bench: Bench, sets: Sets, batched: bool | None) -> tuple[Way, Pace]:
+    """How to launch this workload, and how fast that goes: as told, else by how long a launch takes."""
+    way = Single(bench, sets)
+    pace = ways.pace(way)
+    if not (pace.timed < SHORT_MS if batched is None else batched):
+        return way, pace
+    sets.grow(ways.batch_size(sets, bench.flush.numel() // ways.FLUSH_TIMES_L2))
+    batch = Batch(bench, sets, random.choice)
+    return batch, ways.pace(batch)
 
 
-def _launch(bench: Bench, subject: Any, inputs: Any, outputs: Any) -> tuple[Any, Any]:
-    """One launch, cold: outputs poisoned, L2 flushed, then the event pair."""
-    import torch
-
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    tensors.poison(outputs, 0)
-    bench.driver.reset_persisting_lines()
-    bench.flush.zero_()
-    start.record()
-    subject.run(inputs, outputs)
-    stop.record()
-    return start, stop
-
-
-def _block_size(launch: Callable[[], tuple[Any, Any]]) -> int:
-    """How many launches make a block of about 15 ms, flush and all."""
-    import torch
-
-    launch()
-    torch.cuda.synchronize()
-    events = [launch() for _ in range(WARM_UPS + 1)]
-    torch.cuda.synchronize()
-    seconds = float(events[0][0].elapsed_time(events[-1][0])) / WARM_UPS / 1e3
+def _block_size(pace: Pace) -> int:
+    """How many event pairs make a block of about 15 ms, flush and all."""
     fewest, most = BLOCK_LAUNCHES
-    return max(fewest, min(most, round(BLOCK_SECONDS / seconds)))
+    return max(fewest, min(most, round(BLOCK_MS / max(pace.device, pace.host))))
 
 
-def _submit(bench: Bench, launch: Callable[[], tuple[Any, Any]], count: int, wrong: Callable[[], Any]) -> Launches:
+def _submit(bench: Bench, way: Way, count: int, held_up: float) -> Launches:
+    """Submit a block, after ``held_up`` milliseconds in which the stream waits for the host."""
     import torch
 
     audited = random.randrange(count)  # noqa: S311 - nobody should know which
+    if held_up:
+        torch.cuda._sleep(int(held_up * HELD_UP_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
     before = bench.driver.tick()
     events = []
     for number in range(count):
-        events.append(launch())
+        events.append(way.launch())
         if number == audited:
-            differs = wrong()
+            chosen, differs = way.last, way.last.differs()
     after = bench.driver.tick()
     end = torch.cuda.Event()
     end.record()
-    return Launches(before=before, after=after, events=events, wrong=differs, end=end)
+    return Launches(before=before, after=after, events=events, audited=chosen, wrong=differs, end=end)
 
 
-def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> tuple[list[settle.Block], list[Sensation], settle.State]:
-    """Blocks until the last second is settled, or the bound is reached. OutputChangedError when an audited one went wrong."""
+def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> Timed:
+    """Blocks until the window is settled, or the bound is reached. OutputChangedError when an audited launch went wrong."""
     blocks: list[settle.Block] = []
     sensations: list[Sensation] = []
     state = settle.state(())
     began = time.perf_counter()
     ahead = submit()
-    while not state.settled and (not blocks or blocks[-1].at < settle.MAX_SECONDS):
+    while not state.settled and (not blocks or blocks[-1].at < MAX_SECONDS):
         done, ahead = ahead, submit()
         done.end.synchronize()
         if bool(done.wrong):
-            raise OutputChangedError
+            raise OutputChangedError("a timed launch gave another output than the first launch")
         sensation = bench.sensors.read()
         sensations.extend(() if sensation is None else (sensation,))
         blocks.append(
@@ -188,26 +161,28 @@ def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> tuple[list[s
                 throttled=sensation is not None and sensation.throttled,
             )
         )
-        if blocks[-1].at >= settle.WINDOW_SECONDS:
-            state = settle.state(blocks)
+        state = settle.state(blocks)
     ahead.end.synchronize()
-    return blocks, sensations, state
+    return Timed(blocks=blocks, sensations=sensations, state=state, audited=done.audited)
 
 
-def _record(blocks: list[settle.Block], sensations: list[Sensation], state: settle.State, count: int) -> dict[str, Any]:
-    kept = state.blocks or tuple(blocks)
+def _record(timed: Timed, way: Way, count: int) -> dict[str, Any]:
+    blocks, state = [dataclasses.replace(block, ms=block.ms / way.launches) for block in timed.blocks], timed.state
+    window = {block.at for block in state.blocks}
+    kept = [block for block in blocks if block.at in window] or blocks
     return {
         "ms": statistics.median(block.ms for block in kept),
         "megacycles": statistics.median(block.megacycles for block in kept),
         "mhz": statistics.median(block.mhz for block in kept),
         "std_percent": round(settle.relative_std([block.megacycles for block in kept]), 4),
-        "slope_percent_per_second": round(state.slope, 4),
+        "drift_percent": round(state.drift, 4),
         "clock_move_mhz": round(state.clock_move, 2),
         "kept": len(state.blocks),
         "dropped": sum(block.throttled for block in blocks),
-        "launches_per_block": count,
+        "batched": isinstance(way, Batch),
+        "launches_per_block": count * way.launches,
         "blocks": [[round(block.at, 3), round(block.ms, 6), round(block.mhz, 1)] for block in blocks],
-        **_sensed(sensations),
+        **_sensed(timed.sensations),
     }
 
 
