@@ -27,7 +27,6 @@ AT_ONCE = {Kind.CORRECTNESS: correctness.collect, Kind.SANITIZER: checks.collect
 
 LIVE_KINDS = (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING)
 WORKER = ("python", "torch")
-CLOCK_POLICY = "not locked; SM clock read in the stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,17 +128,22 @@ def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
 def _provenance(session: Session, state: State, environment: dict[str, object]) -> Provenance:
     return replace(
         session.context.origin,
-        device=Device(
-            name=state.name,
-            uuid=state.uuid,
-            driver=state.driver,
-            compute_capability=state.compute_capability,
-            multiprocessors=int(str(environment.get("multiprocessors", 0))),
-            memory=state.memory,
-            l2=int(str(environment.get("l2", 0))),
-        ),
+        device=device_of(state, environment),
         tools=tuple(sorted((*session.versions, *((name, str(environment[name])) for name in WORKER if name in environment)))),
-        clock_policy=CLOCK_POLICY,
+        clock_policy=session.context.clock_policy,
+    )
+
+
+def device_of(state: State, environment: dict[str, object]) -> Device:
+    """The GPU in ``state``, with what only a worker knows of it: ``environment`` is the probe's."""
+    return Device(
+        name=state.name,
+        uuid=state.uuid,
+        driver=state.driver,
+        compute_capability=state.compute_capability,
+        multiprocessors=int(str(environment.get("multiprocessors", 0))),
+        memory=state.memory,
+        l2=int(str(environment.get("l2", 0))),
     )
 
 

@@ -10,6 +10,9 @@ from flashcore_ci.model.evidence import Provenance
 
 Progress = Callable[[str], None]
 
+CLOCKS_FREE = "not locked; SM clock read in the stream"
+CLOCKS_LOCKED = "locked at {mhz} MHz; SM clock read in the stream"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -35,6 +38,7 @@ class Context:
     gpu: str = "0"
     allow: tuple[str, ...] = ()
     progress: Progress = print
+    clock_policy: str = CLOCKS_FREE
 
     def artifact(self, kind: str, name: str) -> Path:
         """A path for a file of the run; ``relative`` gives the name that observations carry."""

@@ -2,68 +2,45 @@
 
 from __future__ import annotations
 
-import math
-import shutil
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
-from flashcore_ci.collect import apart
 from flashcore_ci.collect.apart import Outcome
-from flashcore_ci.collect.child import Go, Order
-from flashcore_ci.collect.machine import Machine, shared
+from flashcore_ci.collect.machine import Machine
+from flashcore_ci.collect.trials import SAMPLED, Trial, Trials, guilty, keep
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
 
-SAMPLED = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
-"""Our names of what the worker samples, and the worker's."""
-
 
 class Timer:
-    """The fresh processes of one run. The next one starts, and waits for its word, while the present one measures."""
+    """The processes that judge stability. The first may start, and wait for its word, while others still measure."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.processes = machine.session.plan.protocol.timing_processes
-        self._gos = [Go(machine.session.context.scratch / f"go-timing-{number}") for number in range(self.processes)]
-        self._pool = ThreadPoolExecutor(2)
-        self._started: dict[int, Future[dict[str, Outcome]]] = {}
+        self._trials = Trials(machine.session.context.scratch)
 
     def start(self, number: int, workloads: tuple[Workload, ...]) -> None:
         """Start a process that waits; its time does not count yet."""
-        if number < self.processes and number not in self._started and workloads:
-            self._started[number] = self._pool.submit(self._run, number, workloads)
+        if number < self.processes:
+            self._trials.start(self._trial(number, workloads))
 
-    def finish(self, number: int) -> dict[str, Outcome]:
+    def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, Outcome]:
         """Give this process the word, and wait for all that it measures."""
-        self._gos[number].say(self.machine.session.seconds(Kind.TIMING))
-        return self._started[number].result()
+        return self._trials.finish(self._trial(number, workloads))
 
     def close(self) -> None:
         """End what still waits."""
-        for go in self._gos:
-            go.never()
-        self._pool.shutdown()
+        self._trials.close()
 
-    def _run(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, Outcome]:
-        def order(some: tuple[Workload, ...]) -> Order:
-            return self.machine.order(
-                "timing",
-                f"timing-{number}",
-                some,
-                seconds=self.machine.session.seconds(Kind.TIMING),
-                options={"order": number, "uuid": self.machine.session.uuid},
-            )
-
-        return apart.all_of(workloads, order, healthy=self.machine.healthy, together=1, go=self._gos[number])
+    def _trial(self, number: int, workloads: tuple[Workload, ...]) -> Trial:
+        return Trial(name=f"timing-{number}", number=number, machine=self.machine, workloads=workloads)
 
 
 def collect(machine: Machine, timer: Timer) -> tuple[Observation, ...]:
@@ -77,40 +54,12 @@ def collect(machine: Machine, timer: Timer) -> tuple[Observation, ...]:
         timer.start(number, left)
         timer.start(number + 1, left)
         machine.session.context.progress(f"timing: process {number + 1} of {timer.processes}")
-        outcomes = timer.finish(number)
+        outcomes = timer.finish(number, left)
         for name, outcome in outcomes.items():
-            tries[name].append(_sampled(outcome))
-        artifacts += _keep(machine, number, outcomes.values())
-        left = tuple(workload for workload in left if not _guilty(outcomes.get(workload.id)))
+            tries[name].append(outcome)
+        artifacts += keep(machine.session.context, "timing", f"process-{number}", outcomes.values())
+        left = tuple(workload for workload in left if not guilty(outcomes.get(workload.id)))
     return tuple(_observe(machine, workload, tries[workload.id], timer.processes, artifacts) for workload in workloads)
-
-
-def _sampled(outcome: Outcome) -> Outcome:
-    """The outcome; one without a finite number for every sample is none. Clocks that were not seen are not the kernel's doing."""
-    lacking = [theirs for theirs in SAMPLED.values() if not _finite(outcome.values.get(theirs))]
-    if outcome.missing is not None or not lacking:
-        return outcome
-    said = f"the worker gave {outcome.values.get(lacking[0], 'nothing')} for {lacking[0]}"
-    return replace(outcome, missing=Missing(code=Code.INVALID_RESULT, message=said))
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _guilty(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.missing is not None and outcome.missing.code in SUBJECT_AT_FAULT
-
-
-def _keep(machine: Machine, number: int, outcomes: Any) -> list[str]:
-    """Copy the results, with every block of launches, into the run."""
-    context = machine.session.context
-    results = sorted({outcome.result for outcome in outcomes if outcome.result.exists()})
-    kept: list[Path] = []
-    for index, result in enumerate(results):
-        kept.append(shared(context.artifact("timing", f"process-{number}{f'-{index}' if index else ''}.json")))
-        shutil.copyfile(result, kept[-1])
-    return [context.relative(path) for path in kept]
 
 
 def _observe(

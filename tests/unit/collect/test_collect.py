@@ -10,7 +10,7 @@ from evidence_factories import make_provenance
 from factories import make_build, make_plan
 
 from flashcore_ci.adapters.nvml import State, User
-from flashcore_ci.collect import child, collect, profile, sanitizer
+from flashcore_ci.collect import child, collect, profile, sanitizer, trials
 from flashcore_ci.collect.child import STOPPED, Ended
 from flashcore_ci.collect.context import Context
 from flashcore_ci.model.codes import Code
@@ -116,7 +116,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "_versions", lambda context: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)
     monkeypatch.setattr(collect, "Go", Go)
-    monkeypatch.setattr(collect.timing, "Go", Go)
+    monkeypatch.setattr(trials, "Go", Go)
     clean = Measured(value=0.0, unit="count")
     monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
     seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())

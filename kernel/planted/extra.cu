@@ -1,0 +1,12 @@
+// The number behind flashcore::planted::extra().
+#include "planted.h"
+
+namespace {
+int extra_of_next_launches = 0;
+}
+
+namespace flashcore::planted {
+int extra() { return extra_of_next_launches; }
+}  // namespace flashcore::planted
+
+extern "C" void flashcore_planted_extra(int extra) { extra_of_next_launches = extra; }
