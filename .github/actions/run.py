@@ -1,14 +1,13 @@
-"""The steps of the actions `gate` and `require`: install flashcore-ci, run it, and hand its reports to GitHub.
+"""The steps of the actions `gate` and `require`: install flashcore-ci, run it, and say how it went.
 
-Standard library only. Inputs come from the environment and leave as an argument list: no shell ever sees them. What the tool
-prints is kept from being taken for commands to the runner: kernels under test may have named what is printed.
+Standard library only. Inputs come from the environment and leave as an argument list: no shell ever sees them. Annotations and
+the step summary are the tool's own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,17 +29,15 @@ CHOICES = {
     "toolchain": ("pip", "system"),
     "fail-on": tuple(TOLERATED),
 }
-MAY_BE_EMPTY = frozenset({"base", "build", "python"})
+MAY_BE_EMPTY = frozenset({"changed", "build", "python"})
 INPUTS = {
-    "gate": ("suite", "measure", "stale", "fail-on", "base", "out", "gpu", "toolchain", "python", "build"),
+    "gate": ("suite", "measure", "stale", "fail-on", "changed", "out", "gpu", "toolchain", "python", "build"),
     "require": ("evidence", "needs", "suite", "out", "toolchain", "build"),
 }
-MOST_SUMMARY = 1 << 20
-"""What GitHub takes of a step's summary, in bytes."""
 
 
 class InputError(ValueError):
-    """An input that is none of its choices."""
+    """An input that is empty, none of its choices, or looks like an option."""
 
 
 def main(command: str) -> int:
@@ -55,17 +52,21 @@ def main(command: str) -> int:
     if tool is None:
         return _refuse("flashcore-ci could not be installed: see the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
-    status = _run([str(tool), command, *arguments(command, inputs)], {**os.environ, **python})
+    status = _run([tool, command, *arguments(command, inputs)], python)
+    if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
+        return _refuse("flashcore-ci ended well and left no green report")
     _hand_over(inputs, tool, status)
     return 0 if status in TOLERATED[inputs.get("fail-on", "inconclusive")] else status
 
 
 def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The inputs, from ``INPUT_…`` as the action sets them. InputError names the first that is empty or none of its choices."""
+    """The inputs, from ``INPUT_…`` as the action sets them. InputError names the first that cannot be one."""
     given = {name: environ.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip() for name in INPUTS[command]}
     for name, value in given.items():
         if not value and name not in MAY_BE_EMPTY:
             raise InputError(f"{name}: is empty")
+        if value.startswith("-"):
+            raise InputError(f"{name}: {value!r} looks like an option")
         if value not in CHOICES.get(name, (value,)):
             raise InputError(f"{name}: {value!r} is none of {', '.join(CHOICES[name])}")
     return given
@@ -78,8 +79,7 @@ def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     else:
         words = [f"--{inputs['measure']}"]
         words += [f"--{name}={inputs[name]}" for name in ("suite", "stale", "gpu")]
-        words += ["--changed", f"--base={inputs['base']}"] if inputs["base"] else []
-    words += [f"--{name}={inputs[name]}" for name in ("out", "toolchain", "build") if inputs[name]]
+    words += [f"--{name}={inputs[name]}" for name in ("out", "toolchain", "build", "changed") if inputs.get(name)]
     return [*words, "--", inputs["evidence"]] if command == "require" else words
 
 
@@ -98,34 +98,21 @@ def install(folder: Path, extra: str) -> Path | None:
         return tool
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{CHECKOUT}{extra}"]
     for argv in ([sys.executable, "-m", "venv", folder], pip):
-        if subprocess.run(argv, check=False).returncode != 0:
+        if _run(argv) != PASSED:
             return None
     stamp.touch()
     return tool
 
 
-def _run(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the tool; nothing that it prints is a command to the runner until the secret word."""
-    word = secrets.token_hex(16)
-    _say(f"::stop-commands::{word}")
-    try:
-        return subprocess.run(argv, env=environment, check=False).returncode
-    finally:
-        _say(f"\n::{word}::")
-
-
 def _hand_over(inputs: Mapping[str, str], tool: Path, status: int) -> None:
-    """Outputs, summary, annotations, and the packed run where there is one."""
+    """The outputs, and the packed run where there is one."""
     out = Path(inputs["out"])
     evidence = out.with_name(f"{out.name}.tar.xz")
-    packed = (out / "manifest.json").is_file() and _well([tool, "pack", out, evidence])
+    packed = (out / "manifest.json").is_file() and _run([tool, "pack", out, evidence]) == PASSED
     given = {"verdict": _verdict(out), "exit-code": status, "reports": out, "evidence": evidence if packed else ""}
-    _append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in given.items()))
-    summary = out / "summary.md"
-    if summary.is_file():
-        _append("GITHUB_STEP_SUMMARY", summary.read_bytes()[:MOST_SUMMARY].decode("utf-8", errors="ignore"))
-    if (out / "report.json").is_file():
-        _well([tool, "report", "--format=annotations", "--", out])
+    if os.environ.get("GITHUB_OUTPUT"):
+        with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{name}={value}\n" for name, value in given.items()))
 
 
 def _verdict(out: Path) -> str:
@@ -135,26 +122,14 @@ def _verdict(out: Path) -> str:
         return "INCONCLUSIVE"
 
 
-def _well(argv: Sequence[str | Path]) -> bool:
-    """Whether it went well; the verdict stands in either case."""
-    return subprocess.run(argv, check=False).returncode == 0
-
-
-def _append(variable: str, text: str) -> None:
-    """To the file that the runner named; nowhere outside of GitHub."""
-    if os.environ.get(variable):
-        with Path(os.environ[variable]).open("a", encoding="utf-8") as file:
-            file.write(text)
+def _run(argv: Sequence[str | Path], more: Mapping[str, str] | None = None) -> int:
+    return subprocess.run(argv, env={**os.environ, **(more or {})}, check=False).returncode
 
 
 def _refuse(message: str) -> int:
     escaped = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    _say(f"::error title=flashcore-ci::{escaped}")
+    print(f"::error title=flashcore-ci::{escaped}", flush=True)
     return USAGE
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 if __name__ == "__main__":

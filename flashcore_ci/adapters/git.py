@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore_ci.adapters import process
-from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 TIMEOUT_SECONDS = 30.0
+EXPORT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +46,45 @@ def checkout(root: Path, *, logs: Path) -> Checkout:
         return Checkout(commit="", dirty=False)
     known = parse_commit(commit.text()) if commit.returncode == 0 else ""
     return Checkout(commit=known, dirty=bool(known) and (status.returncode != 0 or bool(status.text().strip())))
+
+
+def fork_argv(root: Path, ref: str) -> tuple[str, ...]:
+    """Ask where the checkout's commit and ``ref`` parted. A ``ref`` that looks like an option is none."""
+    return ("git", "-C", str(root), "merge-base", "--", "HEAD", ref)
+
+
+def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
+    """Ask for the files of ``commit`` in one tar."""
+    return ("git", "-C", str(root), "archive", "--format=tar", f"--output={file}", commit)
+
+
+def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Ask whether the working tree differs from ``commit`` in ``paths``: exit status 0 when it does not."""
+    return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
+
+
+def fork_point(root: Path, ref: str, *, logs: Path) -> str:
+    """The commit at which this checkout's history left ``ref``'s. UsageError when there is none, or it was not fetched."""
+    asked = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(asked.text())
+    if asked.returncode != 0 or not commit:
+        fix = "name a commit or branch that is here: git fetch (actions/checkout: fetch-depth: 0)"
+        raise UsageError(f"this checkout and {ref!r} have no commit in common that git knows here", fix=fix)
+    return commit
+
+
+def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
+    """Write the files of ``commit`` to the folder ``into``. CannotCollectError when git or tar cannot."""
+    into.mkdir(parents=True)
+    file = logs / "base.tar"
+    for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
+        done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS)
+        if done.returncode != 0:
+            lines = done.error_text().splitlines()
+            raise CannotCollectError(f"cannot read the files of {commit[:12]}: {lines[0] if lines else name}", fix="git fsck")
+
+
+def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
+    """Whether anything tracked under ``paths`` is not as it was in ``commit``."""
+    asked = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
+    return asked.returncode != 0

@@ -21,6 +21,13 @@ from flashcore_ci.cli.request import Request
 @options.stale
 @options.as_of
 @click.option("--live/--recorded", "live", default=None, help="Measure here, or use recorded runs.  [default: live with a GPU]")
+@click.option(
+    "--changed",
+    is_flag=False,
+    flag_value="origin/main",
+    metavar="[COMMIT]",
+    help="Ask only what can differ, by digest, from where this branch left COMMIT; say what was left out.  [origin/main]",
+)
 @options.toolchain
 @options.allow_process
 @options.gpu

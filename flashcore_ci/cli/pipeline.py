@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.cli import actions, dossiers, live, machine, outputs, recorded, standards
+from flashcore_ci.cli import actions, changed, dossiers, live, machine, outputs, recorded, standards
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import resources
@@ -35,6 +35,7 @@ class SoFar:
     plan: Plan | None = None
     builds: tuple[BuildEvidence, ...] = ()
     sources: list[Source] = field(default_factory=list)
+    said: str = ""
 
 
 def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] = ()) -> Report:
@@ -49,6 +50,10 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
         plan = so_far.plan = planned(suite, request, progress)
         prepare_run(request.out, plan)
         builds = so_far.builds = built(plan, request, progress)
+        if request.changed is not None:
+            left = changed.narrowed(suite, plan, builds, base=request.changed, request=request, progress=progress)
+            plan, so_far.said = left.plan, left.said
+            so_far.plan = plan
         so_far.sources.append(compiled_here(plan, builds, request))
         so_far.sources += measured or evidence_for(plan, builds, request, progress)
         report = judged(so_far, request, as_of=request.as_of or clock.now())
@@ -162,13 +167,11 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
         as_of=as_of,
         stale=StalePolicy(request.stale),
         tool=__version__,
-        standards=standards.of(request),
+        standards=standards.of(request.root / request.suite),
     )
-    if not request.only:
-        return report
-    return replace(
-        report, headline=f"{report.headline} (only a part of the suite was asked: --only {' --only '.join(request.only)})"
-    )
+    asked = f"only a part of the suite was asked: --only {' --only '.join(request.only)}" if request.only else ""
+    said = "; ".join(filter(None, (asked, so_far.said)))
+    return replace(report, headline=f"{report.headline} ({said})") if said else report
 
 
 def publish(report: Report, so_far: SoFar, request: Request) -> None:

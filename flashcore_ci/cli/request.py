@@ -17,7 +17,8 @@ class Request:
     """The options of ``gate``; other commands use some of them.
 
     ``live`` is None when the machine decides; ``build`` names a folder of binaries made elsewhere,
-    ``libraries`` the one to write to (None: inside the run folder); ``lock_timeout`` is in seconds.
+    ``libraries`` the one to write to (None: inside the run folder); ``lock_timeout`` is in seconds. With ``changed``
+    (a commit or branch) only what can differ from it is asked.
     """
 
     suite: Path
@@ -35,6 +36,7 @@ class Request:
     jobs: int | None = None
     gpu: str = "0"
     lock_timeout: float = 1800.0
+    changed: str | None = None
 
     @property
     def root(self) -> Path:

@@ -15,9 +15,8 @@ from flashcore_ci.cli import console, options, outputs, pipeline, recorded, requ
 from flashcore_ci.cli.request import Request
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import UnmetError
-from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.verdict import Origin
-from flashcore_ci.store.run import read_run
+from flashcore_ci.store.run import Run, read_run
 
 
 @click.command("require")
@@ -40,22 +39,22 @@ def command(*, evidence: Path, out: Path, needs: str | None, as_json: bool, **as
     outputs.clear(out)
     request = Request(out=out, environ=os.environ, live=False, **asked)
     _refuse(requirements.unmet_jobs(requirements.results(needs)) if needs is not None else ())
-    measured = read_run(evidence).evidence
+    run = read_run(evidence)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         here = git.checkout(request.root, logs=Path(logs))
-    _refuse(requirements.unmet_evidence(measured.provenance, here, version=__version__))
+    _refuse(requirements.unmet_evidence(run.evidence.provenance, here, version=__version__))
     teller = console.Teller(os.environ)
     with stopping.graceful():
-        report = pipeline.gate(request, teller, measured=(_of_this_commit(measured),))
+        report = pipeline.gate(request, teller, measured=(_of_this_commit(run),))
     teller.done()
     console.present(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code
 
 
-def _of_this_commit(measured: Evidence) -> Source:
+def _of_this_commit(run: Run) -> Source:
     """As good as measured now: the commit is this one, also for subjects whose digests cannot say so."""
-    where = recorded.where_and_when(measured.provenance)
-    return Source(origin=Origin(kind="live", detail=f"{where}, of this commit"), evidence=measured)
+    where = recorded.where_and_when(run.evidence.provenance)
+    return Source(origin=Origin(kind="live", detail=f"{where}, of this commit"), evidence=run.evidence, files=run.files)
 
 
 def _refuse(unmet: tuple[str, ...]) -> None:

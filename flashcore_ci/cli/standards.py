@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from flashcore_ci.cli.request import Request
 from flashcore_ci.judge.standards import Standards
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.errors import EvidenceError
@@ -16,9 +15,9 @@ NOISE = "noise"
 BASELINES = "baselines"
 
 
-def of(request: Request) -> Standards:
+def of(suite: Path) -> Standards:
     """All of them. EvidenceError for a broken file, or for two baselines of one kind of machine."""
-    folder = (request.root / request.suite).parent
+    folder = suite.parent
     return Standards(
         noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
         baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),

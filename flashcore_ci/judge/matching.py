@@ -76,7 +76,7 @@ class Matcher:
         return self._matches[key]
 
     def _find(self, check: Check) -> tuple[Match, ...]:
-        expected = self._expected(check, self.builds)
+        expected = self.expected(check, self.builds)
         if isinstance(expected, Missing):
             return (Match(missing=expected),)
         answers: list[Match] = []
@@ -107,9 +107,9 @@ class Matcher:
 
     def _same_base(self, check: Check, observation: Observation) -> bool:
         """Whether a comparison is with the base that was asked for; where only a recorded run is judged, with its own."""
-        return not self.base or observation.base is None or observation.base == self._expected(check, self.base)
+        return not self.base or observation.base is None or observation.base == self.expected(check, self.base)
 
-    def _expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
+    def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
         """The identity that evidence for this check must have; Missing when nothing was built that it could have."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -69,14 +69,20 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     if unmatched:
         lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
         raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
-    checks = tuple(c for c in plan.checks if any(_matches(glob, c.gate.id, c.target) for glob in asked))
+    kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in asked))
     excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
-    wanted = {(check.gate.evidence, check.target) for check in checks}
+    return replace(kept, excluded=excluded)
+
+
+def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
+    """The plan with these checks alone; what no check is left for is not collected either."""
+    checks = tuple(check for check in plan.checks if wanted(check))
+    kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
-        replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in wanted))
+        replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in kinds))
         for workload in plan.workloads
     )
-    return _only_needed(replace(plan, checks=checks, excluded=excluded, workloads=workloads))
+    return _only_needed(replace(plan, checks=checks, workloads=workloads))
 
 
 def comparable(plan: Plan, cannot: Mapping[str, str]) -> Plan:

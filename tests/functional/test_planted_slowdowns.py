@@ -12,7 +12,6 @@ import pytest
 from replayed import ROOT
 
 from flashcore_ci.cli import standards
-from flashcore_ci.cli.request import Request
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.identity import collector_digest
@@ -78,7 +77,7 @@ def verdicts(gate: str, percent: float) -> list[Verdict]:
         as_of=evidence.provenance.collected_at,
         stale=StalePolicy.BLOCK,
         tool="test",
-        standards=standards.of(Request(suite=SUITE, out=ROOT, environ={})),
+        standards=standards.of(SUITE),
     )
     return [verdict for verdict in report.verdicts if verdict.gate == gate]
 

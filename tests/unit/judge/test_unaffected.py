@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from factories import (
+    FINITE,
+    GATES,
+    SMALL,
+    make_build,
+    make_description,
+    make_entry_build,
+    make_limit,
+    make_protocol,
+    make_suite,
+    make_waiver,
+    make_workload,
+)
+
+from flashcore_ci.judge.standards import Standards
+from flashcore_ci.judge.unaffected import Side, unaffected
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Severity
+from flashcore_ci.plan.planner import make_plan as planned
+
+PLAN = planned(make_suite(), (make_description(),))
+
+
+def side(*, plan=None, builds=None, waivers=(), standards=Standards()) -> Side:  # noqa: B008 - a frozen record
+    return Side(plan=plan or PLAN, builds=builds or (make_build(),), waivers=waivers, standards=standards)
+
+
+BASE = side()
+RUNS = {check.key for check in BASE.plan.checks if check.gate.evidence not in STATIC_KINDS}
+
+
+def affected(head: Side, base: Side = BASE) -> set[tuple[str, str]]:
+    """What is asked besides what the compiler answers."""
+    same = unaffected(head, base)
+    return {c.key for c in head.plan.checks if c.key not in same and c.gate.evidence not in STATIC_KINDS}
+
+
+def gates(**changes: object):
+    """The suite's plan with the gate ``finite`` changed."""
+    return planned(
+        make_suite(gates=tuple(replace(gate, **changes) if gate is FINITE else gate for gate in GATES)), (make_description(),)
+    )
+
+
+def test_the_same_code_and_the_same_questions() -> None:
+    assert affected(side()) == set()
+    assert unaffected(side(), BASE) == RUNS
+
+
+def test_what_the_compiler_answers_is_always_asked() -> None:
+    left = {check.key for check in BASE.plan.checks} - unaffected(side(), BASE)
+    assert {check.gate.evidence for check in BASE.plan.checks if check.key in left} == STATIC_KINDS
+
+
+@pytest.mark.parametrize("part", ["launcher", "binding", "source"])
+def test_a_digest_of_the_build_affects_all_that_runs(part: str) -> None:
+    assert affected(side(builds=(replace(make_build(), **{part: "other"}),))) == RUNS
+
+
+def test_an_entry_function_affects_the_workloads_that_launch_it() -> None:
+    other = make_build(entries=(make_entry_build(digest="other"),))
+    assert affected(side(builds=(other,))) == RUNS
+
+
+def test_a_workload_affects_its_own_checks() -> None:
+    plan = planned(make_suite(workloads=(make_workload("big", seed=9), SMALL)), (make_description(),))
+    assert {target for _, target in affected(side(plan=plan))} == {"big"}
+
+
+def test_a_kernel_that_does_not_compile_on_either_side_is_not_the_same() -> None:
+    broken = make_build(entries=())
+    assert affected(side(builds=(broken,)), side(builds=(broken,))) == RUNS
+    assert affected(side(), side(builds=(broken,))) == RUNS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"limits": (make_limit(1.0),)},
+        {"limits": (make_limit(0.0, severity=Severity.ADVISORY),)},
+        {"metric": "repeat/differing-runs"},
+        {"min_samples": 2},
+    ],
+)
+def test_another_question_is_another_answer(changes: dict[str, object]) -> None:
+    assert {gate for gate, _ in affected(side(plan=gates(**changes)))} == {"finite"}
+
+
+@pytest.mark.parametrize("changes", [{"title": "x"}, {"why": "x"}, {"owner": "x"}, {"limits": (make_limit(0.0, why="x"),)}])
+def test_words_for_people_are_no_other_question(changes: dict[str, object]) -> None:
+    assert affected(side(plan=gates(**changes))) == set()
+
+
+def test_a_check_that_the_base_did_not_ask() -> None:
+    few = planned(make_suite(gates=tuple(gate for gate in GATES if gate is not FINITE)), (make_description(),))
+    assert {gate for gate, _ in affected(side(), side(plan=few))} == {"finite"}
+
+
+def test_a_waiver_that_went_or_came_asks_its_check_again() -> None:
+    waiver = make_waiver()
+    for head, base in ((side(waivers=(waiver,)), BASE), (BASE, side(waivers=(waiver,)))):
+        assert affected(head, base) == {(waiver.gate, waiver.target)} & RUNS != set()
+
+
+def test_another_baseline_asks_again_about_times() -> None:
+    other = side(standards=replace(Standards(), baselines=("another",)))
+    assert {gate for gate, _ in affected(other)} == {"stability"}
+
+
+def test_more_patience_asks_again() -> None:
+    plan = planned(make_suite(protocol=make_protocol(timeouts=((Kind.CORRECTNESS, 9.0),))), (make_description(),))
+    assert {gate for gate, _ in affected(side(plan=plan))} == {"finite"}
+
+
+def test_how_it_is_collected_asks_again() -> None:
+    plan = planned(make_suite(protocol=make_protocol(repeats=9)), (make_description(),))
+    assert {gate for gate, _ in affected(side(plan=plan))} == {"finite"}
+
+
+def test_what_no_digest_covers_is_always_asked() -> None:
+    library = make_description(build=None)
+    plan = planned(make_suite(gates=(FINITE,)), (library,))
+    assert affected(side(plan=plan), side(plan=plan)) == {check.key for check in plan.checks} != set()
