@@ -18,8 +18,10 @@ from workflow_runner import Runner
 class GitHub:
     """Runs workflows on a repository. ``gpu`` is the run that the GPU runner would come to."""
 
-    def __init__(self, repository: Repository, folder: Path, *, gpu: Path | None = None, fork: bool = False) -> None:
-        self.repository, self.folder, self.gpu = repository, folder, gpu
+    def __init__(
+        self, repository: Repository, folder: Path, *, gpu: Path | None = None, fork: bool = False, api: str = ""
+    ) -> None:
+        self.repository, self.folder, self.gpu, self.api = repository, folder, gpu, api
         self.commit = repository.git("rev-parse", "HEAD")
         self.artifacts: dict[str, Path] = {}
         self.signed: list[str] = []
@@ -70,7 +72,7 @@ class GitHub:
         shutil.copytree(self.repository.folder, workspace, symlinks=True)
         temp = self.folder / f"{name}-temp"
         environment = workflow_runner.environment(temp, workspace, self.commit)
-        environment |= {"PYTHONPATH": str(ROOT), "FLASHCORE_CI_PYTHON": sys.executable}
+        environment |= {"PYTHONPATH": str(ROOT), "FLASHCORE_CI_PYTHON": sys.executable, "GITHUB_API_URL": self.api}
         environment["PATH"] = f"{self._tools(temp, workspace)}:{environment['PATH']}"
         runner = Runner(workspace, temp, {**context, "runner": {"temp": str(temp)}}, environment, self.actions())
         self.runners[name] = runner

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import replayed
+from comment_server import Comments
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = Path(__file__).parent / "checkout"
@@ -69,3 +71,15 @@ def machine(tmp_path: Path, defects: Path) -> Iterator[replayed.Machine]:
     machine = replayed.Machine(tmp_path, defects, replayed.environ())
     yield machine
     assert machine.unknown == ""
+
+
+@pytest.fixture
+def comments() -> Iterator[Comments]:
+    """The comments of a pull request, as GitHub serves them."""
+    server = Comments()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()

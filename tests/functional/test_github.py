@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import workflow_runner
+from comment_server import Comments
 from jobs import GitHub
 from replayed import ROOT, environ, valid
 from repository import Repository
@@ -130,13 +131,14 @@ def test_a_red_gate_is_annotated_and_nothing_else_is_a_command(
 
 
 def test_a_green_change_may_merge_and_every_line_was_executed(
-    repository: Repository, runs: dict[str, Path], tmp_path: Path
+    repository: Repository, runs: dict[str, Path], tmp_path: Path, comments: Comments
 ) -> None:
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN], api=f"http://127.0.0.1:{comments.server_port}")
     results = github.gate()
     assert set(results.values()) == {"success"}, (results, github.runners["required"].log, github.runners["comment"].log)
     assert (len(github.signed), github.uploaded) == (1, ["reports/results.sarif"])
-    assert github.comments == 1
+    (comment,) = comments.comments
+    assert "PASS" in comment["body"]
     ran = {line for runner in github.runners.values() for line in runner.ran}
     here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
     elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
