@@ -105,3 +105,26 @@ def _panel(panel: Panel, left: int, xs: Sequence[float], ticks: Sequence[float],
         out.append(f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="{thick}"/>')
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{thick + 0.7:g}" fill="{line.colour}"/>' for x, y in places]
     return out
+
+
+def bars(title: str, unit: str, values: Sequence[tuple[str, float]], strong: frozenset[str] = frozenset()) -> str:
+    """Horizontal bars from zero, one below the other, with the number behind each; those in ``strong`` stand out."""
+    width, row, left = 760, 18, 260
+    height = 52 + row * len(values)
+    most = max((value for _, value in values), default=0.0) or 1.0
+    body = [
+        f'<text x="12" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
+        f'<text x="{left}" y="38" fill="#555555">{escape(unit)}</text>',
+    ]
+    for index, (name, value) in enumerate(values):
+        y = 46 + row * index
+        colour = "#c0392b" if name in strong else "#909497"
+        length = (width - left - 70) * value / most
+        body.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>')
+        body.append(f'<rect x="{left}" y="{y}" width="{max(length, 1):.1f}" height="{row - 5}" fill="{colour}"/>')
+        body.append(f'<text x="{left + max(length, 1) + 5:.1f}" y="{y + 11}">{value:.1f}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
+    )

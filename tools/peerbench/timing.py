@@ -29,8 +29,6 @@ from peerbench.samples import Measured, Series
 FLUSH_BYTES = 256 << 20  # several times the L2
 BATCH_MS = 60.0
 PAUSE_CYCLES = 2_000_000  # about a millisecond in which the host gets ahead
-FEWEST_ROUNDS = 4
-MOST_ROUNDS = 150
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 TOLERANCE = {"fp16": 2e-2, "bf16": 1e-1}  # between two contenders on normal inputs: a wrong kernel is no contender
 COMPARED_WHOLE = 16384  # tokens; of longer outputs only a row of each head, because the others need the memory
@@ -42,11 +40,12 @@ Contender = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How long a row is timed, in seconds: first until the clock has settled, then for the samples. How tensors lie in memory."""
+    """How a row is timed: seconds until the clock has settled, then of samples; at least and at most so many rounds of them."""
 
     settle: float
     measure: float
     layout: str
+    rounds: tuple[int, int] = (4, 150)
 
 
 def contenders(row: Row, libraries: Mapping[str, Path], layout: str) -> dict[str, Contender]:
@@ -106,7 +105,8 @@ def able(row: Row, runs: Mapping[str, Contender]) -> tuple[dict[str, Contender],
 
 
 def measure(runs: Mapping[str, Contender], driver: Driver, protocol: Protocol, rng: random.Random) -> dict[str, Series]:
-    """Samples of every contender, as many of each: FEWEST_ROUNDS at least, MOST_ROUNDS at most."""
+    """Samples of every contender, as many of each."""
+    fewest, most = protocol.rounds
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     kept: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     began, per_batch, settled = time.monotonic(), 1, False
@@ -120,7 +120,7 @@ def measure(runs: Mapping[str, Contender], driver: Driver, protocol: Protocol, r
                 kept[name].append(sample)
         per_batch = max(1, min(20, round(per_batch * BATCH_MS / 1e3 / max(now - batch_began, 1e-6))))
         rounds = min(len(samples) for samples in kept.values())
-        if settled and rounds >= FEWEST_ROUNDS and (now - began > protocol.settle + protocol.measure or rounds >= MOST_ROUNDS):
+        if settled and rounds >= fewest and (now - began > protocol.settle + protocol.measure or rounds >= most):
             break
         settled = settled or now - began > protocol.settle
     return {

@@ -1,0 +1,222 @@
+"""The tuner's pure parts: what is possible, who survives, what is chosen, and what is written."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import math
+import re
+import sys
+import tomllib
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[3]
+VARIANTS = (ROOT / "kernel/variants.toml").read_text(encoding="utf-8")
+
+
+def load(name: str) -> ModuleType:
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+space, halving, choice, report, shapes, build = (
+    load(f"tuner.{name}") for name in ("space", "halving", "choice", "report", "shapes", "build")
+)
+tune = load("tune")
+GOOD = space.Candidate(head_dim=64, tile_m=192, tile_n=128, q_stages=2, kv_stages=3, consumer_warpgroups=3)
+TALL = space.Candidate(head_dim=128, tile_m=128, tile_n=128, q_stages=2, kv_stages=2, consumer_warpgroups=2)
+CONFIG = (ROOT / "kernel/include/flashcore/attention/config.h").read_text(encoding="utf-8")
+
+
+def test_every_tile_in_use_is_possible_and_counts_its_shared_memory_right() -> None:
+    tiles = tomllib.loads(VARIANTS)["attention"]["tiles"]
+    for tile in tiles.values():
+        candidate = space.of_table(tile)
+        assert list(space.objections(candidate)) == []
+        assert candidate.shared_bytes == tile["dynamic_shared_bytes"]
+        assert candidate.registers_granted >= int(tile["max_registers"])
+        assert {key: tile[key] for key in candidate.fields()} == candidate.fields()
+
+
+def test_the_model_says_of_the_machine_what_the_kernel_asserts() -> None:
+    assert f"kRegisterFile = {space.REGISTER_FILE};" in CONFIG
+    assert f"kRegisterStep = {space.REGISTER_STEP};" in CONFIG
+    assert f"kBarrierBytes = {space.BARRIER_BYTES};" in CONFIG
+    assert f"kWarpgroupRows = {space.WARPGROUP_ROWS};" in CONFIG
+    assert "227 * 1024" in (ROOT / "kernel/include/flashcore/attention/forward.cuh").read_text(encoding="utf-8")
+
+
+def test_registers_are_what_the_launch_allocates() -> None:
+    assert (TALL.registers_at_launch, TALL.registers_granted) == (168, 240)  # 504 = 3 x 168, not 512
+    assert (GOOD.registers_at_launch, GOOD.registers_granted) == (128, 160)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"tile_m": 128}, "3 warpgroups of 64 rows do not make 128 rows"),
+        ({"tile_n": 120}, "120 keys are no multiple of 16"),
+        ({"tile_n": 272, "kv_stages": 2}, "272 keys are no multiple of 16 up to 256"),
+        ({"consumer_warpgroups": 5, "tile_m": 320}, "a TMA box has at most 256 rows"),
+        ({"head_dim": 96}, "not made of column blocks of 64"),
+        ({"kv_stages": 1}, "two stages at least"),
+        ({"kv_stages": 6}, "bytes of shared memory, 232448 are allowed"),
+        ({"tile_n": 96}, "skip more than one step"),
+        ({"tile_n": 144}, "about 163 registers, setmaxnreg can grant 160"),
+    ],
+)
+def test_each_constraint_is_named(change: dict[str, int], sentence: str) -> None:
+    assert list(space.objections(GOOD)) == []
+    assert any(sentence in objection for objection in space.objections(replace(GOOD, **change)))
+
+
+def test_the_search_space_has_the_base_first_and_no_impossible_member() -> None:
+    found = space.candidates(replace(TALL, switches=(("query_in_registers", True),)))
+    assert found[0].switches == (("query_in_registers", True),)
+    assert len({one.name for one in found}) == len(found) == len(set(found))
+    assert not any(objection for one in found[1:] for objection in space.objections(one))
+    assert {dict(one.switches)["query_in_registers"] for one in found} == {False, True}
+    assert replace(TALL, tile_n=176, q_stages=1, switches=(("query_in_registers", False),)) in found
+
+
+@given(entrants=st.integers(1, 200), rows=st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
+def test_a_tournament_ends_with_few_candidates_on_every_row(entrants: int, rows: list[str]) -> None:
+    rungs = halving.rungs(entrants, rows, 1.0)
+    assert rungs[-1].rows == tuple(rows)
+    assert rungs[-1].entrants <= max(halving.FINALISTS, 1)
+    assert all(
+        after.entrants == max(halving.FINALISTS, math.ceil(before.entrants / 2)) for before, after in itertools.pairwise(rungs)
+    )
+    assert all(set(rung.rows) <= set(rows) for rung in rungs)
+
+
+@pytest.mark.parametrize(("entrants", "rows"), [(0, ["row"]), (3, [])])
+def test_a_tournament_of_nothing_is_refused(entrants: int, rows: list[str]) -> None:
+    with pytest.raises(ValueError, match="needs a candidate"):
+        halving.rungs(entrants, rows, 1.0)
+
+
+def test_the_best_survive_and_the_one_in_use_always() -> None:
+    cycles = {"a": {"x": 1.0, "y": 1.1, "z": 2.0}, "b": {"x": 2.2, "y": 2.0, "z": 4.0}}
+    assert halving.scores(cycles) == pytest.approx({"x": math.sqrt(1.1), "y": math.sqrt(1.1), "z": 2.0})
+    assert halving.survivors(cycles, 1, always=["z"]) == ["x", "z"]
+    assert halving.survivors(cycles, 3, always=["z"]) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
+def test_whoever_misses_a_row_or_has_no_number_is_out(bad: float) -> None:
+    assert halving.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
+    assert halving.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
+
+
+def test_the_choice_beats_the_hand_by_more_than_the_noise_or_is_the_hand() -> None:
+    near = {row: {"hand": 1.0, "other": 1 - choice.EQUAL / 2} for row in "ab"}
+    assert choice.choose(64, "full", "hand", near).chosen == "hand"
+    far = {"a": {"hand": 1.0, "other": 0.9}, "b": {"hand": 1.0, "other": 1.02}, "c": {"hand": 1.0, "other": 1.001}}
+    found = choice.choose(64, "full", "hand", far)
+    assert (found.chosen, found.held, found.better) == ("other", 2, 1)
+    with pytest.raises(ValueError, match="was not timed"):
+        choice.choose(64, "full", "hand", {"a": {"other": 1.0}})
+
+
+def tiles_of(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)["attention"]["tiles"]
+
+
+def in_use(head_dim: int) -> Any:
+    return space.of_table(tiles_of(VARIANTS)[f"d{head_dim}"])
+
+
+def test_writing_what_is_in_use_changes_nothing() -> None:
+    assert choice.written(VARIANTS, {(64, mask): in_use(64) for mask in choice.MASKS}) == VARIANTS
+
+
+def test_a_choice_is_written_for_each_mask_and_back_again() -> None:
+    other = replace(in_use(64), q_stages=1)
+    text = choice.written(VARIANTS, {(64, "full"): in_use(64), (64, "causal"): other})
+    assert tiles_of(text)["d64_causal"] == {**tiles_of(VARIANTS)["d64"], **other.fields()}
+    entries = tomllib.loads(text)["attention"]["entries"]
+    used = {(entry["causal"], entry["tile"]) for entry in entries if "_d64_" in entry["symbol"]}
+    assert used == {(False, "d64"), (True, "d64_causal")}
+    again = choice.written(text, {(64, mask): in_use(64) for mask in choice.MASKS})
+    assert tomllib.loads(again) == tomllib.loads(VARIANTS)
+    assert again == VARIANTS
+
+
+def test_a_table_that_lacks_a_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="one line q_stages"):
+        choice.written(
+            re.sub("^q_stages.*\n", "", VARIANTS, flags=re.MULTILINE), {(64, mask): in_use(64) for mask in choice.MASKS}
+        )
+
+
+def test_the_kernel_s_own_shapes_are_found_and_others_generated() -> None:
+    known = shapes.defined((ROOT / shapes.HEADER).read_text(encoding="utf-8"))
+    assert {64, 128} <= known
+    text = shapes.specialisation(96)
+    assert "Wgmma<__half, 96>" in text
+    assert "m64n96k16" in text
+    assert text.count('"+f"(d[47])') == 2
+    assert "d[48]" not in text
+
+
+def test_spills_and_serialised_products_are_rejected() -> None:
+    info = build.nvcc.PtxasInfo
+    assert build.objection_to([info(registers=168)]) == ""
+    assert build.objection_to([info(), info(spill_load_bytes=4)]) == "spills 0 bytes"
+    assert "C7512" in build.objection_to([info(warnings=("(C7512) Potential Performance Loss: serialised",))])
+
+
+def record(rung: int, cycles: dict[str, dict[str, float]]) -> dict[str, Any]:
+    taken = {
+        row: {name: {"megacycles": value, "ms": value, "rounds": 9} for name, value in names.items()}
+        for row, names in cycles.items()
+    }
+    return {"head_dim": 64, "mask": "full", "rung": rung, "hand": "hand", "cycles": taken}
+
+
+def test_the_report_says_what_was_held_and_what_was_rejected() -> None:
+    samples = {
+        "device": "NVIDIA H200",
+        "date": "2026-11-21",
+        "possible": 7,
+        "rejected": [["d64-x", "spills 8 bytes"], ["d64-y", "spills 8 bytes"]],
+        "records": [
+            record(0, {"a": {"hand": 1.0, "other": 0.9, "slow": 3.0}}),
+            record(1, {"a": {"hand": 1.0, "other": 0.9}, "b": {"hand": 1.0, "other": 1.1}, "c": {"hand": 1.0, "other": 0.95}}),
+        ],
+    }
+    files = report.files(samples)
+    text = files[report.PAGE]
+    assert "3 rows; on **2** the tuner's choice beats or equals" in text
+    assert "| 64 | full | `hand` | `other` | 1.021 | 2 of 3 | 2 |" in text
+    assert "- 2 x spills 8 bytes" in text
+    drawing = ET.fromstring(files["docs/performance/tuner-d64-full.svg"])
+    texts = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"other (chosen)", "hand (by hand)", "slow"} <= set(texts)
+
+
+def test_bad_input_is_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert tune.main(["space", "--only", "("]) == 2
+    assert tune.main(["choose", str(tmp_path / "nothing.json")]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert all(error.startswith("tune: ") for error in errors)
+
+
+@pytest.mark.skipif(not tune.SAMPLES.is_file(), reason="no timings are committed yet")
+def test_the_committed_report_is_what_the_timings_give() -> None:
+    for path, text in report.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8"))).items():
+        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: python3 tools/tune.py choose"
