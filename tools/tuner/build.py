@@ -84,9 +84,7 @@ def compile_all(
 
     lock = threading.Lock()
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        built = list(pool.map(one, work))
-    write(out, built)
-    return built
+        return list(pool.map(one, work))
 
 
 def write(out: Path, built: Iterable[Built]) -> None:

@@ -6,7 +6,7 @@ import functools
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,3 @@ def _timed(
         name: {"megacycles": round(one.megacycles, 6), "ms": round(one.time, 6), "rounds": len(one.ms)}
         for name, one in series.items()
     }
-
-
-def finals(records: Sequence[Mapping[str, Any]], head_dim: int, mask: str) -> dict[str, dict[str, float]]:
-    """Megacycles by row and candidate of the last rung."""
-    last = max(
-        (record for record in records if (record["head_dim"], record["mask"]) == (head_dim, mask)), key=lambda one: one["rung"]
-    )
-    return {row: {name: values["megacycles"] for name, values in taken.items()} for row, taken in last["cycles"].items()}

@@ -109,7 +109,7 @@ def objections(candidate: Candidate) -> Iterator[str]:
         yield "the scores of a step run beside the output of another: two stages at least"
     if one.shared_bytes > SHARED_LIMIT:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
-    if one.tile_m - WARPGROUP_ROWS > one.tile_n:
+    if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
         yield "a warpgroup would have to skip more than one step under a causal mask"
     if one.registers_needed > one.registers_granted:
         yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
