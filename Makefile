@@ -30,7 +30,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/zizmor --offline --quiet --persona=pedantic --strict-collection .github
+	$(BIN)/zizmor --offline --quiet --persona=pedantic --strict-collection .github .pre-commit-hooks.yaml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from pathlib import Path
 
@@ -9,13 +10,21 @@ import click
 
 from flashcore_ci.cli import options
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import ExitCode, UsageError
+from flashcore_ci.model.errors import ExitCode, SuiteError, UsageError
 from flashcore_ci.report import explain
 from flashcore_ci.suite.loader import load
 
 
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
+    """Gates and reason codes, for the shell."""
+    names: list[str] = list(Code)
+    with contextlib.suppress(SuiteError):
+        names = [*(gate.id for gate in load(context.params.get("suite") or options.DEFAULT_SUITE, root=Path.cwd()).gates), *names]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @click.command("explain")
-@click.argument("name")
+@click.argument("name", shell_complete=_names)
 @options.suite
 def command(*, name: str, suite: Path) -> int:
     """Explain the gate or reason code NAME: what it asks, of what, why, and what to do when it is red."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, known
@@ -47,6 +48,11 @@ class Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What the shell offers, with the words of the table."""
+        named = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return named or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """The table of commands."""

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import itertools
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from golden.reports import RED
 
-from flashcore_ci.cli import console
+from flashcore_ci.cli import console, durations
 from flashcore_ci.store.run import REPORTS
 
 
@@ -30,11 +33,23 @@ def pretend_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal(sys.stdout))
 
 
-def told(environ: dict[str, str]) -> None:
-    teller = console.Teller(environ)
-    teller("one")
-    teller("two")
-    teller.done()
+def told(environ: dict[str, str], before: dict[str, float] | None = None) -> None:
+    """Two stages of ten seconds each."""
+    moments = itertools.count(0, 10)
+    known = click.Context(click.Command("gate"), info_name="gate")
+    with known:
+        if before:
+            durations.Memory.of_command(environ).keep(before)
+        teller = console.Teller(environ, now=lambda: float(next(moments)))
+        teller("one")
+        teller("two")
+        teller.done()
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
 
 def test_a_log_gets_plain_lines(capsys: pytest.CaptureFixture) -> None:
@@ -49,6 +64,22 @@ def test_a_terminal_that_is_none_gets_plain_lines(
     pretend_terminal(monkeypatch)
     told(environ)
     assert capsys.readouterr().err == "one\ntwo\n"
+
+
+def test_a_log_says_how_long_it_took_the_last_time(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    told({"FLASHCORE_CI_HOME": str(tmp_path)}, {"one": 30.0, "two": 100.0})
+    assert capsys.readouterr().err == "one (about 2 min left)\ntwo (about 2 min left)\n"
+    with click.Context(click.Command("gate"), info_name="gate"):
+        took = durations.Memory.of_command({"FLASHCORE_CI_HOME": str(tmp_path)}).recall()
+    assert list(took) == ["one", "two"]
+
+
+def test_with_json_all_that_is_for_people_goes_aside(capsys: pytest.CaptureFixture) -> None:
+    console.present(RED, Path("out"), as_json=True, environ={})
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["outcome"] == "FAIL"
+    assert " FAIL " in shown.err.splitlines()[0]
+    assert "reports: out/" in shown.err
 
 
 def test_a_terminal_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
