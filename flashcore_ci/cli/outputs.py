@@ -14,6 +14,7 @@ from flashcore_ci.model.errors import EvidenceError, ExitCode, FlashcoreError, I
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.verdict import Outcome, Reason, Report, Verdict
 from flashcore_ci.report import comment, junit, markdown, sarif
+from flashcore_ci.report.html import page
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 
@@ -26,6 +27,7 @@ FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     "results.sarif": sarif.render,
     "summary.md": lambda report, _: markdown.render(report),
     "comment.md": comment.render,
+    "report.html": page.render,
 }
 """Each file and how it is made, the verdict's own first: whatever goes wrong later, CI has its answer."""
 FILES = tuple(FORMATS)
@@ -35,14 +37,19 @@ NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 def write(out: Path, report: Report, dossier: Dossier) -> None:
     """Write every file. CannotCollectError if the disk refuses."""
     for name in FORMATS:
-        write_atomically(out / name, rendered(name, report, dossier))
+        write_one(name, out, report, dossier)
+
+
+def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
+    """Write the file with this name. CannotCollectError if the disk refuses."""
+    write_atomically(out / name, rendered(name, report, dossier))
 
 
 def write_again(out: Path, report: Report, dossier: Dossier) -> None:
     """Write what follows from the two records that lie in ``out``, and leave those alone."""
     for name in FORMATS:
         if name not in {REPORT, DOSSIER}:
-            write_atomically(out / name, rendered(name, report, dossier))
+            write_one(name, out, report, dossier)
 
 
 def rendered(name: str, report: Report, dossier: Dossier) -> bytes:

@@ -8,31 +8,50 @@ from pathlib import Path
 import click
 
 from flashcore_ci.cli import console, outputs
-from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.model.errors import ExitCode, UsageError
+from flashcore_ci.report import annotations as remarks
 
+PAGE = "report.html"
 FORMS = {
     "json": outputs.REPORT,
     "junit": "junit.xml",
     "markdown": "summary.md",
     "comment": "comment.md",
     "sarif": "results.sarif",
+    "html": PAGE,
 }
 """What ``--format`` calls the files that it prints instead of writing them."""
 
 
 @click.command("report")
 @click.argument("path", type=click.Path(path_type=Path), default=Path("runs/latest"))
-@click.option("--format", "form", type=click.Choice(["terminal", *FORMS]), help="Write nothing; print this on standard output.")
-def command(*, path: Path, form: str | None) -> int:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "annotations", *FORMS]),
+    help="Write nothing; print this on standard output.",
+)
+@click.option("--html", is_flag=True, help="Write report.html alone, and print where it is.")
+def command(*, path: Path, form: str | None, html: bool) -> int:
     """Show the report in the folder PATH, and write all its files anew. Exit code 0 whatever it says.
 
     PATH may also be a report.json. What the pictures are made of is in the dossier.json beside it.
     """
+    if html and form:
+        raise UsageError("--html writes a file and --format prints", fix="give one of the two")
     report, dossier = outputs.read(path), outputs.read_dossier(path)
+    folder = path if path.is_dir() else path.parent
+    if form == "annotations":
+        click.echo(remarks.render(report, dossier), nl=False)
+        return ExitCode.PASSED
     if form in FORMS:
         click.echo(outputs.rendered(FORMS[form], report, dossier), nl=False)
         return ExitCode.PASSED
+    if html:
+        outputs.write_one(PAGE, folder, report, dossier)
+        click.echo(folder / PAGE)
+        return ExitCode.PASSED
     if form is None:
-        outputs.write_again(path if path.is_dir() else path.parent, report, dossier)
+        outputs.write_again(folder, report, dossier)
     console.show(report, os.environ)
     return ExitCode.PASSED

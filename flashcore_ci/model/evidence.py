@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.reading import Missing, Reading, Samples
+from flashcore_ci.model.reading import Histogram, Missing, Reading, Samples
 from flashcore_ci.model.suite import Kind
 
 EVIDENCE_SCHEMA = "evidence-v1"
@@ -120,10 +120,11 @@ class Observation:
     missing: Missing | None = None
     seconds: float = 0.0
     base: Identity | None = None
+    histograms: tuple[tuple[str, Histogram], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse two readings of one name."""
-        for pairs in (self.readings, self.samples):
+        for pairs in (self.readings, self.samples, self.histograms):
             names = [name for name, _ in pairs]
             if len(names) != len(set(names)):
                 raise ValueError(f"{self.kind} of {self.target}: a metric is given twice")

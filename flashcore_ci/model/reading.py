@@ -55,3 +55,22 @@ class Samples:
         """Refuse NaN and infinity."""
         if not all(math.isfinite(value) for value in self.values):
             raise ValueError("samples are finite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How many values lie between powers of two: ``counts[i]`` of them in [2^(first+i), 2^(first+i+1)), in ``unit``.
+
+    The last count holds what is larger, the first what is smaller and not zero; ``zeros`` and what is not finite are apart.
+    """
+
+    first: int
+    counts: tuple[int, ...]
+    zeros: int
+    not_finite: int
+    unit: str
+
+    def __post_init__(self) -> None:
+        """Refuse counts below zero, and none at all."""
+        if not self.counts or min(*self.counts, self.zeros, self.not_finite) < 0:
+            raise ValueError("a histogram has counts, and none is below zero")

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import words
@@ -21,9 +20,6 @@ MOST_FINDINGS = 5
 MOST_NOTES = 3
 NARROWEST = 40
 ROOM_FOR_CLOSEST = 100
-
-COMPARISONS = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
-"""Reds whose message is the comparison that the row shows anyway."""
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow", Outcome.WAIVED: "cyan"}
 
@@ -103,7 +99,7 @@ def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if words.is_red(verdict) and not verdict.blocks and not verdict.deferred:
         yield words.shorten(words.printable(verdict.why), 400), "dim"
         return
-    if verdict.reason.code not in COMPARISONS:
+    if verdict.reason.code not in words.COMPARISONS:
         yield words.shorten(words.printable(verdict.reason.message), 600), ""
     for finding in verdict.findings[:MOST_FINDINGS]:
         yield words.shorten(words.printable(words.located(finding)), 400), ""

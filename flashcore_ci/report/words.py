@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 
 WHOLE_UNITS = frozenset({"count", "byte"})
+COMPARISONS = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
+"""Reds whose message is the comparison of value and limit, which every format shows anyway."""
 FEWEST_DIGITS = 4
 MOST_DIGITS = 17
 

@@ -38,7 +38,7 @@ from flashcore_ci.store.manifest import (
     verified,
 )
 
-REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md")
+REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
 LOGS = "logs"
 BESIDE = frozenset({*REPORTS, "build", LOGS})
 OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})

@@ -16,7 +16,6 @@ from replayed import alive, valid
 
 from flashcore_ci.build import toolchain
 from flashcore_ci.cli.machine import has_gpu
-from flashcore_ci.cli.report import FORMS
 from flashcore_ci.suite.settings import Settings
 
 
@@ -249,27 +248,6 @@ def test_plan_lists_every_check(cli) -> None:
     assert "twice-n4096  diff/max < 1e-06 abs" in done.stdout
     plan = json.loads(cli("plan", "--suite", "suite.toml", "--json").stdout)
     assert len(plan["checks"]) == 3
-
-
-def test_report_shows_what_gate_wrote(cli, checkout: Path) -> None:
-    written = gate(cli)
-    before = {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()}
-    assert cli("report").stdout == written.stdout
-    assert {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()} == before
-    for form, name in FORMS.items():
-        assert cli("report", "--format", form).stdout == before[name].decode("utf-8")
-
-
-@pytest.mark.parametrize("arguments", [["--only", "no-such-gate*"], []])
-def test_github_is_told_on_every_way_out(cli, checkout: Path, arguments: list[str]) -> None:
-    summary = checkout / "summary"
-    summary.write_text("# what an earlier command said\n")
-    done = gate(cli, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))
-    said = summary.read_text(encoding="utf-8").split("\n", 1)
-    assert said == ["# what an earlier command said", (checkout / "runs/latest/summary.md").read_text(encoding="utf-8")]
-    assert re.search("^::error ", done.stderr, re.MULTILINE)
-    assert "::" not in done.stdout
-    assert "::error" not in gate(cli, *arguments).stderr
 
 
 def test_explain(cli) -> None:

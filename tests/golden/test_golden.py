@@ -12,6 +12,7 @@ from golden.reports import REPORTS
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.report import annotations, comment, junit, markdown, sarif, terminal
+from flashcore_ci.report.html import page
 from flashcore_ci.store.codec import encode
 
 FILES = Path(__file__).parent / "files"
@@ -25,6 +26,7 @@ FORMATS: dict[str, Callable[[Report, Dossier], bytes]] = {
     "comment.md": lambda report, dossier: comment.render(report, dossier).encode(),
     "results.sarif": lambda report, dossier: sarif.render(report, dossier).encode(),
     "annotations.txt": lambda report, dossier: annotations.render(report, dossier).encode(),
+    "report.html": lambda report, dossier: page.render(report, dossier).encode(),
     "report.json": lambda report, _: encode(report),
 }
 

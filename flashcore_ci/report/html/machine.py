@@ -1,0 +1,149 @@
+"""What is known of the code and the machine: findings with their source, budgets, provenance, and how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+
+from flashcore_ci.model.dossier import Dossier, Excerpt
+from flashcore_ci.model.evidence import EntryBuild, Finding
+from flashcore_ci.model.verdict import Outcome, Report, Verdict
+from flashcore_ci.report import words
+from flashcore_ci.report.html import charts
+from flashcore_ci.report.html.markup import Child, Markup, code, join, tag
+
+MOST_SHARED = 232_448
+"""Bytes of shared memory that a block may have at compute capability 9.0: 227 KB (CUDA C++ Programming Guide, table of
+technical specifications)."""
+MOST_FINDINGS = 100
+MOST_COMMANDS = 20
+
+
+def findings(report: Report, dossier: Dossier) -> Markup:
+    """Every finding of a sanitizer or the compiler, with the source around its line."""
+    pairs = [(verdict, finding) for verdict in report.verdicts for finding in verdict.findings]
+    if not pairs:
+        return tag("p", "None.")
+    excerpts = {(excerpt.file, excerpt.line): excerpt for excerpt in dossier.excerpts}
+    shown = (_finding(verdict, finding, excerpts.get((finding.file, finding.line))) for verdict, finding in pairs[:MOST_FINDINGS])
+    left = len(pairs) - MOST_FINDINGS
+    return join((*shown, tag("p", f"… and {left} more in report.json") if left > 0 else None))
+
+
+def _finding(verdict: Verdict, finding: Finding, excerpt: Excerpt | None) -> Markup:
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file or "no place known"
+    kernel = f", kernel {finding.kernel}" if finding.kernel else ""
+    return tag(
+        "div",
+        tag("h4", f"{finding.tool} on {verdict.target}{kernel}"),
+        tag("p", words.shorten(finding.message, 600)),
+        tag("p", tag("code", place)),
+        _source(excerpt) if excerpt else tag("p", "The source is not in this checkout.", class_="soft small"),
+        class_="finding",
+    )
+
+
+def _source(excerpt: Excerpt) -> Markup:
+    width = len(str(excerpt.first + len(excerpt.lines)))
+    rows: list[Child] = []
+    for number, line in enumerate(excerpt.lines, start=excerpt.first):
+        row = code([f"{number:>{width}}  {line}"])
+        rows.append(tag("mark", row) if number == excerpt.line else row)
+        rows.append(Markup("\n"))
+    return tag("pre", *rows[:-1], tabindex="0", role="region", aria_label=f"{excerpt.file}, line {excerpt.line}")
+
+
+def budgets(report: Report, dossier: Dossier) -> Markup:
+    """Registers and shared memory of every entry function, by what it may use."""
+    entries = [entry for build in report.builds for entry in build.entries]
+    if not entries:
+        return tag("p", "Nothing was compiled.")
+    head = ("entry function", "registers", "shared memory", "spills", "stack")
+    rows = (_budget(entry, dossier) for entry in entries)
+    table = tag(
+        "table", tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))), tag("tbody", *rows), class_="list"
+    )
+    return join(
+        (
+            tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Budgets"),
+            tag(
+                "p",
+                "Registers: the highest that the machine code names, of those that the subject declares for a thread. "
+                f"Shared memory: static and dynamic bytes, of the {MOST_SHARED} that a block may have (compute capability 9.0).",
+                class_="soft small",
+            ),
+        )
+    )
+
+
+def _budget(entry: EntryBuild, dossier: Dossier) -> Markup:
+    spec = dossier.entry(entry.symbol)
+    shared = entry.static_shared_bytes + entry.dynamic_shared_bytes
+    registers: Child = f"{entry.highest_register}, budget unknown"
+    if spec is not None and spec.max_registers > 0:
+        used = f"{entry.highest_register} of {spec.max_registers}"
+        registers = join((used, _meter(entry.highest_register / spec.max_registers, f"{used} registers")))
+    return tag(
+        "tr",
+        tag("th", entry.symbol, scope="row", class_="mono"),
+        tag("td", registers),
+        tag("td", f"{shared}", _meter(shared / MOST_SHARED, f"{shared} of {MOST_SHARED} bytes")),
+        tag("td", f"{entry.spill_store_bytes + entry.spill_load_bytes} B", class_="num"),
+        tag("td", f"{entry.stack_bytes} B", class_="num"),
+    )
+
+
+def _meter(share: float, label: str) -> Markup:
+    bar = tag("rect", width=min(share, 1.0) * 150, height=8, rx=2, class_=charts.fullness(share))
+    track = tag("rect", width=150, height=8, rx=2, class_="track")
+    return tag("svg", track, bar, viewBox="0 0 150 8", width=150, height=8, role="img", aria_label=label)
+
+
+def provenance(report: Report) -> Markup:
+    """Where, when, with what; and of which code."""
+    rows = [("judged", f"as of {report.as_of} by flashcore-ci {report.tool}"), *_measured(report)]
+    for build in report.builds:
+        rows.append((f"{build.subject}: compiler", f"{build.compiler} {' '.join(build.options)}"))
+        rows.append((f"{build.subject}: library", f"{build.library} {build.library_digest}"))
+    rows += [("evidence", line) for line in words.origins(report.verdicts)]
+    body = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="mono")) for name, value in rows)
+    return tag("table", tag("tbody", *body), class_="list")
+
+
+def _measured(report: Report) -> Iterator[tuple[str, str]]:
+    found = report.provenance
+    if found is None:
+        yield "measured", "nothing"
+        return
+    yield "measured", f"{found.collected_at} by flashcore-ci {found.version}"
+    yield "commit", f"{found.commit or 'unknown'}{' with uncommitted changes' if found.dirty else ''}"
+    device = found.device
+    if device is None:
+        yield "device", "none"
+    else:
+        yield (
+            "device",
+            f"{device.name}, {device.multiprocessors} SMs, compute capability {device.compute_capability}, driver {device.driver}",
+        )
+        yield "device's memory", f"{device.memory / 2**30:.1f} GiB, L2 {device.l2 / 2**20:.0f} MiB, {device.uuid}"
+    yield "clocks", found.clock_policy or "unknown"
+    yield "tools", ", ".join(f"{name} {version}" for name, version in found.tools) or "none"
+
+
+def repeat(report: Report, dossier: Dossier) -> Markup:
+    """Commands, ready to paste: the whole run, the checks that are red, the verdict alone."""
+    suite = f" --suite {shlex.quote(words.printable(dossier.suite_file))}" if dossier.suite_file else ""
+    commit = report.provenance.commit if report.provenance else ""
+    steps = [("The code that was measured", f"git checkout {shlex.quote(words.printable(commit))}")] if commit else []
+    steps.append(("Everything, on a machine with the GPU", f"flashcore-ci gate{suite} --live"))
+    red = dict.fromkeys(f"{v.gate}/{v.target}" for v in report.verdicts if v.outcome is not Outcome.PASS)
+    one = f"flashcore-ci gate{suite} --live --only"
+    steps += [(f"Only {key}", f"{one} {shlex.quote(words.printable(key))}") for key in list(red)[:MOST_COMMANDS]]
+    steps.append(("The verdict again, from the run folder, without a GPU", f"flashcore-ci judge runs/latest{suite}"))
+    left = len(red) - MOST_COMMANDS
+    return join((*_steps(steps), tag("p", f"… and {left} more in the same way.") if left > 0 else None))
+
+
+def _steps(steps: Iterable[tuple[str, str]]) -> Iterator[Markup]:
+    for what, command in steps:
+        yield join((tag("p", what, class_="small"), tag("pre", code([command]), tabindex="0", role="region", aria_label=what)))

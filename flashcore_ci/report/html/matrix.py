@@ -1,0 +1,102 @@
+"""Gates by targets: every verdict of the report in one table a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from flashcore_ci.model.suite import Scope
+from flashcore_ci.model.verdict import Outcome, Report, Verdict
+from flashcore_ci.report import words
+from flashcore_ci.report.html import charts
+from flashcore_ci.report.html.markup import Markup, join, tag
+
+SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.INCONCLUSIVE: "?", Outcome.WAIVED: "w"}
+TITLES = {Scope.SUBJECT: "Subjects", Scope.ENTRY: "Entry functions", Scope.WORKLOAD: "Workloads"}
+MOST_ROWS = 400
+"""Of a scope; more make a page that nobody scrolls. What is red is never among those left out."""
+
+
+def render(report: Report, anchors: dict[str, str]) -> Markup:
+    """The matrices; ``anchors`` names the panel of each workload that has one."""
+    if not report.verdicts:
+        return tag("p", "Nothing was judged.")
+    return join((_legend(), *(_matrix(report, scope, anchors) for scope in (Scope.WORKLOAD, Scope.ENTRY, Scope.SUBJECT))))
+
+
+def style_of(verdict: Verdict) -> str:
+    """The class that colours a verdict: what is red but does not block is not coloured like what does."""
+    return "aside" if words.is_red(verdict) and not verdict.blocks else str(verdict.outcome)
+
+
+def _legend() -> Markup:
+    signs = (tag("span", tag("b", sign), f" {outcome}", class_=str(outcome)) for outcome, sign in SIGNS.items())
+    aside = tag("span", tag("b", "(✗)"), " red, but advisory or deferred", class_="aside")
+    none = tag("span", "· does not apply", class_="soft")
+    bar = tag("span", "the bar below a number: how much of its limit it uses", class_="soft")
+    box = tag("label", tag("input", type="checkbox", id="reds"), " only rows that are not all plain passes", class_="filter")
+    return join((tag("div", *signs, aside, none, bar, class_="legend"), box))
+
+
+def _matrix(report: Report, scope: Scope, anchors: dict[str, str]) -> Markup | None:
+    verdicts = [verdict for verdict in report.verdicts if verdict.scope is scope]
+    if not verdicts:
+        return None
+    gates = list(dict.fromkeys(verdict.gate for verdict in verdicts))
+    rows: dict[str, dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        rows.setdefault(verdict.target, {})[verdict.gate] = verdict
+    kept = list(rows.items())
+    if len(kept) > MOST_ROWS:
+        kept = sorted(kept, key=lambda row: _calm(row[1].values()))[:MOST_ROWS]
+    head = tag("tr", tag("th", TITLES[scope], scope="col"), *(tag("th", gate, scope="col") for gate in gates))
+    body = join(_row(target, cells, gates, anchors) for target, cells in kept)
+    left = len(rows) - len(kept)
+    return join(
+        (
+            tag("h3", f"{TITLES[scope]} ({len(rows)})"),
+            tag("div", tag("table", tag("thead", head), tag("tbody", body), class_="matrix"), **_scroll(TITLES[scope])),
+            tag("p", f"{left} more rows, all of them passes, are in report.json.", class_="soft") if left > 0 else None,
+        )
+    )
+
+
+def _scroll(title: str) -> dict[str, str]:
+    """A region that the keyboard can scroll."""
+    return {"class_": "scroll", "tabindex": "0", "role": "region", "aria_label": f"{title}: gates by target"}
+
+
+def _calm(verdicts: Iterable[Verdict]) -> bool:
+    return all(verdict.outcome is Outcome.PASS for verdict in verdicts)
+
+
+def _row(target: str, cells: dict[str, Verdict], gates: Sequence[str], anchors: dict[str, str]) -> Markup:
+    anchor = anchors.get(target)
+    name = tag("a", target, href=f"#{anchor}") if anchor else target
+    return tag(
+        "tr",
+        tag("th", name, scope="row", class_="mono"),
+        *(_cell(cells.get(gate)) for gate in gates),
+        class_="calm" if _calm(cells.values()) else None,
+    )
+
+
+def _cell(verdict: Verdict | None) -> Markup:
+    if verdict is None:
+        return tag("td", tag("span", "·", aria_hidden="true"), tag("span", "does not apply", class_="hidden"), class_="soft")
+    sign = SIGNS[verdict.outcome]
+    aside = words.is_red(verdict) and not verdict.blocks
+    shown = words.reading(verdict) if words.closeness(verdict) >= 0 else str(verdict.reason.code)
+    used = words.closeness(verdict)
+    return tag(
+        "td",
+        tag("b", f"({sign})" if aside else sign, aria_hidden="true"),
+        tag("span", words.label(verdict), class_="hidden"),
+        tag("span", f" {_short(shown)}", title=f"limit {words.limit(verdict)}"),
+        charts.closeness(used) if used > 0 else None,
+        class_=style_of(verdict),
+    )
+
+
+def _short(shown: str) -> str:
+    """``0 count`` as ``0``: in a column of counts the unit is noise."""
+    return shown.removesuffix(" count").removesuffix(" abs").removesuffix(" ratio")

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+
+import pytest
+from evidence_factories import make_observation
+from factories import make_build, make_entry_build, make_entry_spec, make_workload
+from golden.dossiers import DOSSIER, DOSSIERS, TIMED
+from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, passed, verdict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading_html import Page, read
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.dossier import Dossier, Excerpt
+from flashcore_ci.model.evidence import Finding
+from flashcore_ci.model.reading import Histogram, Measured, Samples
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.verdict import Outcome, Report
+from flashcore_ci.report import words
+from flashcore_ci.report.html import page
+
+ELEMENTS = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "header",
+        "main",
+        "footer",
+        "nav",
+        "section",
+        "div",
+        "span",
+        "p",
+        "a",
+        "b",
+    ),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "ul",
+        "li",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "details",
+        "summary",
+        "pre",
+        "code",
+        "mark",
+    ),
+    *("fieldset", "legend", "label", "input", "figure", "figcaption"),
+    *("svg", "symbol", "use", "line", "rect", "circle", "polyline", "text"),
+}
+
+
+def page_of(report: Report, dossier: Dossier = DOSSIER) -> Page:
+    return read(page.render(report, dossier))
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_report_is_a_whole_page_with_a_dossier_and_without(name: str) -> None:
+    for dossier in (DOSSIERS[name], Dossier()):
+        found = page_of(REPORTS[name], dossier)
+        ids = found.values("id")
+        assert len(ids) == len(set(ids))
+        assert {href.removeprefix("#") for href in found.values("href")} <= set(ids)
+        assert {name for value in found.values("aria-labelledby") for name in value.split()} <= set(ids)
+        assert found.tags() <= ELEMENTS
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_nothing_is_loaded_and_nothing_runs(name: str) -> None:
+    text = page.render(REPORTS[name], DOSSIERS[name])
+    found = read(text)
+    assert not {"src", "srcset", "action", "style", "xlink:href", "data"} & {key for _, has in found.elements for key in has}
+    assert not [key for _, has in found.elements for key in has if key.startswith("on")]
+    assert all(href.startswith("#") for href in found.values("href"))
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_policy_lets_the_pages_own_style_in_and_nothing_else() -> None:
+    text = page.render(GREEN, DOSSIER)
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    (policy,) = [has["content"] for _, has in read(text).elements if has.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_the_verdict_comes_first() -> None:
+    found = page_of(RED)
+    headings = [tag for tag, _ in found.elements if re.fullmatch("h[1-6]", tag)]
+    assert headings[0] == "h1"
+    assert headings.count("h1") == 1
+    assert found.text.index("4 of 10 checks block this merge") < found.text.index("max-diff")
+
+
+def test_the_matrix_has_every_verdict() -> None:
+    found = page_of(RED)
+    for each in RED.verdicts:
+        shown = words.reading(each) if words.closeness(each) >= 0 else str(each.reason.code)
+        assert shown.removesuffix(" count").removesuffix(" abs") in found.text
+    assert found.text.count("does not apply") >= 1
+
+
+def test_colour_is_not_the_only_sign() -> None:
+    text = page.render(RED, DOSSIER)
+    for sign, outcome in (("✓", "PASS"), ("✗", "FAIL"), ("?", "INCONCLUSIVE")):
+        assert f'<b aria-hidden="true">{sign}</b><span class="hidden">{outcome}</span>' in text
+
+
+def test_every_picture_has_words_and_every_scrolling_region_a_name() -> None:
+    found = page_of(RED)
+    for tag, has in found.elements:
+        if tag == "svg":
+            assert has.get("aria-hidden") == "true" or (has["role"] == "img" and has["aria-label"])
+        if "tabindex" in has:
+            assert has["role"] == "region"
+            assert has["aria-label"]
+    assert found.values("lang") == ["en"]
+
+
+def test_a_timed_workload_has_a_panel_that_its_row_leads_to() -> None:
+    text = page.render(GREEN, DOSSIER)
+    for number, name in enumerate(TIMED, start=1):
+        assert f'<a href="#w{number}">{name}</a>' in text
+    for title in (
+        "Every process",
+        "SM clock (MHz) and throttling",
+        "Roofline (FLOP/s)",
+        "Speed of light",
+        "Errors against float64",
+    ):
+        assert text.count(f"<h4>{title}</h4>") == len(TIMED)
+
+
+def test_base_and_head_are_drawn_where_both_were_measured() -> None:
+    found = page_of(GREEN)
+    assert "8 rounds, a dot a process, Mcycle; median change +1.04 %" in found.text
+    assert "no base was measured" in found.text
+    assert sum(has.get("class") == "dot base" for _, has in found.elements) == 8
+
+
+def test_what_was_not_measured_is_said() -> None:
+    found = page_of(replace(GREEN, verdicts=(passed("stability", "w", 0.1),)), Dossier(workloads=(make_workload("w"),)))
+    assert "Not here: this workload was not timed." in found.text
+    assert "Not here: its outputs were not compared." in found.text
+
+
+def test_errors_are_drawn_where_they_were_counted() -> None:
+    counted = Histogram(first=-20, counts=(0, 3, 1000, 0), zeros=7, not_finite=0, unit="abs")
+    seen = make_observation(Kind.CORRECTNESS, TIMED[0], histograms=(("error/ours/out", counted),))
+    found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, seen)))
+    assert "out: 7 exact, 1003 between powers of two, 0 not finite" in found.text
+    old = make_observation(Kind.CORRECTNESS, TIMED[0], notes=("largest difference in out[0]: 1, PyTorch 2",))
+    found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, old)))
+    assert (
+        "Not here: this recording is from before errors were counted; its largest are below. largest difference in out[0]"
+        in found.text
+    )
+
+
+def test_a_finding_shows_its_source() -> None:
+    text = page.render(RED, DOSSIER)
+    assert "kernel/include/flashcore/attention/body.cuh:112" in text
+    assert "<mark>112    shared[row] = total;</mark>" in text
+    assert "shared[row ^ 1] &lt; total" in text
+    assert "The source is not in this checkout." in page_of(RED, replace(DOSSIER, excerpts=())).text
+
+
+def test_budgets() -> None:
+    entry = make_entry_build("scale_f32", highest_register=40, static_shared_bytes=1024, dynamic_shared_bytes=232_448)
+    spec = replace(DOSSIER.descriptions[0].build, entries=(make_entry_spec("scale_f32", max_registers=32),))
+    dossier = replace(DOSSIER, descriptions=(replace(DOSSIER.descriptions[0], build=spec),))
+    report = replace(GREEN, builds=(make_build(entries=(entry,)),))
+    assert page.render(report, dossier).count('class="used over"') == 2
+    assert "40 of 32" in page_of(report, dossier).text
+    assert "40, budget unknown" in page_of(report, Dossier()).text
+
+
+def test_how_to_repeat_it() -> None:
+    found = page_of(RED)
+    assert "git checkout 0123456789abcdef0123456789abcdef01234567" in found.text
+    assert "flashcore-ci gate --suite gates/hopper.toml --live --only racecheck/small-fp16-s113-d64" in found.text
+    assert "--only 'finite/weird-" in page_of(HOSTILE).text
+
+
+def test_an_error_of_the_tool_is_a_page_too() -> None:
+    found = page_of(ERROR, Dossier())
+    assert "did you mean max-diff?" in found.text
+    assert "Nothing was judged." in found.text
+
+
+def test_a_huge_report_stays_a_page_and_loses_nothing_red() -> None:
+    many = tuple(passed("finite", f"w{number}", 0.0) for number in range(5_000))
+    red = verdict("finite", "the-red-one", 1.0, Outcome.FAIL, Code.OVER_LIMIT, "m")
+    text = page.render(replace(RED, verdicts=(*many, red)), DOSSIER)
+    assert len(text.encode()) < 500_000
+    assert text.count("the-red-one") >= 2
+    assert "4601 more rows, all of them passes, are in report.json." in read(text).text
+
+
+tricky = st.text() | st.sampled_from(
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "'--><b>",
+        "</style><script>",
+        "&lt;",
+        "javascript:alert(1)",
+        "\x00",
+        "\udcff",
+        "\u202e",
+        "]]>",
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=tricky)
+def test_no_text_becomes_markup(text: str) -> None:
+    """The page with ``text`` everywhere has the very elements of the page with a harmless word everywhere."""
+    assert skeleton(text) == skeleton("word")
+
+
+def skeleton(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    finding = Finding(tool=text, message=text, kernel=text, file=f"x{text}", line=3)
+    red = verdict("finite", f"x{text}", 1.0, Outcome.FAIL, Code.OVER_LIMIT, f"x{text}", findings=(finding,), notes=(text,))
+    timed = passed("stability", f"x{text}", 0.5, notes=(text,), why=text)
+    report = replace(
+        RED,
+        suite=text,
+        headline=text,
+        verdicts=(red, replace(timed, gate=f"x{text}")),
+        notes=(text,),
+        builds=(make_build(entries=(make_entry_build(text),)),),
+    )
+    workload = make_workload(f"x{text}", params=((text, text),))
+    seen = make_observation(Kind.TIMING, workload.id, notes=(f"clocks were held {text}",), samples=(("time/gpu/cold", Samples(values=(1.0,), unit=text)), ("cycles/gpu/cold", Samples(values=(1.0,), unit=text)), ("clock/sm", Samples(values=(1.0,), unit=text))))  # fmt: skip
+    excerpt = Excerpt(file=finding.file, line=3, first=2, lines=(text, text, text))
+    dossier = Dossier(workloads=(workload,), observations=(seen,), excerpts=(excerpt,), suite_file=f"x{text}")
+    return [(tag, tuple(has)) for tag, has in read(page.render(report, dossier)).elements]
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8), flops=st.floats(0, 1e300))
+def test_any_numbers_make_pictures_of_finite_coordinates(values: list[float], flops: float) -> None:
+    sides = tuple((name, Samples(values=tuple(values), unit="u")) for name in ("time/gpu/cold", "cycles/gpu/cold", "clock/sm"))
+    timed = make_observation(Kind.TIMING, TIMED[0], samples=sides)
+    lit = make_observation(Kind.PROFILE, TIMED[0], readings=(("sol/sm", Measured(value=values[0], unit="%")),))
+    problem = replace(DOSSIER.descriptions[0].problems[0], flops=flops)
+    dossier = replace(DOSSIER, observations=(timed, lit), descriptions=(replace(DOSSIER.descriptions[0], problems=(problem,)),))
+    text = page.render(GREEN, dossier)
+    assert not re.search(r'="-?(nan|inf)', text)
+    read(text)
