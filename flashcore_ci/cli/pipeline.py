@@ -17,12 +17,13 @@ from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, known
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Suite
+from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
-from flashcore_ci.plan.planner import make_plan, narrow
+from flashcore_ci.plan.planner import comparable, make_plan, narrow
 from flashcore_ci.store.run import LOGS, prepare_run, read_run, tool_files, write_run
 from flashcore_ci.suite.loader import load
 
@@ -68,12 +69,15 @@ def suite_of(request: Request) -> Suite:
     return load(request.root / request.suite, root=request.root)
 
 
-def planned(suite: Suite, request: Request, progress: Progress) -> Plan:
-    """What will be judged, as the subjects in this checkout describe themselves."""
+def planned(suite: Suite, request: Request, progress: Progress, compared: Evidence | None = None) -> Plan:
+    """What will be judged, as the subjects in this checkout describe themselves; of a run that ``compared``, its comparisons too."""
     progress("asking the subjects what they are")
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=Path(scratch))
-    return narrow(make_plan(suite, descriptions), request.only)
+    comparisons = [one for one in compared.observations if one.kind is Kind.COMPARISON] if compared else []
+    plan = make_plan(suite, descriptions, compared=bool(comparisons))
+    cannot = {one.target: one.missing.message for one in comparisons if one.missing and one.missing.code is Code.NO_BASE}
+    return narrow(comparable(plan, cannot), request.only)
 
 
 def built(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
@@ -143,7 +147,7 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
         recording = read_run(run)
         evidence = recording.evidence
         so_far.suite = suite_of(request)
-        so_far.plan = planned(so_far.suite, request, progress)
+        so_far.plan = planned(so_far.suite, request, progress, compared=evidence)
         so_far.builds = evidence.builds
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
         so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))

@@ -33,6 +33,7 @@ def _blocks(report: Report) -> Iterator[str]:
     for each in sections(report):
         yield from section(each)
     yield from _counts(tallies(report))
+    yield from (escape(line) for line in words.speeds(report))
     yield from (f"> {escape(note)}" for note in report.notes)
     for tally in tallies(report):
         yield from _gate_details(tally.gate, [v for v in report.verdicts if v.gate == tally.gate])

@@ -149,6 +149,8 @@ def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
 
 def _footer(console: Console, report: Report) -> None:
     console.print()
+    for line in words.speeds(report):
+        console.print(Text(words.printable(line)))
     for line in words.origins(report.verdicts):
         console.print(Text(line))
     if report.excluded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from flashcore_ci.model.codes import Code
@@ -9,6 +10,8 @@ from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 
+SPEEDS = frozenset({Code.FASTER, Code.SAME, Code.SAME_CODE})
+"""How a comparison passed: worth saying."""
 WHOLE_UNITS = frozenset({"count", "byte"})
 COMPARISONS = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
 """Reds whose message is the comparison of value and limit, which every format shows anyway."""
@@ -63,12 +66,21 @@ def origins(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def label(verdict: Verdict) -> str:
-    """The outcome, qualified where it does not count as it reads: ``FAIL (advisory)``, ``INCONCLUSIVE (deferred)``."""
+    """The outcome, qualified where it does not count as it reads, or says more: ``FAIL (advisory)``, ``PASS (faster)``."""
     if verdict.deferred:
         return f"{verdict.outcome} (deferred)"
     if is_red(verdict) and not verdict.blocks:
         return f"{verdict.outcome} (advisory)"
-    return str(verdict.outcome)
+    return f"{verdict.outcome} ({verdict.reason.code})" if verdict.reason.code in SPEEDS else str(verdict.outcome)
+
+
+def speeds(report: Report) -> list[str]:
+    """For each gate on a comparison that passed somewhere, how: ``no-slower: 1 faster, 15 same, 1 same-code``."""
+    counts: dict[str, Counter[str]] = {}
+    for verdict in report.verdicts:
+        if verdict.reason.code in SPEEDS:
+            counts.setdefault(verdict.gate, Counter())[verdict.reason.code] += 1
+    return [f"{gate}: {', '.join(f'{count} {code}' for code, count in sorted(found.items()))}" for gate, found in counts.items()]
 
 
 def is_red(verdict: Verdict) -> bool:

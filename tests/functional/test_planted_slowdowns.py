@@ -5,22 +5,26 @@ Judged by the suite, the baseline and the noise that ship. What is planted here 
 
 from __future__ import annotations
 
+import json
+import subprocess
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
-from replayed import ROOT
+from replayed import COMMAND, ROOT, environ
 
 from flashcore_ci.cli import standards
 from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.identity import collector_digest
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin, StalePolicy, Verdict
 from flashcore_ci.plan.planner import make_plan
-from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 from flashcore_ci.suite.loader import load
 
 ROUNDS = 8
@@ -80,6 +84,40 @@ def verdicts(gate: str, percent: float) -> list[Verdict]:
         standards=standards.of(SUITE),
     )
     return [verdict for verdict in report.verdicts if verdict.gate == gate]
+
+
+def judged(folder: Path, observations: tuple[Observation, ...]) -> tuple[int, str, dict]:
+    """The command line's verdict on the recorded run with these comparisons in it."""
+    evidence = replace(recorded().evidence, observations=(*recorded().evidence.observations, *observations))
+    prepare_run(folder, plan())
+    write_run(folder, plan(), evidence)
+    argv = [*COMMAND, "judge", str(folder), "--suite", "gates/hopper.toml", "--only", "no-slower"]
+    done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_a_recorded_comparison_is_judged_from_the_command_line(tmp_path: Path) -> None:
+    status, shown, report = judged(tmp_path / "run", tuple(compared(one, 5.0) for one in timed().values()))
+    assert status == 10
+    assert {verdict["reason"]["code"] for verdict in report["verdicts"]} == {"slower"}
+    assert "after 8 rounds, surely +" in shown
+    assert 'to accept it: a waiver with pair = "' in shown
+
+
+def test_what_the_base_could_not_run_is_out_of_the_plan(tmp_path: Path) -> None:
+    first, *rest = timed().values()
+    cannot = replace(compared(first, 0.0), samples=(), missing=Missing(code=Code.NO_BASE, message="the base has no such kernel"))
+    status, _, report = judged(tmp_path / "run", (cannot, *(compared(one, -5.0) for one in rest)))
+    assert status == 0
+    assert {verdict["reason"]["code"] for verdict in report["verdicts"]} == {"faster"}
+    assert {e["target"]: e["why"] for e in report["excluded"]}[first.target] == "no-base: the base has no such kernel"
+
+
+def test_a_comparison_that_was_lost_is_no_pass(tmp_path: Path) -> None:
+    lost, *rest = timed().values()
+    status, _, report = judged(tmp_path / "run", tuple(compared(one, -5.0) for one in rest))
+    assert status == 11
+    assert [v["target"] for v in report["verdicts"] if v["reason"]["code"] == "no-evidence"] == [lost.target]
 
 
 @pytest.mark.parametrize(("gate", "code"), [("no-slower", "slower"), ("no-drift", "drifted")])

@@ -6,11 +6,12 @@ import pytest
 from golden.reports import GREEN, RED, passed
 from hypothesis import given
 from hypothesis import strategies as st
+from report_factories import make_report, make_verdict
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Rule
-from flashcore_ci.model.verdict import Origin
+from flashcore_ci.model.verdict import Origin, Reason
 from flashcore_ci.report import words
 
 
@@ -67,3 +68,11 @@ def test_printable_is_one_printable_line(text: str) -> None:
     shown = words.printable(text)
     assert shown.isprintable()
     shown.encode()
+
+
+def test_a_comparison_that_passed_says_how():
+    faster, same = (
+        make_verdict("no-slower", target=code, reason=Reason(code=code, message="")) for code in (Code.FASTER, Code.SAME)
+    )
+    assert words.label(faster) == "PASS (faster)"
+    assert words.speeds(make_report((faster, same, same, make_verdict()))) == ["no-slower: 1 faster, 2 same"]
