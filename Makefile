@@ -40,6 +40,7 @@ generate: $(VENV)/.package ## Write again what is generated from the code: docs 
 	$(BIN)/python tools/generate_docs.py
 	$(BIN)/python tools/generate_schemas.py
 	$(BIN)/python tools/generate_instantiations.py
+	$(BIN)/python tools/verdict_tables.py
 
 .PHONY: golden
 golden: $(VENV)/.tests ## Write the golden reports again (look at the difference)

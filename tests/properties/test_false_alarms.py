@@ -6,7 +6,7 @@ import random
 import pytest
 
 from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide
-from flashcore_ci.judge.ratios import Prior
+from flashcore_ci.judge.ratios import Prior, estimate
 from flashcore_ci.model.codes import FAILING, Code
 
 MARGIN = math.log1p(0.003)
@@ -68,3 +68,15 @@ def test_nothing_is_blocked_that_did_not_change(kind, droop):
         assert codes.count(Code.SAME) >= 0.98 * len(codes)
     if kind is coin:
         assert codes.count(Code.BIMODAL) >= 0.9 * len(codes)
+
+
+@pytest.mark.parametrize("rounds", [8, 12])
+@pytest.mark.parametrize("error", [0.01, 0.05])
+def test_at_the_margin_itself_the_error_is_what_it_is_said_to_be(rounds, error):
+    """Noise that varies from day to day as the recording says it does: Smyth's model, under which the moderated t is exact."""
+    source, prior, trials = random.Random(f"level {rounds} {error}"), Prior(variance=1e-6, freedom=8.0), 12_000
+    wrong = 0
+    for _ in range(trials):
+        scale = math.sqrt(prior.freedom * prior.variance / source.gammavariate(prior.freedom / 2, 2.0))
+        wrong += estimate([source.gauss(0.0, scale) for _ in range(rounds)], prior).lower(error) > 0
+    assert 0.6 * error < wrong / trials < 1.2 * error

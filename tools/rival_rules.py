@@ -1,0 +1,121 @@
+"""The published rules of other tools, each from its own documentation, for a table beside ours.
+
+A rule is given base's and head's samples in time (ms) and cycles, one value a fresh process, and says whether it would call head
+slower. Where a tool looks at one process only, that is kinder to it than its habit: our values are medians of settled blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side's processes."""
+
+    ms: Sequence[float]
+    megacycles: Sequence[float]
+
+
+Rule = Callable[[Side, Side], bool]
+
+
+def nvbench_legacy(base: Side, head: Side) -> bool:
+    """SLOW: the means differ by more than the smaller relative standard deviation.
+
+    https://github.com/NVIDIA/nvbench, nvbench-compare-legacy (docs/nvbench_compare_robust.md: "mean/stdev-based").
+    """
+    means = [statistics.fmean(side.ms) for side in (base, head)]
+    noise = [statistics.stdev(side.ms) / mean for side, mean in zip((base, head), means, strict=True)]
+    return means[1] / means[0] - 1.0 > min(noise)
+
+
+def nvbench_robust(base: Side, head: Side) -> bool:
+    """SLOW: head's interval from minimum to upper quartile lies 0.5 % or more above base's, in time and in cycles.
+
+    https://github.com/NVIDIA/nvbench/blob/main/docs/nvbench_compare_robust.md, sections 1 and 2, default configuration.
+    """
+    return all(_gap(getattr(base, scale), getattr(head, scale)) >= 0.005 for scale in ("ms", "megacycles"))  # noqa: PLR2004
+
+
+def _gap(base: Sequence[float], head: Sequence[float]) -> float:
+    upper = statistics.quantiles(base, n=4, method="inclusive")[2]
+    return (min(head) - upper) / upper
+
+
+def asv(base: Side, head: Side) -> bool:
+    """Worse: Mann-Whitney U, two-sided p < 0.002, and the medians' ratio is above 1.1.
+
+    https://asv.readthedocs.io (compare, continuous: --factor 1.1); asv/_stats.py, is_different.
+    """
+    ratio = statistics.median(head.ms) / statistics.median(base.ms)
+    return mann_whitney_p(base.ms, head.ms) < 0.002 and ratio > 1.1  # noqa: PLR2004
+
+
+def github_action_benchmark(base: Side, head: Side) -> bool:
+    """Alert: more than 200 % of the previous value.
+
+    https://github.com/benchmark-action/github-action-benchmark, input alert-threshold, default "200%".
+    """
+    return statistics.fmean(head.ms) > 2.0 * statistics.fmean(base.ms)
+
+
+def ten_per_cent(base: Side, head: Side) -> bool:
+    """Mean more than 10 % above: what `pytest --benchmark-compare-fail=mean:10%` asks (https://pytest-benchmark.readthedocs.io)."""
+    return statistics.fmean(head.ms) > 1.1 * statistics.fmean(base.ms)
+
+
+def mann_whitney(base: Side, head: Side) -> bool:
+    """Slower: Mann-Whitney U, two-sided p < 0.05, and a higher median, as benchstat reports a change.
+
+    https://pkg.go.dev/golang.org/x/perf/cmd/benchstat (-alpha 0.05, the default test).
+    """
+    return mann_whitney_p(base.ms, head.ms) < 0.05 and statistics.median(head.ms) > statistics.median(base.ms)  # noqa: PLR2004
+
+
+RULES: dict[str, Rule] = {
+    "NVBench, nvbench-compare-legacy": nvbench_legacy,
+    "NVBench, nvbench-compare-robust": nvbench_robust,
+    "asv compare (p < 0.002 and factor 1.1)": asv,
+    "github-action-benchmark (200 %)": github_action_benchmark,
+    "a threshold of 10 %": ten_per_cent,
+    "Mann-Whitney, p < 0.05 (benchstat)": mann_whitney,
+}
+
+
+def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
+    """Exact two-sided p (H. B. Mann, D. R. Whitney, Ann. Math. Statist. 18(1), 1947); ties count half."""
+    u = sum(1.0 if y > x else 0.5 if y == x else 0.0 for x in a for y in b)
+    counts = orderings(len(a), len(b))
+    tail = min(u, len(a) * len(b) - u)
+    below = sum(count for value, count in enumerate(counts) if value <= tail)
+    return min(1.0, 2.0 * below / math.comb(len(a) + len(b), len(a)))
+
+
+@cache
+def orderings(m: int, n: int) -> tuple[int, ...]:
+    """How many orderings of m and n values give each U: the coefficients of the Gaussian binomial."""
+    row = [1]
+    for index in range(1, n + 1):
+        row = _divided(_times(row, m + index), index)
+    return tuple(row)
+
+
+def _times(row: list[int], power: int) -> list[int]:
+    """``row`` times (1 - q^power)."""
+    wide = [*row, *([0] * power)]
+    for index, value in enumerate(row):
+        wide[index + power] -= value
+    return wide
+
+
+def _divided(row: list[int], power: int) -> list[int]:
+    """``row`` over (1 - q^power), which divides it."""
+    whole = list(row)
+    for index in range(power, len(whole)):
+        whole[index] += whole[index - power]
+    return whole[: len(row) - power]
