@@ -28,7 +28,7 @@ class Row:
     workload: str
     roof: Roof
     margin: float
-    errors: Errors
+    rows: int
     priors: tuple[Prior | None, Prior | None]
     same: Series
     planted: tuple[Planted, ...]
@@ -37,6 +37,11 @@ class Row:
     def compute_bound(self) -> bool:
         """Whether cycles are judged first, and time besides."""
         return self.roof is not Roof.MEMORY
+
+    @property
+    def errors(self) -> Errors:
+        """Those of the last look."""
+        return Errors.of(rows=self.rows, scales=2 if self.compute_bound else 1)
 
     def verdict(self, base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> Code:
         """What the gate says after the look at which it stops. ``slowdown`` (log ratio) is laid on head."""
@@ -49,15 +54,14 @@ class Row:
         for look in LOOKS:
             rounds = [Rounds(base=one[:look], head=two[:look]) for one, two in scales]
             time = rounds[1] if self.compute_bound else None
-            code = decide(rounds[0], time, margin=self.margin, errors=self.errors, noise=self.priors).code
+            code = decide(rounds[0], time, margin=self.margin, rows=self.rows, noise=self.priors).code
             if code in FINAL:
                 break
         return code
 
 
 def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
-    """Every recorded workload that has a margin (%)."""
-    count = sum(recorded.workload in margins for recorded in noise.workloads)
+    """Every recorded workload that has a margin (%); the errors are shared by all that have one."""
     cycles, ms = priors(noise, "megacycles"), priors(noise, "ms")
     found = []
     for recorded in noise.workloads:
@@ -70,7 +74,7 @@ def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
                 workload=name,
                 roof=recorded.roof,
                 margin=math.log1p(margins[name] / 100.0),
-                errors=Errors.of(rows=count, scales=2 if compute else 1),
+                rows=len(margins),
                 priors=(cycles.get(name) if compute else ms.get(name), ms.get(name)),
                 same=recorded.same,
                 planted=recorded.planted,
@@ -93,9 +97,12 @@ def draws(source: random.Random, count: int, times: int, rounds: int = LOOKS[-1]
 
 
 def planted_draws(source: random.Random, count: int, times: int) -> Iterator[Draw]:
-    """Recorded rounds of a planted slow-down, with replacement."""
+    """Recorded rounds of a planted slow-down, with replacement; never one round alone before the first look."""
     for _ in range(times):
-        yield [(index, index) for index in (source.randrange(count) for _ in range(LOOKS[-1]))]
+        draw = [0]
+        while len(set(draw[: LOOKS[0]])) == 1:
+            draw = [source.randrange(count) for _ in range(LOOKS[-1])]
+        yield [(index, index) for index in draw]
 
 
 def sides(base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> tuple[Side, Side]:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from resampling import FINAL
 from rival_rules import RULES, Side
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide
+from flashcore_ci.judge.comparison import LOOKS, Rounds, decide
 from flashcore_ci.judge.ratios import Prior
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 
 TRIALS = 1000
-ERRORS = Errors.of(rows=16, scales=2)
+ROWS = 16
 MARGIN = math.log1p(0.003)
 RECORDED = Prior(variance=2e-6, freedom=20.0)
 """What was recorded of every one of them: a process scatters by 0.1 %, independently. For most of them that is wrong."""
@@ -112,7 +112,7 @@ def verdict(cycles: list[list[float]], ms: list[list[float]]) -> Code:
     code = Code.UNDECIDED
     for look in LOOKS:
         rounds = [Rounds(base=tuple(base[:look]), head=tuple(head[:look])) for base, head in (cycles, ms)]
-        code = decide(rounds[0], rounds[1], margin=MARGIN, errors=ERRORS, noise=(RECORDED, None)).code
+        code = decide(rounds[0], rounds[1], margin=MARGIN, rows=ROWS, noise=(RECORDED, None)).code
         if code in FINAL:
             break
     return code

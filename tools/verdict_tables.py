@@ -31,8 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/measurement.md"
 SUITE = ROOT / "gates/hopper.toml"
 BEGIN, END = "<!-- tables: tools/verdict_tables.py -->", "<!-- end of tables -->"
-SUITES = 4000
-DRAWS = 400
+SUITES = 6000
+DRAWS = 2000
+PLANTED_DRAWS = 500
 RIVAL_DRAWS = 60
 LEVELS = (0.5, 1.0, 2.0)
 
@@ -47,8 +48,8 @@ def margins() -> dict[str, float]:
     """The margin (%) of every workload that the gate no-slower of the default suite asks."""
     suite = load(SUITE, root=ROOT)
     gate = next(gate for gate in suite.gates if gate.statistic is Statistic.SLOWDOWN)
-    asked = [workload for workload in suite.workloads if gate.evidence in workload.collect]
-    return {w.id: next(limit.value for limit in gate.limits if fnmatchcase(w.id, limit.on)) for w in asked}
+    asked = [workload.id for workload in suite.workloads if gate.evidence in workload.collect]
+    return {name: next(limit.value for limit in gate.limits if fnmatchcase(name, limit.on)) for name in asked}
 
 
 def tables(noise: Noise | None) -> str:
@@ -73,9 +74,10 @@ def source(noise: Noise, rows: tuple[Row, ...]) -> str:
     """What was recorded."""
     processes = {len(row.same.process) for row in rows}
     return (
-        f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}: {min(processes)} to {max(processes)} A/A "
-        f"processes a workload in {len(noise.sittings)} sittings, the last on {noise.sittings[-1].collected_at[:10]}. The "
-        f"recording counts for {rows[0].priors[0].freedom:.1f} degrees of freedom in cycles."
+        f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}: at least {min(processes)} A/A processes of "
+        f"each of {len(rows)} workloads, in {len(noise.sittings)} sittings, the last on {noise.sittings[-1].collected_at[:10]}. "
+        f"Suites below are of these {len(rows)}; the errors are shared with all {rows[0].rows} comparisons of the default suite. "
+        f"In cycles the recording counts for {rows[0].priors[0].freedom:.0f} degrees of freedom."
     )
 
 
@@ -154,7 +156,7 @@ def planted_table(rows: tuple[Row, ...]) -> Iterator[str]:
     yield "| --- " * 7 + "|"
     for row, one in planted:
         source = random.Random(f"{row.workload} planted {one.percent}")
-        drawn = planted_draws(source, len(one.base.process), DRAWS)
+        drawn = planted_draws(source, len(one.base.process), PLANTED_DRAWS)
         codes = Counter(row.verdict(one.base, one.head, draw) for draw in drawn)
         red, green = (sum(codes[code] for code in some) for some in (FAILING, PASSING))
         cells = (
@@ -162,9 +164,9 @@ def planted_table(rows: tuple[Row, ...]) -> Iterator[str]:
             f"+{one.percent:g} %",
             f"{one.confirmed:+.2f} %",
             str(len(one.base.process)),
-            _rate(red, DRAWS),
-            _rate(DRAWS - red - green, DRAWS),
-            _rate(green, DRAWS),
+            _rate(red, PLANTED_DRAWS),
+            _rate(PLANTED_DRAWS - red - green, PLANTED_DRAWS),
+            _rate(green, PLANTED_DRAWS),
         )
         yield "| " + " | ".join(cells) + " |"
 

@@ -2,10 +2,11 @@
 
 ``decide`` is the whole rule; the collector asks it after each look whether to go on, and the verdict is what it says last.
 
-A compute-bound workload is compared in cycles, a memory-bound one in time. SLOWER when the slow-down exceeds the margin at an
-error of ``SUITE_ERROR`` over all rows of the plan together: split evenly over rows, over the looks that may convict, and over the two
-scales where both are judged (Bonferroni: no assumption on how rows, looks and scales depend on each other). SAME when
-the slow-down is at most the margin, at an error of ``MISS`` a row, split over all looks.
+A compute-bound workload is compared in cycles, a memory-bound one in time. SLOWER has to clear two bounds: the slow-down is above
+zero at an error of ``UNCHANGED``, and above the margin at an error of ``WITHIN``, each over all rows, looks and scales of
+the plan together. SAME when the slow-down is at most the margin, at an error of ``MISS`` a row. The errors are split by
+Bonferroni: no assumption on how rows, looks and scales depend on each other. Looks get growing shares, so that rounds which were lost
+can only lose power.
 
 The first look may acquit but never convict. A machine with two speeds that tosses a coin for each process would give n rounds in which every
 base is fast and every head slow with probability 4^-n: 1/1024 at 5 rounds, too often; 1/65536 at 8.
@@ -24,16 +25,23 @@ from flashcore_ci.model.codes import Code
 
 LOOKS = (5, 8, 12)
 """After how many rounds one looks; never in between."""
-CONVICTING = LOOKS[1:]
-SUITE_ERROR = 0.001
+CONVICTS = {5: 0.0, 8: 0.2, 12: 0.8}
+"""The share of each look in the errors of SLOWER."""
+ACQUITS = {5: 0.1, 8: 0.2, 12: 0.7}
+"""The share of each look in the error of SAME."""
+UNCHANGED = 0.001
+"""How often, at most, a suite in which nothing changed has any row SLOWER."""
+WITHIN = 0.01
+"""How often, at most, a suite in which nothing is slower by more than its margin has any row SLOWER."""
 MISS = 0.05
 TIME_MARGIN = math.log(1.02)
 """A kernel with the same cycles may take this much longer (log ratio) before its lower clock is held against it."""
 FINAL = frozenset({Code.FASTER, Code.SAME, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK})
 """What another look would not change."""
-UNDECIDED_SHARE = 0.02
-"""A margin holds on a machine when unchanged kernels are UNDECIDED at most this often after the last look."""
+UNDECIDED_SHARE = 0.05
+"""A margin holds on a machine when unchanged code is UNDECIDED at most this often after the last look."""
 DETECTED_SHARE = 0.95
+HUGE = 700.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,63 +61,77 @@ class Rounds:
     @property
     def ratios(self) -> tuple[float, ...]:
         """Log of head over base, one a round: 0.01 is about one per cent slower."""
-        return tuple(math.log(head / base) for base, head in zip(self.base, self.head, strict=True))
+        return tuple(math.log(head) - math.log(base) for base, head in zip(self.base, self.head, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """How often one test may be wrong: ``slower`` convicting what is not slower than the margin, ``same`` acquitting what is."""
+    """How often one test may be wrong: ``unchanged``, ``within``: convicting what is no slower (at all, than the margin); ``same``: acquitting."""
 
-    slower: float
+    unchanged: float
+    within: float
     same: float
 
     @classmethod
-    def of(cls, *, rows: int, scales: int) -> Errors:
-        """The share of one test in a plan of ``rows`` comparisons, each in so many scales."""
-        return cls(slower=SUITE_ERROR / (rows * scales * len(CONVICTING)), same=MISS / len(LOOKS))
+    def of(cls, *, rows: int, scales: int, rounds: int = LOOKS[-1]) -> Errors:
+        """The share of one test after so many rounds, in a plan of ``rows`` comparisons, each in so many scales."""
+        look = max((look for look in LOOKS if look <= rounds), default=LOOKS[0])
+        share = CONVICTS[look] / (rows * scales)
+        return cls(unchanged=UNCHANGED * share, within=WITHIN * share, same=MISS * ACQUITS[look])
+
+    def convict(self, estimate: Estimate, margin: float) -> bool:
+        """Whether the slow-down is above zero and above the margin, each at its own error."""
+        return self.within > 0 and estimate.lower(self.within) > margin and estimate.lower(self.unchanged) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the rounds say: ``code``, the estimate in the scale that is judged, and that in time where both are."""
+    """What the rounds say: ``code``, the estimate in the scale that is judged, that in time where both are, and at which errors."""
 
     code: Code
     primary: Estimate
     time: Estimate | None
+    errors: Errors
     modes: tuple[str, ...] = ()
     resolution: float | None = None
 
 
 def decide(
-    primary: Rounds, time: Rounds | None, *, margin: float, errors: Errors, noise: tuple[Prior | None, Prior | None]
+    primary: Rounds,
+    time: Rounds | None,
+    *,
+    margin: float,
+    rows: int,
+    noise: tuple[Prior | None, Prior | None],
 ) -> Decision:
     """The rule. ``margin`` is a log ratio; ``time`` is None where time is the primary scale; ``noise`` is of both scales.
 
-    ValueError for rounds that cannot have been measured, or that are fewer than two.
+    ``rows`` is how many comparisons share the errors. ValueError for rounds that cannot have been measured, or fewer than two.
     """
+    scales = 1 if time is None else 2
+    errors = Errors.of(rows=rows, scales=scales, rounds=len(primary.base))
     first = estimate(primary.ratios, noise[0])
     second = estimate(time.ratios, noise[1]) if time else None
     modes = two_speeds(primary, margin)
-    holds_at = resolution(noise[0], errors) if noise[0] else None
+    holds_at = resolution(noise[0], Errors.of(rows=rows, scales=scales)) if noise[0] else None
     code = _code(first, second, margin, errors)
     if code in {Code.SAME, Code.FASTER, Code.UNDECIDED} and holds_at is not None and holds_at > margin:
         code = Code.BELOW_RESOLUTION
     if modes and not (code is Code.SLOWER and min(primary.head) > max(primary.base)):
         code = Code.BIMODAL
-    return Decision(code=code, primary=first, time=second, modes=modes, resolution=holds_at)
+    return Decision(code=code, primary=first, time=second, errors=errors, modes=modes, resolution=holds_at)
 
 
 def _code(primary: Estimate, time: Estimate | None, margin: float, errors: Errors) -> Code:
-    may_convict = primary.rounds >= CONVICTING[0]
-    if may_convict and primary.lower(errors.slower) > margin:
+    if errors.convict(primary, margin):
         return Code.SLOWER
-    if may_convict and time is not None and time.lower(errors.slower) > TIME_MARGIN:
+    if time is not None and errors.convict(time, TIME_MARGIN):
         return Code.SLOWER_AT_LOWER_CLOCK
     if primary.rounds < LOOKS[0] or not primary.upper(errors.same) <= margin:
         return Code.UNDECIDED
     if time is not None and primary.rounds < LOOKS[-1] and not time.upper(errors.same) <= TIME_MARGIN:
         return Code.UNDECIDED  # as many cycles, but its time may yet turn out longer: another look
-    return Code.FASTER if primary.upper(errors.slower) < -margin else Code.SAME
+    return Code.FASTER if primary.upper(errors.same) < -margin else Code.SAME
 
 
 def two_speeds(rounds: Rounds, margin: float) -> tuple[str, ...]:
@@ -125,13 +147,14 @@ def two_speeds(rounds: Rounds, margin: float) -> tuple[str, ...]:
 
 
 def resolution(noise: Prior, errors: Errors) -> float:
-    """The smallest margin (log ratio) that holds: an unchanged kernel is UNDECIDED in 2 % of all comparisons at most."""
+    """The smallest margin (log ratio) that holds: unchanged code is UNDECIDED in 5 % of all comparisons at most."""
     return _quantiles(noise, errors.same, UNDECIDED_SHARE)
 
 
 def detectable(noise: Prior, margin: float, errors: Errors) -> float:
     """The smallest slow-down (log ratio) that is called SLOWER in 95 % of all comparisons, by the recorded noise."""
-    return margin + _quantiles(noise, errors.slower, 1.0 - DETECTED_SHARE)
+    beyond = max(margin + _quantiles(noise, errors.within), _quantiles(noise, errors.unchanged))
+    return beyond + _quantiles(noise, 1.0 - DETECTED_SHARE)
 
 
 def _quantiles(noise: Prior, *tails: float) -> float:
@@ -142,8 +165,8 @@ def _quantiles(noise: Prior, *tails: float) -> float:
 
 
 def percent(log_ratio: float) -> float:
-    """A log ratio as a slow-down in per cent."""
-    return 100.0 * math.expm1(log_ratio)
+    """A log ratio as a slow-down in per cent; finite whatever it is."""
+    return 100.0 * math.expm1(min(log_ratio, HUGE))
 
 
 def spread(values: Sequence[float]) -> str:

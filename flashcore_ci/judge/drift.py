@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from flashcore_ci.judge.comparison import MISS, SUITE_ERROR, percent
+from flashcore_ci.judge.comparison import MISS, UNCHANGED, percent
 from flashcore_ci.judge.ratios import Estimate, Prior, of_variance
 from flashcore_ci.judge.rules import Answer, unanswered
 from flashcore_ci.judge.slower import METRIC
@@ -64,11 +64,11 @@ def _comparable(row: BaselineRow, observation: Observation) -> bool:
 
 def _answer(check: Check, found: Estimate, setting: Setting, baseline: Baseline, row: BaselineRow) -> Answer:
     margin = math.log1p(check.limit.value / 100.0)
-    lower, upper = found.lower(SUITE_ERROR / setting.rows), found.upper(MISS)
+    lower, upper = found.lower(UNCHANGED / setting.rows), found.upper(MISS)
     if lower > margin:
         outcome, code = Outcome.FAIL, Code.DRIFTED
     elif upper <= margin:
-        outcome, code = Outcome.PASS, Code.FASTER if found.upper(SUITE_ERROR / setting.rows) < -margin else Code.SAME
+        outcome, code = Outcome.PASS, Code.FASTER if found.upper(MISS) < -margin else Code.SAME
     else:
         outcome, code = Outcome.INCONCLUSIVE, Code.UNDECIDED
     interval = f"surely {percent(lower):+.2f} % to {percent(upper):+.2f} %"

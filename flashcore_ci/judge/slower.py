@@ -64,7 +64,7 @@ def decided(check: Check, samples: Mapping[str, Samples], setting: Setting) -> D
         primary,
         time,
         margin=math.log1p(check.limit.value / 100.0),
-        errors=Errors.of(rows=setting.rows, scales=1 if time is None else 2),
+        rows=setting.rows,
         noise=(setting.prior(check.target, setting.primary), setting.prior(check.target, TIME)),
     )
 
@@ -106,7 +106,7 @@ def _answer(check: Check, decision: Decision, setting: Setting, facts: Facts) ->
 
 def _message(check: Check, decision: Decision, setting: Setting) -> str:
     """One line: what was found, in which scale, after how many rounds."""
-    errors = _errors(decision, setting)
+    errors = decision.errors
     scale = "time" if setting.primary == TIME else "cycles"
     found = f"{_signed(decision.primary.mean)} in {scale} after {decision.primary.rounds} rounds, {_interval(decision.primary, errors)}"
     margin = f"the margin is {check.limit.value:g} %"
@@ -120,15 +120,12 @@ def _message(check: Check, decision: Decision, setting: Setting) -> str:
     return f"{found}; {margin}"
 
 
-def _errors(decision: Decision, setting: Setting) -> Errors:
-    return Errors.of(rows=setting.rows, scales=1 if decision.time is None else 2)
-
-
 def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]]:
-    errors = _errors(decision, setting)
+    errors = decision.errors
     scales = (("time" if setting.primary == TIME else "cycles", decision.primary), ("time", decision.time))
     yield "rounds", str(decision.primary.rounds)
-    yield "errors", f"slower {errors.slower:.2g}, same {errors.same:.2g} a test; {setting.rows} rows"
+    convicting = f"unchanged {errors.unchanged:.2g}, within the margin {errors.within:.2g}"
+    yield "errors", f"SLOWER though {convicting}; SAME though slower {errors.same:.2g}; {setting.rows} rows"
     for name, estimate in scales:
         if estimate is not None:
             yield f"slowdown/{name}", f"{_signed(estimate.mean)} ({_interval(estimate, errors)})"
@@ -146,7 +143,8 @@ def _noise(estimate: Estimate) -> str:
 
 
 def _interval(estimate: Estimate, errors: Errors) -> str:
-    return f"surely {_signed(estimate.lower(errors.slower))} to {_signed(estimate.upper(errors.same))}"
+    lower = f"{_signed(estimate.lower(errors.within))} to " if errors.within > 0 else "at most "
+    return f"surely {lower}{_signed(estimate.upper(errors.same))}"
 
 
 def _signed(log_ratio: float) -> str:

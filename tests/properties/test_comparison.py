@@ -7,13 +7,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from flashcore_ci.judge import slower
-from flashcore_ci.judge.comparison import Errors, Rounds, decide
+from flashcore_ci.judge.comparison import Rounds, decide
 from flashcore_ci.judge.ratios import Prior
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.verdict import Outcome
 
 MARGIN = math.log1p(0.003)
-ERRORS = Errors.of(rows=16, scales=2)
+ROWS = 16
 deviations = st.floats(-0.01, 0.01)
 pairs = st.lists(st.tuples(deviations, deviations), min_size=5, max_size=12)
 priors = st.none() | st.builds(Prior, variance=st.floats(1e-9, 1e-4), freedom=st.floats(0.5, 24.0))
@@ -31,7 +31,7 @@ def scattered(found):
 
 
 def code(rounds, prior, time=None):
-    return decide(rounds, time, margin=MARGIN, errors=ERRORS, noise=(prior, prior)).code
+    return decide(rounds, time, margin=MARGIN, rows=ROWS, noise=(prior, prior)).code
 
 
 @given(pairs, priors, slowness, st.floats(0.0, 0.2))

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide
+from flashcore_ci.judge.comparison import LOOKS, Rounds, decide
 from flashcore_ci.judge.ratios import Prior, estimate
 from flashcore_ci.model.codes import FAILING, Code
 
 MARGIN = math.log1p(0.003)
-ERRORS = Errors.of(rows=16, scales=2)
+ROWS = 16
 RECORDED = Prior(variance=2e-6, freedom=20)  # 0.1 % a process
 TRIALS = 1000
 
@@ -50,7 +50,7 @@ def sequence(source, kind, droop=False):
                 Rounds(base=tuple(cycles[0]), head=tuple(cycles[1])),
                 Rounds(base=tuple(times[0]), head=tuple(times[1])),
                 margin=MARGIN,
-                errors=ERRORS,
+                rows=ROWS,
                 noise=(RECORDED, None),
             )
             if found.code in FAILING | {Code.SAME, Code.FASTER}:

@@ -6,7 +6,7 @@ import random
 import pytest
 from comparing import lognormal, make_noise
 
-from flashcore_ci.judge.comparison import Errors, Rounds, decide, detectable, percent, resolution, two_speeds
+from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide, detectable, percent, resolution, two_speeds
 from flashcore_ci.judge.ratios import Prior, priors
 from flashcore_ci.model.codes import Code
 
@@ -20,13 +20,27 @@ def made(percent_=0.0, count=8, noise=0.1, seed=1):
 
 
 def code(primary, time=None, noise=(QUIET, QUIET), margin=MARGIN):
-    return decide(primary, time, margin=margin, errors=ERRORS, noise=noise).code
+    return decide(primary, time, margin=margin, rows=16, noise=noise).code
 
 
 def test_errors_are_split_over_rows_scales_and_looks():
-    assert Errors.of(rows=16, scales=2).slower * 16 * 2 * 2 == pytest.approx(0.001)
-    assert Errors.of(rows=1, scales=1).slower * 2 == pytest.approx(0.001)
-    assert Errors.of(rows=16, scales=2).same * 3 == pytest.approx(0.05)
+    looks = [Errors.of(rows=16, scales=2, rounds=rounds) for rounds in LOOKS]
+    assert sum(errors.unchanged for errors in looks) * 16 * 2 == pytest.approx(0.001)
+    assert sum(errors.within for errors in looks) * 16 * 2 == pytest.approx(0.01)
+    assert sum(errors.same for errors in looks) == pytest.approx(0.05)
+
+
+def test_rounds_that_were_lost_never_widen_an_error():
+    found = [Errors.of(rows=3, scales=1, rounds=rounds) for rounds in range(1, 15)]
+    for field in ("unchanged", "within", "same"):
+        shares = [getattr(errors, field) for errors in found]
+        assert shares == sorted(shares)
+
+
+def test_what_is_above_its_margin_must_be_above_zero_too():
+    hair = math.log1p(1e-9)
+    assert code(made(0.12, count=12), margin=hair, noise=(QUIET, None)) is not Code.SLOWER
+    assert code(made(0.5, count=12), margin=hair, noise=(QUIET, None)) is Code.SLOWER
 
 
 class TestFourOutcomes:
@@ -96,7 +110,7 @@ class TestTwoSpeeds:
 
     def test_it_is_named_and_counted_and_not_averaged(self):
         rounds = self.coin(4)
-        found = decide(rounds, None, margin=MARGIN, errors=ERRORS, noise=(QUIET, QUIET))
+        found = decide(rounds, None, margin=MARGIN, rows=16, noise=(QUIET, QUIET))
         assert found.code is Code.BIMODAL
         assert len(found.modes) == 2
         slow = sum(value > 1.007 for value in rounds.base)
@@ -116,7 +130,7 @@ class TestTwoSpeeds:
 class TestResolution:
     def test_a_margin_finer_than_the_machine_sees(self):
         noisy = priors(make_noise(2.0), "ms")["big"]
-        found = decide(made(0.0, count=12, noise=2.0), None, margin=MARGIN, errors=ERRORS, noise=(noisy, None))
+        found = decide(made(0.0, count=12, noise=2.0), None, margin=MARGIN, rows=16, noise=(noisy, None))
         assert found.code is Code.BELOW_RESOLUTION
         assert 0.01 < found.resolution < 0.06
 
