@@ -5,7 +5,7 @@ usage: python3 tools/peers.py measure --library FILE [--library NAME=FILE ...] [
 
 `measure` times every row of the table with all contenders interleaved in one process (tools/peerbench/timing.py) and keeps the
 samples; it needs torch and a Hopper GPU, and takes about three minutes. A second library takes part under its NAME. `draw` writes
-docs/performance.md and its pictures from the samples in docs/performance/, and with --check only says whether they are up to date.
+docs/performance.md, its pictures and a part of README.md from the samples in docs/performance/; --check only says whether they are up to date.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools")]
 from peerbench import page, rows, samples  # noqa: E402  the folders above are no packages that anybody installs
 
 SAMPLES = ROOT / "docs/performance/peers.json.xz"
+README = "README.md"
 
 
 def main(argv: list[str]) -> int:
@@ -99,7 +100,8 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    files = page.files(samples.read(SAMPLES))
+    run = samples.read(SAMPLES)
+    files = {**page.files(run), README: page.readme((ROOT / README).read_text(encoding="utf-8"), run)}
     if not options.check:
         for path, text in files.items():
             (ROOT / path).write_text(text, encoding="utf-8")

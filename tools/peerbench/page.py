@@ -13,6 +13,8 @@ PICTURES = "docs/performance"
 NAMES = {OURS: "FlashCore", **PEERS}
 COLOURS = {OURS: "#c0392b", "fa3": "#2471a3", "cudnn": "#239b56", "fa2": "#909497"}
 ABSENT = "n/a"
+SHOWN = (512, 2048, 8192)
+BEGIN, END = "<!-- samples: begin -->", "<!-- samples: end -->"
 
 TOP = """\
 # FlashCore beside its peers
@@ -64,6 +66,42 @@ def files(run: Run) -> dict[str, str]:
     return {PAGE: "\n".join(part for part in parts if part), **pictures}
 
 
+def readme(text: str, run: Run) -> str:
+    """README.md with the part between its two markers as these samples give it; ValueError when it has no such part."""
+    before, opened, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not opened or not closed:
+        raise ValueError(f"README.md has no part between {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{_in_short(run)}{END}{after}"
+
+
+def _in_short(run: Run) -> str:
+    """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
+    shown = [one for one in run.rows if not one.row.long and one.row.dtype == "fp16" and one.row.s in SHOWN]
+    lines = [
+        f"Attention forward in fp16 on one {run.device} ({run.date}), contenders in turns in one process, L2 cold, clocks settled, medians: how many",
+        f"times as long the others take (above 1: FlashCore is faster). {_versions(run)}; FA2 and cuDNN are PyTorch's backends.\n",
+        "| D | B·H·S | mask | TFLOP/s | x FA2 | x cuDNN | x FA3 |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in shown:
+        ratios = [f"{ratio:.2f}" if (ratio := one.ratio(peer)) is not None else ABSENT for peer in ("fa2", "cudnn", "fa3")]
+        lines.append(f"| {one.row.d} | {one.row.shape} | {one.row.mask} | {_speed(one, OURS)} | {' | '.join(ratios)} |")
+    compared = [(one, ratio) for one in run.rows if (ratio := one.ratio(one.best_peer())) is not None]
+    behind = [
+        f"D={one.row.d} {one.row.shape} {one.row.mask} {one.row.dtype} ({ratio:.3f})" for one, ratio in compared if ratio < 1
+    ]
+    lines.append(
+        f"\nOf {len(compared)} rows, long sequences included, the better of FA3 and cuDNN is ahead on {len(behind)}: {', '.join(behind) or 'none'}."
+    )
+    lines.append("[All rows, in time and in cycles, with plots](docs/performance.md).\n")
+    return "\n".join(lines)
+
+
+def _versions(run: Run) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run.versions.items())
+
+
 def line(measured: Measured) -> str:
     """One row for a terminal."""
     cells = [f"{name} {series.time:8.4f} ms {measured.tflops(name):5.0f} TFLOP/s" for name, series in measured.series.items()]
@@ -89,7 +127,7 @@ def _top(run: Run) -> str:
         multiprocessors=run.multiprocessors,
         driver=run.driver,
         date=run.date,
-        versions=", ".join(f"{name} {version}" for name, version in run.versions.items()),
+        versions=_versions(run),
         layout=str(run.protocol["layout"]).upper(),
         settle=run.protocol["settle_seconds"],
         fewest=min(counts),

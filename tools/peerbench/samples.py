@@ -107,7 +107,7 @@ def encode(run: Run) -> bytes:
     ]
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
     text = f'{{"schema": "{SCHEMA}",\n"run": {json.dumps(head, ensure_ascii=False)},\n"rows": [\n{lines}\n]}}\n'
-    return lzma.compress(text.encode(), preset=9)
+    return lzma.compress(text.encode())
 
 
 def decode(content: bytes) -> Run:

@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[3]
 
@@ -159,6 +161,32 @@ def test_bad_input_is_one_clear_line(arguments: list[str], sentence: str, capsys
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+
+
+def test_the_readme_names_every_row_on_which_a_peer_is_ahead() -> None:
+    ahead = measured(rows.parse("64,16,512,64,full,fp16"), flashcore=0.5, fa3=0.4)
+    text = page.readme(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", run(ahead, measured(flashcore=0.5, fa3=0.6)))
+    assert text.startswith(f"before\n{page.BEGIN}\nAttention forward")
+    assert text.endswith(f"{page.END}\nafter\n")
+    assert (
+        "Of 2 rows, long sequences included, the better of FA3 and cuDNN is ahead on 1: D=64 64·16·512 full fp16 (0.800)." in text
+    )
+    assert "| 64 | 16·16·2048 | full | 550 | n/a | n/a | 1.20 |" in text
+    assert "\nold\n" not in text
+    with pytest.raises(ValueError, match="no part between"):
+        page.readme("nothing", run(ahead))
+
+
+@given(
+    times=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9),
+    clock=st.floats(300, 2000),
+    reason=st.text(),
+)
+def test_any_samples_come_back(times: list[float], clock: float, reason: str) -> None:
+    one = samples.Measured(
+        row=HEADLINE, series={"flashcore": samples.Series(ms=tuple(times), mhz=(clock,) * len(times))}, missing={"fa3": reason}
+    )
+    assert samples.decode(samples.encode(run(one))) == run(one)
 
 
 @pytest.mark.skipif(not peers.SAMPLES.is_file(), reason="no samples are committed yet")
