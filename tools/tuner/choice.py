@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tuner.halving import Cycles, scores
+from tuner.halving import Cycles, geometric_mean, scores
 from tuner.space import Candidate
 
 EQUAL = 0.003
@@ -46,6 +47,35 @@ def choose(head_dim: int, mask: str, hand: str, finals: Cycles) -> Choice:
     chosen = best if ranked[best] * (1 + EQUAL) < ranked[hand] else hand
     gains = {row: taken[hand] / taken[chosen] for row, taken in finals.items()}
     return Choice(head_dim=head_dim, mask=mask, hand=hand, chosen=chosen, gains=gains)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Two tiles for one mask: ``short`` for problems of up to ``most_keys`` keys, ``long`` beyond."""
+
+    short: str
+    most_keys: int
+    long: str
+    gain: float
+    """Geometric mean over rows of how many times the cycles of the best single tile were the single one's: above 1, two are faster."""
+
+
+def split(finals: Cycles, single: str) -> Split | None:
+    """The best pair of tiles by length of the rows; None unless it beats the single one by more than the noise.
+
+    Rows are named ``B·H·S mask dtype``; a pair is only considered where both tiles were timed on every row that they would serve.
+    """
+    lengths = {row: int(row.split()[0].split("·")[2]) for row in finals}
+    names = sorted({name for taken in finals.values() for name in taken})
+    best: Split | None = None
+    for most_keys, short, long in itertools.product(sorted(set(lengths.values()))[:-1], names, names):
+        pick = {row: short if length <= most_keys else long for row, length in lengths.items()}
+        if short == long or any(pick[row] not in taken for row, taken in finals.items()):
+            continue
+        gain = geometric_mean([taken[single] / taken[pick[row]] for row, taken in finals.items()])
+        if gain > (best.gain if best else 1 + EQUAL):
+            best = Split(short=short, most_keys=most_keys, long=long, gain=gain)
+    return best
 
 
 def written(text: str, tiles: Mapping[tuple[int, str], Candidate]) -> str:

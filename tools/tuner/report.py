@@ -91,6 +91,12 @@ def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
 def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
     """The final: megacycles of every finalist on every row, the best in bold."""
     names = sorted({name for taken in last["cycles"].values() for name in taken})
+    after = ""
+    if two := choice.split(_megacycles(last), one.chosen):
+        after = (
+            f"\nTwo tiles would be {100 * (two.gain - 1):.1f} % faster than the one: `{two.short}` up to {two.most_keys} keys, "
+            f"`{two.long}` beyond.\n"
+        )
     lines = [f"| Mcycles | {' | '.join(f'`{name}`' for name in names)} | by hand / chosen |", "| --- " * (len(names) + 2) + "|"]
     for row, taken in _megacycles(last).items():
         best = min(taken.values())
@@ -98,7 +104,7 @@ def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
             ("**{:.4f}**" if taken[name] == best else "{:.4f}").format(taken[name]) if name in taken else "n/a" for name in names
         ]
         lines.append(f"| {row} | {' | '.join(cells)} | {one.gains[row]:.3f} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + after
 
 
 def _rejected(samples: Mapping[str, Any]) -> str:

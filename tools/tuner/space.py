@@ -111,6 +111,11 @@ def objections(candidate: Candidate) -> Iterator[str]:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
     if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
         yield "a warpgroup would have to skip more than one step under a causal mask"
+    on = dict(one.switches)
+    if on.get("staged_output") and (
+        not on.get("turns", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
+    ):
+        yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
     if one.registers_needed > one.registers_granted:
         yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
 

@@ -131,6 +131,29 @@ def test_the_choice_beats_the_hand_by_more_than_the_noise_or_is_the_hand() -> No
         choice.choose(64, "full", "hand", {"a": {"other": 1.0}})
 
 
+def test_two_tiles_are_offered_where_length_decides() -> None:
+    finals = {
+        "64·16·512 causal fp16": {"a": 1.0, "b": 0.9},
+        "16·16·2048 causal fp16": {"a": 1.0, "b": 0.99},
+        "2·16·16384 causal fp16": {"a": 1.0, "b": 1.05},
+    }
+    found = choice.split(finals, "a")
+    assert (found.short, found.most_keys, found.long) == ("b", 2048, "a")
+    assert found.gain == pytest.approx((1 / 0.9 / 0.99) ** (1 / 3))
+    assert choice.split({row: {"a": 1.0, "b": 1.0} for row in finals}, "a") is None
+    assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
+
+
+def test_a_staged_output_needs_its_slot() -> None:
+    staged = replace(GOOD, switches=(("query_in_registers", False), ("staged_output", True), ("turns", True)))
+    assert list(space.objections(staged)) == []
+    for changed in (
+        replace(staged, q_stages=1),
+        replace(staged, switches=(("query_in_registers", False), ("staged_output", True), ("turns", False))),
+    ):
+        assert any("needs turns" in objection for objection in space.objections(changed))
+
+
 def tiles_of(text: str) -> dict[str, Any]:
     return tomllib.loads(text)["attention"]["tiles"]
 
@@ -179,6 +202,9 @@ def test_spills_and_serialised_products_are_rejected() -> None:
     assert "C7512" in build.objection_to([info(warnings=("(C7512) Potential Performance Loss: serialised",))])
 
 
+A, B, C = (f"1·1·{length} full fp16" for length in (512, 1024, 2048))
+
+
 def record(rung: int, cycles: dict[str, dict[str, float]]) -> dict[str, Any]:
     taken = {
         row: {name: {"megacycles": value, "ms": value, "rounds": 9} for name, value in names.items()}
@@ -194,8 +220,8 @@ def test_the_report_says_what_was_held_and_what_was_rejected() -> None:
         "possible": 7,
         "rejected": [["d64-x", "spills 8 bytes"], ["d64-y", "spills 8 bytes"]],
         "records": [
-            record(0, {"a": {"hand": 1.0, "other": 0.9, "slow": 3.0}}),
-            record(1, {"a": {"hand": 1.0, "other": 0.9}, "b": {"hand": 1.0, "other": 1.1}, "c": {"hand": 1.0, "other": 0.95}}),
+            record(0, {A: {"hand": 1.0, "other": 0.9, "slow": 3.0}}),
+            record(1, {A: {"hand": 1.0, "other": 0.9}, B: {"hand": 1.0, "other": 1.1}, C: {"hand": 1.0, "other": 0.95}}),
         ],
     }
     files = report.files(samples)
