@@ -1,4 +1,4 @@
-"""The steps of the actions `gate` and `require`: install flashcore-ci, run it, and say how it went.
+"""The steps of the actions `gate` and `require`, and of nightly jobs: install flashcore-ci, run it, and say how it went.
 
 Standard library only. Inputs come from the environment and leave as an argument list: no shell ever sees them. Annotations and
 the step summary are the tool's own.
@@ -33,7 +33,13 @@ MAY_BE_EMPTY = frozenset({"changed", "build", "python"})
 INPUTS = {
     "gate": ("suite", "measure", "stale", "fail-on", "changed", "out", "gpu", "toolchain", "python", "build"),
     "require": ("evidence", "needs", "suite", "out", "toolchain", "build"),
+    "doctor": ("gpu", "python"),
+    "calibrate": ("suite", "out", "gpu", "python"),
 }
+WITH_VERDICT = frozenset({"gate", "require"})
+FLAGS = {"doctor": ("--runner",)}
+AS_GIVEN = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "changed")
+"""Inputs that are options of the same name."""
 
 
 class InputError(ValueError):
@@ -53,6 +59,8 @@ def main(command: str) -> int:
         return _refuse("flashcore-ci could not be installed: see the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
     status = _run([tool, command, *arguments(command, inputs)], python)
+    if command not in WITH_VERDICT:
+        return status
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
         return _refuse("flashcore-ci ended well and left no green report")
     _hand_over(inputs, tool, status)
@@ -74,18 +82,14 @@ def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     """The command line after the command. Options and values are one word each: a value that looks like an option is none."""
-    if command == "require":
-        words = [f"--needs={inputs['needs']}", f"--suite={inputs['suite']}"]
-    else:
-        words = [f"--{inputs['measure']}"]
-        words += [f"--{name}={inputs[name]}" for name in ("suite", "stale", "gpu")]
-    words += [f"--{name}={inputs[name]}" for name in ("out", "toolchain", "build", "changed") if inputs.get(name)]
-    return [*words, "--", inputs["evidence"]] if command == "require" else words
+    words = [*FLAGS.get(command, ()), *((f"--{inputs['measure']}",) if "measure" in inputs else ())]
+    words += [f"--{name}={inputs[name]}" for name in AS_GIVEN if inputs.get(name)]
+    return [*words, "--", inputs["evidence"]] if "evidence" in inputs else words
 
 
 def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
     """What the tool needs besides where there is something to measure; torch too, unless another interpreter has it."""
-    if inputs.get("measure") != "live":
+    if "python" not in inputs or inputs.get("measure") == "recorded":
         return ""
     return "[measure]" if inputs["python"] or environ.get("FLASHCORE_CI_PYTHON") else "[gpu]"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import workflow_runner
@@ -16,6 +17,8 @@ from jobs import GitHub
 from replayed import ROOT, environ, valid
 from repository import Repository
 from workflow_runner import Runner
+
+from flashcore_ci.cli.machine import has_gpu
 
 GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
 
@@ -143,6 +146,7 @@ def test_a_green_change_may_merge_and_every_line_was_executed(
     here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
     elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
     elsewhere |= {"python3 tools/check_pins.py"}  # test_pins.py
+    elsewhere |= {step["run"] for step in nightly("runner") + nightly("calibrate") if "run" in step}  # below
     assert here - elsewhere <= ran
 
 
@@ -197,6 +201,29 @@ def test_evidence_of_another_commit_is_refused(repository: Repository, runs: dic
     repository.git("reset", "--quiet", "--hard", before)
     assert results["required"] == "failure"
     assert f"the evidence is of {before[:12]}" in github.runners["required"].log
+
+
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+@pytest.mark.parametrize("name", ["runner", "calibrate"])
+def test_nightly_jobs_find_their_commands(repository: Repository, tmp_path: Path, name: str) -> None:
+    """Here they stop for want of a GPU, and for nothing else: every option was understood."""
+    github = GitHub(repository, tmp_path)
+    job = workflow_runner.workflows()["nightly.yml"]["jobs"][name]
+    assert github.job(name, job, {"github": github.github, "needs": {}, "ok": True}) == "failure"
+    assert "no NVIDIA GPU" in github.runners[name].log
+    assert "Usage" not in github.runners[name].log
+
+
+def test_the_nightly_suites(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
+    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    job = workflow_runner.workflows()["nightly.yml"]["jobs"]["suites"]
+    context = {"github": github.github, "needs": {}, "matrix": {"suite": "hopper"}, "ok": True}
+    assert github.job("suites", job, context) == "success", github.runners["suites"].log
+    assert {"hopper.tar.xz", "report.json", "summary.md"} <= {file.name for file in github.artifacts["hopper"].iterdir()}
+
+
+def nightly(name: str) -> list[dict[str, Any]]:
+    return workflow_runner.workflows()["nightly.yml"]["jobs"][name]["steps"]
 
 
 def test_the_action_installs_the_tool(tmp_path: Path) -> None:
