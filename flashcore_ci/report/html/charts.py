@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flashcore_ci.report.html.markup import Child, Markup, join, number, tag
+from flashcore_ci.report.html.markup import Child, Markup, number, tag
 
 WIDTH = 340.0
 LEFT, RIGHT, BOTTOM = 44.0, 10.0, 18.0
@@ -124,25 +124,25 @@ def bars(values: Sequence[tuple[str, float, float | None]], label: str, *, most:
     return svg(20.0 * len(values) + 8, label, *children)
 
 
-def histogram(counts: Sequence[float], edges: Sequence[float], label: str) -> Markup:
-    """Counts (logarithmic, a lone one is still seen) between ``edges``, one more than there are counts, which are exponents of two."""
-    height = 110.0
+def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlined: Sequence[int] | None = None) -> Markup:
+    """Counts (on a logarithmic scale, a lone one is still seen) between ``edges``, which are exponents of two; others as outlines."""
+    height, foot = 110.0, 0.3
     across = linear(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
-    tallest = max(*counts, 1.0)
-    up = linear(0.0, math.log10(tallest) + 0.3, height - BOTTOM, 8.0)
-    powers = range(0, int(math.log10(tallest)) + 1, max(1, int(math.log10(tallest)) // 3))
-    children = [
-        join((tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=up(p + 0.3), y2=up(p + 0.3), class_="grid"),
-              _say(f"1e{p}" if p else "1", LEFT - 6, up(p + 0.3) + 4, "end")))
-        for p in powers
-    ]  # fmt: skip
-    for index, count in enumerate(counts):
-        if count > 0:
-            x, top = across(edges[index]), up(math.log10(count) + 0.3)
-            wide = max(across(edges[index + 1]) - x - 0.6, 0.6)
-            children.append(tag("rect", x=x, y=top, width=wide, height=height - BOTTOM - top, class_="bar"))
+    decades = math.log10(max(*counts, *(outlined or (1,)), 1))
+    up = linear(0.0, decades + foot, height - BOTTOM, 8.0)
+    children: list[Child] = []
+    for power in range(0, int(decades) + 1, max(1, int(decades) // 3)):
+        y = up(power + foot)
+        children.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
+        children.append(_say(f"1e{power}" if power else "1", LEFT - 6, y + 4, "end"))
+    for side, how in ((counts, "bar"), (outlined or (), "bar theirs")):
+        for index, count in enumerate(side):
+            if count > 0:
+                x, top = across(edges[index]), up(math.log10(count) + foot)
+                wide = max(across(edges[index + 1]) - x - 0.6, 0.6)
+                children.append(tag("rect", x=x, y=top, width=wide, height=height - BOTTOM - top, class_=how))
     step = max(1, round((edges[-1] - edges[0]) / 5))
-    exponents = range(int(edges[0]), int(edges[-1]) + 1, step)
+    exponents = range(edges[0], edges[-1] + 1, step)
     children += [_say(f"2^{exponent}", across(exponent), height - 4, "middle") for exponent in exponents]
     return svg(height, label, *children)
 

@@ -9,7 +9,7 @@ from flashcore_ci.model.reading import Histogram
 from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.markup import Markup, join, tag
 
-OURS = "error/ours/"
+OURS, THEIRS = "error/ours/", "error/pytorch/"
 TITLE = "Errors against float64"
 
 
@@ -20,22 +20,33 @@ def histogram(seen: Observation | None) -> Markup:
     if seen.missing is not None:
         why = f"Not here: {seen.missing.code}: {seen.missing.message}."
         return tag("figure", tag("h4", TITLE), tag("figcaption", why))
-    found = [(name.removeprefix(OURS), counted) for name, counted in seen.histograms if name.startswith(OURS)]
-    if not found:
+    counted = dict(seen.histograms)
+    outputs = [name.removeprefix(OURS) for name in counted if name.startswith(OURS)]
+    if not outputs:
         said = "Not here: this recording is from before errors were counted; its largest are below."
         worst = (tag("li", note) for note in seen.notes if "largest" in note)
         return tag("figure", tag("h4", TITLE), tag("figcaption", said, tag("ul", *worst)))
-    return tag("figure", tag("h4", TITLE), join(_one(output, counted) for output, counted in found))
+    figures = (_one(output, counted[f"{OURS}{output}"], counted.get(f"{THEIRS}{output}")) for output in outputs)
+    return tag("figure", tag("h4", TITLE), join(figures))
 
 
-def _one(output: str, counted: Histogram) -> Markup:
-    counts, edges = trimmed(counted)
-    said = f"{output}: {counted.zeros} exact, {sum(counted.counts)} between powers of two, {counted.not_finite} not finite"
-    return join((charts.histogram(counts, edges, f"errors of {said}"), tag("figcaption", said)))
+def _one(output: str, ours: Histogram, theirs: Histogram | None) -> Markup:
+    known = [side for side in (ours, theirs) if side is not None]
+    low, high = extent(known)
+    ours_shown, theirs_shown = (_between(side, low, high) if side else None for side in (ours, theirs))
+    elements = sum(ours.counts) + ours.zeros + ours.not_finite
+    said = f"{output}: {elements} elements, {ours.zeros} exact, {ours.not_finite} not finite"
+    outlined = "; outlined: PyTorch's own" if theirs else ""
+    picture = charts.histogram(ours_shown or (), range(low, high + 1), f"errors of {said}", outlined=theirs_shown)
+    return join((picture, tag("figcaption", f"{said}; how many lie between powers of two{outlined}")))
 
 
-def trimmed(counted: Histogram) -> tuple[Sequence[int], Sequence[int]]:
-    """The counts from the first to the last that is not zero, and the exponents of their edges."""
-    filled = [index for index, count in enumerate(counted.counts) if count] or [0]
-    first, last = filled[0], filled[-1] + 1
-    return counted.counts[first:last], range(counted.first + first, counted.first + last + 1)
+def extent(sides: Sequence[Histogram]) -> tuple[int, int]:
+    """The exponents from the first count that is not zero to behind the last, of all sides together."""
+    filled = [side.first + index for side in sides for index, count in enumerate(side.counts) if count] or [sides[0].first]
+    return min(filled), max(filled) + 1
+
+
+def _between(side: Histogram, low: int, high: int) -> tuple[int, ...]:
+    counts = dict(enumerate(side.counts, start=side.first))
+    return tuple(counts.get(exponent, 0) for exponent in range(low, high))

@@ -163,9 +163,11 @@ def test_what_was_not_measured_is_said() -> None:
 
 def test_errors_are_drawn_where_they_were_counted() -> None:
     counted = Histogram(first=-20, counts=(0, 3, 1000, 0), zeros=7, not_finite=0, unit="abs")
-    seen = make_observation(Kind.CORRECTNESS, TIMED[0], histograms=(("error/ours/out", counted),))
+    theirs = Histogram(first=-22, counts=(5, 0), zeros=0, not_finite=0, unit="abs")
+    seen = make_observation(Kind.CORRECTNESS, TIMED[0], histograms=(("error/ours/out", counted), ("error/pytorch/out", theirs)))
     found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, seen)))
-    assert "out: 7 exact, 1003 between powers of two, 0 not finite" in found.text
+    assert "out: 1010 elements, 7 exact, 0 not finite; how many lie between powers of two; outlined: PyTorch's own" in found.text
+    assert [has.get("class") for _, has in found.elements].count("bar theirs") == 1
     old = make_observation(Kind.CORRECTNESS, TIMED[0], notes=("largest difference in out[0]: 1, PyTorch 2",))
     found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, old)))
     assert (
