@@ -62,6 +62,7 @@ def main(argv: list[str]) -> int:
     measuring.add_argument("--candidates", type=Path, required=True)
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--seconds", type=float, default=1.2, help="for each row and rung")
+    measuring.add_argument("--kernel", default="", help="what the kernel is called in the report")
     measuring.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     choosing = commands.add_parser("choose", help="write the report from the timings")
     choosing.add_argument("samples", type=Path, nargs="?", default=SAMPLES)
@@ -107,7 +108,7 @@ def _measure(options: argparse.Namespace) -> int:
             "--out",
             str(options.out),
         ]
-        argv += ["--seconds", str(options.seconds)]
+        argv += ["--seconds", str(options.seconds), "--kernel", options.kernel]
         done = process.run(
             argv,
             logs=options.candidates / "logs",
@@ -139,7 +140,11 @@ def _race(options: argparse.Namespace) -> int:
     hung = _names(options.candidates / "hung.json")
     rejected = [(one.candidate.name, one.rejected) for one in built if one.rejected]
     rejected += [(name, "hangs") for name in hung]
-    samples: dict[str, Any] = {"device": race.torch.cuda.get_device_name(), "date": dt.datetime.now(tz=dt.UTC).date().isoformat()}
+    samples: dict[str, Any] = {
+        "kernel": options.kernel,
+        "device": race.torch.cuda.get_device_name(),
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+    }
     samples |= {
         "possible": sum(len(space.candidates(base)) for base, _ in bases(ROOT).values()),
         "records": [],

@@ -15,7 +15,7 @@ PAGE = "docs/tuner.md"
 TOP = """\
 # What the tuner tried and chose
 
-Written by `python3 tools/tune.py choose` from [its timings](performance/tuner.json); do not edit. {device}, {date}.
+Written by `python3 tools/tune.py choose` from [its timings](performance/tuner.json); do not edit. {device}, {date}{kernel}.
 
 `tools/tune.py` lists every configuration that the machine's limits allow ({possible} of them here), compiles those that were asked for without a GPU,
 rejects what spills or what the compiler serialised, and lets the rest race on the GPU: successive halving for each head dimension and mask, candidates
@@ -48,6 +48,7 @@ def files(samples: Mapping[str, Any]) -> dict[str, str]:
     text = TOP.format(
         device=samples["device"],
         date=samples["date"],
+        kernel=f"; kernel: {samples['kernel']}" if samples.get("kernel") else "",
         possible=samples["possible"],
         equal=100 * choice.EQUAL,
         total=total,
