@@ -23,8 +23,8 @@ Written by `python3 tools/peers.py draw` from [the samples](performance/peers.js
 and a test compares.
 
 {device}, {multiprocessors} multiprocessors, driver {driver}, {date}; {versions}. Forward attention, softmax scale 1/√D, random normal
-inputs. All contenders run on the same tensors ({layout} in memory) in one process and take turns in random order; before each
-launch the L2 is overwritten; the first {settle} s of a row only settle the clock and are not counted. TFLOP/s count the products that
+inputs. All contenders run on the same tensors ({layout} in memory) in one process and take turns in random order, balanced by who
+stands where and behind whom; before each launch the L2 is overwritten; the first {settle} s of a row only settle the clock and are not counted. TFLOP/s count the products that
 a mask leaves. Ratios say how many times as long a peer takes: **above 1, FlashCore is faster**. "Cycles" multiplies
 each sample by the clock that the multiprocessors really ran at during it (clock64 against globaltimer, in the stream): what remains
 when the GPU's power limit is taken out. Each figure is a median of {fewest} to {most} rounds; only ratios carry over to another machine.

@@ -11,9 +11,10 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import itertools
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flashcore_ci.worker.driver import Driver
+from peerbench import order
 from peerbench.rows import PEERS, Row
 from peerbench.samples import Measured, Series
 
@@ -45,7 +47,7 @@ class Protocol:
     settle: float
     measure: float
     layout: str
-    rounds: tuple[int, int] = (4, 150)
+    rounds: tuple[int, int] = (8, 150)
 
 
 def contenders(row: Row, libraries: Mapping[str, Path], layout: str) -> dict[str, Contender]:
@@ -108,33 +110,34 @@ def measure(runs: Mapping[str, Contender], driver: Driver, protocol: Protocol, r
     """Samples of every contender, as many of each."""
     fewest, most = protocol.rounds
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    kept: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    began, per_batch, settled = time.monotonic(), 1, False
+    turns = order.rounds(list(runs), rng)
+    batches: list[Any] = []
+    began, per_batch, settled, counted = time.monotonic(), 1, False, 0
     while True:
         batch_began = time.monotonic()
-        batch = _submit(runs, driver, flush, per_batch, rng)
+        batch = _submit(runs, driver, flush, itertools.islice(turns, per_batch))
         torch.cuda.synchronize()
         now = time.monotonic()
         if settled:
-            for name, sample in _read(batch):
-                kept[name].append(sample)
+            batches += batch  # read at the end: the GPU is not to rest in between
+            counted += per_batch
         per_batch = max(1, min(20, round(per_batch * BATCH_MS / 1e3 / max(now - batch_began, 1e-6))))
-        rounds = min(len(samples) for samples in kept.values())
-        if settled and rounds >= fewest and (now - began > protocol.settle + protocol.measure or rounds >= most):
+        if settled and counted >= fewest and (now - began > protocol.settle + protocol.measure or counted >= most):
             break
         settled = settled or now - began > protocol.settle
+    kept: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for name, sample in _read(batches):
+        kept[name].append(sample)
     return {
         name: Series(ms=tuple(round(ms, 5) for ms, _ in samples), mhz=tuple(round(mhz, 1) for _, mhz in samples))
         for name, samples in kept.items()
     }
 
 
-def _submit(runs: Mapping[str, Contender], driver: Driver, flush: Any, rounds: int, rng: random.Random) -> list[tuple[str, ...]]:
+def _submit(runs: Mapping[str, Contender], driver: Driver, flush: Any, turns: Iterable[list[str]]) -> list[Any]:
     torch.cuda._sleep(PAUSE_CYCLES)  # noqa: SLF001 - as PyTorch's own benchmarks do
     batch: list[Any] = []
-    names = list(runs)
-    for _ in range(rounds):
-        rng.shuffle(names)
+    for names in turns:
         for name in names:
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             flush.zero_()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import math
+import random
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +37,7 @@ def load(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
-rows, samples, page, plot = (load(f"peerbench.{name}") for name in ("rows", "samples", "page", "plot"))
+rows, samples, page, plot, order = (load(f"peerbench.{name}") for name in ("rows", "samples", "page", "plot", "order"))
 peers = load("peers")
 HEADLINE = rows.parse("16,16,2048,64,full,fp16")
 
@@ -175,6 +178,22 @@ def test_the_readme_names_every_row_on_which_a_peer_is_ahead() -> None:
     assert "\nold\n" not in text
     with pytest.raises(ValueError, match="no part between"):
         page.readme("nothing", run(ahead))
+
+
+@given(count=st.integers(2, 7), seed=st.integers(0, 99))
+def test_everyone_stands_everywhere_and_behind_everyone_equally_often(count: int, seed: int) -> None:
+    names = [str(index) for index in range(count)]
+    square = list(itertools.islice(order.rounds(names, random.Random(seed)), count if count % 2 == 0 else 2 * count))
+    assert all(sorted(round_) == names for round_ in square)
+    places = Counter((name, place) for round_ in square for place, name in enumerate(round_))
+    behind = Counter(pair for round_ in square for pair in itertools.pairwise(round_))
+    assert len(places) == count * count
+    assert len(behind) == count * (count - 1)
+    assert len(set(places.values())) == len(set(behind.values())) == 1
+
+
+def test_one_alone_takes_every_turn() -> None:
+    assert list(itertools.islice(order.rounds(["a"], random.Random(1)), 3)) == [["a"]] * 3
 
 
 @given(
