@@ -11,7 +11,6 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -20,10 +19,10 @@ from resampling import Row, draws, interval, planted_draws, rows_of, sides
 from rival_rules import RULES
 from simulated_noise import KINDS, simulated
 
+from flashcore_ci.cli import standards as cli_standards
 from flashcore_ci.judge.comparison import detectable, percent, resolution
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.noise import Noise
-from flashcore_ci.model.suite import Statistic
 from flashcore_ci.store import standards
 from flashcore_ci.suite.loader import load
 
@@ -45,11 +44,8 @@ def recording() -> Noise | None:
 
 
 def margins() -> dict[str, float]:
-    """The margin (%) of every workload that the gate no-slower of the default suite asks."""
-    suite = load(SUITE, root=ROOT)
-    gate = next(gate for gate in suite.gates if gate.statistic is Statistic.SLOWDOWN)
-    asked = [workload.id for workload in suite.workloads if gate.evidence in workload.collect]
-    return {name: next(limit.value for limit in gate.limits if fnmatchcase(name, limit.on)) for name in asked}
+    """The margin (%) of every workload that the default suite compares."""
+    return cli_standards.margins(load(SUITE, root=ROOT))
 
 
 def tables(noise: Noise | None) -> str:

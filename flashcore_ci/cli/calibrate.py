@@ -8,12 +8,15 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, recording, stopping
+from flashcore_ci.cli import console, options, pipeline, recording, standards, stopping
 from flashcore_ci.cli.recording import Wish
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Wanted
+from flashcore_ci.judge.sight import sights
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.model.noise import Noise
+from flashcore_ci.store import standards as files
 
 
 @click.command("calibrate")
@@ -84,4 +87,7 @@ def command(
         f"{f': {written}' if written else ''}",
         err=True,
     )
+    if written is not None:
+        for sight in sights(files.read(Noise, written), standards.margins(pipeline.suite_of(requests[0]))):
+            click.echo(sight)
     return ExitCode.INCONCLUSIVE if calibration.next_part(ledger, wish.wanted) else ExitCode.PASSED

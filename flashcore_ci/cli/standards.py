@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore_ci.judge.standards import Standards
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.noise import Noise
+from flashcore_ci.model.suite import Statistic, Suite
 from flashcore_ci.store import standards as files
 
 NOISE = "noise"
@@ -22,6 +24,17 @@ def of(suite: Path) -> Standards:
         noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
         baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),
     )
+
+
+def margins(suite: Suite) -> dict[str, float]:
+    """The margin (%) of every workload that the suite compares with a base."""
+    return {
+        workload.id: next(limit.value for limit in gate.limits if fnmatchcase(workload.id, limit.on))
+        for gate in suite.gates
+        if gate.statistic is Statistic.SLOWDOWN
+        for workload in suite.workloads
+        if gate.evidence in workload.collect
+    }
 
 
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:

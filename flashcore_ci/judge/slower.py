@@ -100,7 +100,7 @@ def _answer(check: Check, decision: Decision, setting: Setting, facts: Facts) ->
     outcome = Outcome.PASS if code in PASSING else Outcome.FAIL if code in FAILING else Outcome.INCONCLUSIVE
     shown = decision.time if code is Code.SLOWER_AT_LOWER_CLOCK and decision.time else decision.primary
     reason = Reason(code=code, message=_message(check, decision, setting), facts=(*_estimates(decision, setting), *facts))
-    accept = (f'to accept it: a waiver with pair = "{dict(facts)["pair"]}"',) if outcome is not Outcome.PASS else ()
+    accept = (f'to accept it: a waiver with pair = "{dict(facts)["pair"]}"',) if outcome is Outcome.FAIL else ()
     return Answer(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=(*decision.modes, *accept))
 
 
@@ -137,7 +137,7 @@ def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]
 def _noise(estimate: Estimate) -> str:
     scatter = f"a round scatters by {100.0 * estimate.error * math.sqrt(estimate.rounds):.2g} %"
     if estimate.today is None:
-        return f"{scatter}; nothing recorded for this machine"
+        return f"{scatter}; no recording of it on such a machine"
     used = "used with the recording" if estimate.moderated else "noisier than the recording, which is not used"
     return f"{scatter}; today {estimate.today:.2g} times the recording, {used}; {estimate.freedom:.3g} degrees of freedom"
 
