@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SUITE ?= gates/hopper.toml
 OUT ?= runs/latest
 GATE_ARGS ?=
+N ?= 100000
 PYTEST_ARGS ?= --numprocesses=auto
 NVCC ?= nvcc
 
@@ -65,6 +66,10 @@ performance: $(VENV)/.package ## Draw docs/performance.md and its pictures from 
 .PHONY: microbench
 microbench: build/microbench ## Measure what the pipes of this GPU do (NVCC, a Hopper GPU)
 	build/microbench
+
+.PHONY: fuzz
+fuzz: $(VENV)/.tests ## Feed N damaged inputs to everything that reads (N=1000000 takes about ten minutes)
+	$(BIN)/python tools/fuzz.py --count $(N)
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ _REGISTER = re.compile(r"\bR(\d+)\b(\.64)?")
 _ADDRESS = re.compile(r"\[[^\]]*\]")
 _WIDE = re.compile(r"\.(64|128)\b")
 _WAIT = "WARPGROUP.DEPBAR"
+_SHARED_STORES = ("STS", "STSM", "ATOMS", "REDS")
+_BULK_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
+_PROXY_FENCE = "FENCE.VIEW.ASYNC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +24,15 @@ class Function:
     """One function of a cubin.
 
     ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
-    ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
+    ``unfenced`` counts bulk stores out of shared memory that have an ordinary store to it before them and no proxy fence between,
+    in the order of the code; ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
     store names by its first register, the last one counts.
     """
 
     name: str
     opcodes: tuple[tuple[str, int], ...]
     waits: int
+    unfenced: int
     highest_register: int
 
 
@@ -57,6 +63,7 @@ def merge(functions: tuple[Function, ...], *, name: str) -> Function:
         name=name,
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(function.waits for function in functions),
+        unfenced=sum(function.unfenced for function in functions),
         highest_register=max((function.highest_register for function in functions), default=0),
     )
 
@@ -68,8 +75,23 @@ def _function(function: dict[str, Any]) -> Function:
         name=function["function-name"],
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(f"{instruction['opcode']}.".startswith(f"{_WAIT}.") for instruction in instructions),
+        unfenced=_unfenced([instruction["opcode"] for instruction in instructions]),
         highest_register=max((_highest(instruction) for instruction in instructions), default=-1) + 1,
     )
+
+
+def _unfenced(opcodes: Sequence[str]) -> int:
+    """See ``Function``. The order of the code stands in for that of execution: who stores is compiled just before who reads."""
+    stored, count = False, 0
+    for opcode in opcodes:
+        name = opcode.split(".", 1)[0]
+        if name in _SHARED_STORES:
+            stored = True
+        elif opcode.startswith(_PROXY_FENCE):
+            stored = False
+        elif name in _BULK_STORES:
+            count += stored
+    return count
 
 
 def _highest(instruction: dict[str, Any]) -> int:

@@ -8,9 +8,8 @@ asked in a run of its own (``roll_call_argv``): listing launches counts as error
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.model.codes import Code
@@ -41,10 +40,17 @@ API_ERROR = "Program hit"
 UNCHECKED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
 
-_SUMMARY = re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?\s*$", re.MULTILINE)
-_RACES = re.compile(r"^=+ RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)\s*$", re.MULTILINE)
+_COUNT = r"(0|[1-9]\d*)"
+_SUMMARY = re.compile(rf"^=+ ERROR SUMMARY: {_COUNT} errors?\s*$", re.MULTILINE)
+_RACES = re.compile(
+    rf"^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$", re.MULTILINE
+)
+_UNPRINTED = re.compile(r"^=+ ERROR SUMMARY: \d+ errors? (?:was|were) not printed\b")
+_ANY_SUMMARY = re.compile(r"^=+ [A-Z ]*SUMMARY\b.*$", re.MULTILINE)
+_KNOWN_SUMMARIES = (_SUMMARY, _RACES, _UNPRINTED)
 _PREFIX = re.compile(r"^=+ ?", re.MULTILINE)
 _AT = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
+_FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
 _LAUNCH = re.compile(
@@ -54,7 +60,10 @@ _LAUNCH = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What one log says. ``total`` is the summary's count, None without a summary line; ``lost`` and ``died`` are its words."""
+    """What one log says. ``total`` is the summary's count, None without a summary line; ``lost`` and ``died`` are its words.
+
+    A summary in words that we do not know counts as lost: nobody can say that it is zero.
+    """
 
     total: int | None
     findings: tuple[Finding, ...]
@@ -117,12 +126,13 @@ def parse(text: str, check: str) -> Log:
     """Read a log of this check."""
     summaries = [int(count) for count in _SUMMARY.findall(text)]
     races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
-    totals = races if check == "racecheck" else summaries
+    due = races if check == "racecheck" else summaries
     lines = _PREFIX.sub("", text).splitlines()
+    strange = (line for line in _ANY_SUMMARY.findall(text) if not any(known.match(line) for known in _KNOWN_SUMMARIES))
     return Log(
-        total=max(totals) if totals else None,
+        total=max(*races, *summaries, 0, 0) if due else None,
         findings=_findings(text, check),
-        lost=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), ""),
+        lost=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), "") or next(strange, ""),
         died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
         unchecked=UNCHECKED in text,
     )
@@ -170,29 +180,20 @@ def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """One finding for each place and message; threads that say the same are counted."""
-    seen: Counter[tuple[str, str, str, int]] = Counter()
-    threads: dict[tuple[str, str, str, int], str] = {}
+    """One finding for each place and message, with the first thread that it was said of; threads that say the same are counted."""
+    seen: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")
         found = _AT.search(body)
         if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
             continue
-        place = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
-        key = (_headline(body), *place)
-        seen[key] += 1
-        thread = _THREAD.search(body)
-        threads.setdefault(key, f" by thread {thread[1]} in block {thread[2]}" if thread else "")
-    return tuple(
-        Finding(
-            tool=check,
-            message=f"{key[0]}{threads[key]}{f' and {count - 1} more' if count > 1 else ''}",
-            kernel=key[1],
-            file=key[2],
-            line=key[3],
-        )
-        for key, count in list(seen.items())[:MAX_FINDINGS]
-    )
+        kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
+        kernel = (_FRAME.findall(body) or [kernel])[-1]  # of functions that call each other, the entry function is the last
+        key = (_headline(body), kernel, file, line)
+        thread, block = found_by.groups() if (found_by := _THREAD.search(body)) else ("", "")
+        first = Finding(tool=check, message=key[0], kernel=kernel, file=file, line=line, thread=thread, block=block, count=0)
+        seen[key] = replace(seen.get(key, first), count=seen.get(key, first).count + 1)
+    return tuple(seen.values())[:MAX_FINDINGS]
 
 
 def _headline(body: str) -> str:

@@ -218,8 +218,13 @@ def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> Entry
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         opcodes=code.opcodes,
         waits=code.waits,
-        warnings=printed.warnings,
+        warnings=(*printed.warnings, *_unfenced(code.unfenced)),
     )
+
+
+def _unfenced(count: int) -> tuple[str, ...]:
+    """The one hazard of the asynchronous proxy that machine code shows: the copy engine may read what was there before."""
+    return (f"{count} bulk stores of shared memory without a proxy fence after ordinary stores to it",) if count else ()
 
 
 def _link(name: str, keys: Sequence[str], workshop: Workshop) -> library.Linked | CompileError:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
+from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Outcome, Verdict
 
@@ -25,14 +27,25 @@ def holds(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
     return day <= dt.date.fromisoformat(waiver.expires)
 
 
+def covers(waiver: Waiver, verdict: Verdict) -> bool:
+    """Whether the waiver is for this: any red, or, where it names a finding, only findings that match, and every one of them."""
+    if not waiver.finding:
+        return True
+    counted = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(one.count for one in verdict.findings)
+    said = (f"{one.kernel} {one.file}:{one.line} {one.message}" for one in verdict.findings)
+    return counted and bool(verdict.findings) and all(fnmatchcase(text, waiver.finding) for text in said)
+
+
 def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
     """The verdict, WAIVED when it is red and a waiver for it still holds."""
     if verdict.outcome not in RED:
         return verdict
     for waiver in waivers:
-        if (waiver.gate, waiver.target) == (verdict.gate, verdict.target) and holds(waiver, verdict, day):
+        named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
+        if named and holds(waiver, verdict, day) and covers(waiver, verdict):
             until = f"for {waiver.pair}" if waiver.pair else f"until {waiver.expires}"
-            note = f"waived {until} by {waiver.owner}: {waiver.reason}"
+            what = f"suppressed ({waiver.finding})" if waiver.finding else "waived"
+            note = f"{what} {until} by {waiver.owner}: {waiver.reason}"
             return replace(verdict, outcome=Outcome.WAIVED, blocks=False, deferred=False, notes=(*verdict.notes, note))
     return verdict
 
@@ -52,5 +65,7 @@ def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date
             yield f"{name} ended on {waiver.expires} and does nothing"
         elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
+        elif verdict is not None and verdict.outcome in RED and not covers(waiver, verdict):
+            yield f"{name} is for findings like {waiver.finding!r}, and there are others"
         elif verdict is not None and verdict.outcome is Outcome.PASS:
             yield f"{name} is not needed: the check passes"

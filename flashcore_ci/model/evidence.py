@@ -92,13 +92,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that a tool pointed at: where (0 line: unknown) and what, in one line."""
+    """Something that a tool pointed at: where (0 line: unknown) and what, in one line.
+
+    ``thread`` and ``block`` are coordinates, as ``(32,0,0)``, of the first of ``count`` that the tool said the same of.
+    """
 
     tool: str
     message: str
     kernel: str = ""
     file: str = ""
     line: int = 0
+    thread: str = ""
+    block: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,8 @@ class Waiver:
 
     An intended slow-down does not become right on a day: it is waived for the pair of codes that was compared, as the verdict
     names it (``pair``, digests of what two commits build; the hash of a commit could not stand in that commit). One of the two
-    is empty.
+    is empty. ``finding`` (a glob over ``KERNEL FILE:LINE MESSAGE``) makes it a suppression: it holds only while everything that
+    the tool reported there matches.
     """
 
     gate: str
@@ -139,6 +140,7 @@ class Waiver:
     owner: str
     expires: str = ""
     pair: str = ""
+    finding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,9 +99,11 @@ def closeness(verdict: Verdict) -> float:
 
 
 def located(finding: Finding) -> str:
-    """``file:line: message``, as far as file and line are known."""
+    """``file:line: message by thread (0,0,0) in block (0,0,0) and 3 more``, as far as that is known."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    return f"{place}: {finding.message}" if finding.file else finding.message
+    who = f" by thread {finding.thread} in block {finding.block}" if finding.thread else ""
+    more = f" and {finding.count - 1} more" if finding.count > 1 else ""
+    return f"{place}: {finding.message}{who}{more}" if finding.file else f"{finding.message}{who}{more}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
 
-LATER = frozenset({"base", "histograms"})
+LATER = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
 """Fields younger than recordings that we keep; only these may be absent, and then have their default."""
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)

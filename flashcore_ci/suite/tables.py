@@ -120,6 +120,7 @@ class WaiverTable(Table):
     owner: Text
     expires: dt.date | None = None
     pair: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}\.\.[0-9a-f]{12}$")] = ""
+    finding: str = ""
 
 
 class WaiversTable(Table):

@@ -56,6 +56,27 @@ def test_highest_register(opcode, operands, highest):
     assert function.highest_register == highest
 
 
+FENCE, STORE, SEND = "FENCE.VIEW.ASYNC.S", "STSM.16.M88.4", "UTMASTG.4D"
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "count"),
+    [
+        ((STORE, FENCE, SEND), 0),
+        ((STORE, SEND), 1),
+        ((STORE, SEND, SEND), 2),
+        ((FENCE, STORE, SEND, FENCE, SEND), 1),
+        ((STORE, FENCE, SEND, STORE, SEND), 1),
+        ((SEND, STORE), 0),
+        (("STS.64", "MEMBAR.ALL.CTA", "BAR.SYNC.DEFER_BLOCKING", SEND), 1),
+        (("STG.E", "UTMALDG.4D", SEND), 0),
+    ],
+)
+def test_bulk_stores_without_a_proxy_fence_after_ordinary_stores(opcodes, count):
+    (function,) = nvdisasm.parse(text_of(*((opcode, "") for opcode in opcodes)))
+    assert function.unfenced == count
+
+
 def test_merge():
     first, second = nvdisasm.parse(text_of(("MOV", "R7,R3")))[0], nvdisasm.parse(text_of(("MOV", "R1,R2"), ("STL", "[R1],R2")))[0]
     merged = nvdisasm.merge((first, second), name="k")

@@ -46,9 +46,8 @@ def test_a_planted_fault_is_found_with_its_place(name, check, kernel, line):
 
 def test_threads_that_say_the_same_are_one_finding_with_a_count():
     (finding,) = sanitizer.parse(recorded("sync"), "synccheck").findings
-    assert finding.message == (
-        "Barrier error detected. Divergent thread(s) in warp. by thread (32,0,0) in block (0,0,0) and 31 more"
-    )
+    assert finding.message == "Barrier error detected. Divergent thread(s) in warp."
+    assert (finding.thread, finding.block, finding.count) == ("(32,0,0)", "(0,0,0)", 32)
 
 
 def test_a_race_names_both_ends():
@@ -72,6 +71,32 @@ def test_a_race_names_both_ends():
 )
 def test_the_summary_is_read_in_every_grammatical_form(line, check, count):
     assert sanitizer.parse(f"========= COMPUTE-SANITIZER\n========= {line}\n", check).total == count
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR SUMMARY: none",
+        "ERROR SUMMARY: 0 errors, 3 warnings",
+        "RACECHECK SUMMARY: 0 hazards",
+        "LEAK SUMMARY: 8 bytes leaked",
+    ],
+)
+def test_a_summary_in_words_that_we_do_not_know_proves_nothing(line):
+    assert reading(f"{CLEAN}========= {line}\n").code is Code.TOOL_LOST_TRACK
+
+
+def test_a_summary_of_the_other_kind_counts_too():
+    races = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n========= ERROR SUMMARY: 2 errors\n"
+    assert sanitizer.parse(races, "racecheck").total == 2
+    assert sanitizer.parse("========= ERROR SUMMARY: 0 errors\n", "racecheck").total is None
+
+
+def test_of_functions_that_call_each_other_the_entry_function_is_the_kernel():
+    (finding,) = sanitizer.parse(recorded("inlined"), "memcheck").findings
+    assert finding.kernel == "mutant_lse_past_the_end"
+    assert finding.file.endswith("epilogue.cuh")
+    assert (finding.line, finding.thread, finding.block) == (31, "(160,0,0)", "(0,0,0)")
 
 
 def test_how_many_were_not_printed_is_no_second_summary():

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from evidence_factories import with_reading
 from factories import CHECKS, FINITE, make_waiver
 from judging import GOOD, RED, judged, only
 
+from flashcore_ci.judge import waivers
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome
@@ -58,3 +62,35 @@ class TestWaivers:
         report = judged(red, waivers=(make_waiver(),))
         assert only(report, "finite", "small").outcome is Outcome.FAIL
         assert report.headline == "FAIL: 1 of 7 checks blocks this merge"
+
+
+class TestSuppressions:
+    FOUND = Finding(tool="initcheck", message="Uninitialized read", kernel="k", file="k.cu", line=7, count=2)
+    OTHER = Finding(tool="initcheck", message="Uninitialized read", kernel="k", file="k.cu", line=8)
+
+    def covers(self, *findings, glob="k k.cu:7 *", value=None):
+        total = float(sum(one.count for one in findings)) if value is None else value
+        verdict = replace(only(judged(RED), "finite"), findings=findings, reading=Measured(value=total, unit="count"))
+        return waivers.covers(make_waiver(finding=glob), verdict)
+
+    def test_everything_that_was_found_must_match(self):
+        assert self.covers(self.FOUND)
+        assert self.covers(self.FOUND, self.OTHER, glob="k k.cu:*")
+        assert not self.covers(self.FOUND, self.OTHER)
+
+    def test_findings_that_were_not_printed_are_not_suppressed(self):
+        assert not self.covers(self.FOUND, value=3.0)
+        assert not self.covers(value=2.0)
+        assert not self.covers()
+
+    def test_a_red_without_findings_is_not_suppressed(self):
+        report = judged(RED, waivers=(make_waiver(finding="*"),))
+        assert only(report, "finite").outcome is Outcome.FAIL
+        assert "the waiver of finite on big is for findings like '*', and there are others" in report.notes
+
+    def test_a_suppression_shows_what_it_suppresses(self):
+        verdict = replace(only(judged(RED), "finite"), findings=(self.FOUND,), reading=Measured(value=2.0, unit="count"))
+        found = waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
+        assert found.outcome is Outcome.WAIVED
+        assert found.notes[-1].startswith("suppressed (k k.cu:7 *) until 2026-12-31 by kernels: ")
+        assert waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome is Outcome.FAIL
