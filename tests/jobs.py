@@ -68,8 +68,7 @@ class GitHub:
 
     def job(self, name: str, job: dict[str, Any], context: dict[str, Any]) -> str:
         """One job on a machine of its own."""
-        workspace = self.repository.folder.with_name("workspace")  # one path for all, so that nothing is compiled twice
-        shutil.rmtree(workspace, ignore_errors=True)
+        workspace = self.folder / name
         shutil.copytree(self.repository.folder, workspace, symlinks=True)
         temp = self.folder / f"{name}-temp"
         environment = workflow_runner.environment(temp, workspace, self.commit)

@@ -48,6 +48,11 @@ def checkout(root: Path, *, logs: Path) -> Checkout:
     return Checkout(commit=known, dirty=bool(known) and (status.returncode != 0 or bool(status.text().strip())))
 
 
+def revision_argv(root: Path, revision: str) -> tuple[str, ...]:
+    """Ask which commit ``revision`` is. One that looks like an option is none."""
+    return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+
+
 def fork_argv(root: Path, ref: str) -> tuple[str, ...]:
     """Ask where the checkout's commit and ``ref`` parted. A ``ref`` that looks like an option is none."""
     return ("git", "-C", str(root), "merge-base", "--", "HEAD", ref)
@@ -61,6 +66,16 @@ def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
 def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Ask whether the working tree differs from ``commit`` in ``paths``: exit status 0 when it does not."""
     return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
+
+
+def commit_of(root: Path, revision: str, *, logs: Path) -> str:
+    """The full hash of the commit that ``revision`` names. UsageError when it names none here."""
+    found = process.run(revision_argv(root, revision), logs=logs, name="git-revision", timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(found.text()) if found.returncode == 0 else ""
+    if not commit:
+        fix = "name a commit or branch that is here: git fetch (actions/checkout: fetch-depth: 0)"
+        raise UsageError(f"{revision!r} is no commit that git knows here", fix=fix)
+    return commit
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:

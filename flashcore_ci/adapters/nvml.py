@@ -96,6 +96,24 @@ def read(gpu: str) -> State:
         )
 
 
+@contextlib.contextmanager
+def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
+    """Inside, the SM clock of this GPU is held at ``mhz`` (None: it is left alone); it is free again however that ends.
+
+    CannotCollectError where the driver refuses: that takes the right to, and a GPU that can.
+    """
+    if mhz is None:
+        yield
+        return
+    with _session() as nvml:
+        handle = _handle(nvml, gpu)
+        try:
+            nvml.nvmlDeviceSetGpuLockedClocks(handle, mhz, mhz)
+            yield
+        finally:
+            nvml.nvmlDeviceResetGpuLockedClocks(handle)
+
+
 def cuda_version(number: int) -> str:
     """NVML's 13000 as ``13.0``."""
     return f"{number // 1000}.{number % 1000 // 10}"

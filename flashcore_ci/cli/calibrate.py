@@ -45,6 +45,7 @@ from flashcore_ci.store import standards as files
 @options.allow_process
 @options.gpu
 @options.lock_timeout
+@options.lock_clocks
 @options.jobs
 def command(
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 import flashcore_ci
 from flashcore_ci.adapters import git
 from flashcore_ci.build.subjects import build_subjects
-from flashcore_ci.cli import live, standards
+from flashcore_ci.cli import checkouts, live, standards
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect.describe import describe
@@ -49,7 +48,7 @@ def narrowed(
         named = f"{base} ({commit[:SHOWN]})"
         if _tool_changed(request.root, commit, logs):
             return Narrowed(plan=plan, said=f"--changed: the tool itself differs from {named}, so everything was asked")
-        tree = _checked_out(commit, request, logs)
+        tree = checkouts.of(commit, request, logs)
         try:
             before = _side(tree, logs, request, progress)
         except (SuiteError, EvidenceError, CannotCollectError) as error:
@@ -57,18 +56,6 @@ def narrowed(
             return Narrowed(plan=plan, said=f"--changed: everything was asked, since {named} cannot be built: {because}")
     here = Side(plan=plan, builds=builds, waivers=suite.waivers, standards=standards.of(request.root / request.suite))
     return _without(plan, unaffected(here, before), named)
-
-
-def _checked_out(commit: str, request: Request, scratch: Path) -> Path:
-    """The files of ``commit``, kept where the next run finds them: what the cache holds was compiled at that very path."""
-    tree = request.settings.home / "bases" / commit
-    if not tree.is_dir():
-        tree.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{commit[:SHOWN]}-", dir=tree.parent) as beside:
-            git.export(request.root, commit, into=Path(beside) / "files", logs=scratch)
-            with contextlib.suppress(OSError):  # another run was quicker; its files are the same
-                (Path(beside) / "files").rename(tree)
-    return tree
 
 
 def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Side:

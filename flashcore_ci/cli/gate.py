@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, pipeline, stopping
+from flashcore_ci.cli import basing, console, options, pipeline, stopping
 from flashcore_ci.cli.request import Request
 
 
@@ -28,6 +28,9 @@ from flashcore_ci.cli.request import Request
     metavar="[COMMIT]",
     help="Ask only what can differ, by digest, from where this branch left COMMIT; say what was left out.  [origin/main]",
 )
+@click.option("--base", metavar="REVISION", help="Compare too, with the commit where this one left REVISION. Needs a GPU.")
+@options.base_build
+@options.lock_clocks
 @options.toolchain
 @options.allow_process
 @options.gpu
@@ -44,6 +47,7 @@ def command(*, out: Path, as_json: bool, **asked: Any) -> int:
     teller = console.Teller(os.environ)
     request = Request(out=out, environ=os.environ, **asked)
     with stopping.graceful():
+        request = basing.left_from(request, request.base) if request.base is not None else request
         report = pipeline.gate(request, teller)
     teller.done()
     console.present(report, out, as_json=as_json, environ=os.environ)

@@ -42,13 +42,15 @@ def context(request: Request, progress: Progress, scratch: Path) -> Context:
         ncu=ncu.find(),
         gpu=request.gpu,
         allow=request.allow_process,
+        lock_clocks=request.lock_clocks,
         progress=progress,
     )
 
 
 def provenance(request: Request, scratch: Path) -> Provenance:
     """Who measures, what and when; collecting adds the device, the tools and the clock policy."""
-    checkout = git.checkout(request.root, logs=scratch)
+    known = request.commit and git.Checkout(commit=request.commit, dirty=False)
+    checkout = known or git.checkout(request.root, logs=scratch)
     return Provenance(
         collected_at=clock.now(),
         device=None,

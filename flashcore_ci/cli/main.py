@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "plan": "List every check that will be judged, and why others do not apply.",
     "build": "Compile the suite's kernels and record what the compiler says of them.",
     "collect": "Measure on this machine's GPU and write a run folder.",
+    "compare": "Is one revision slower than another? Time both, in turns.",
     "calibrate": "Record how small a change this machine shows.",
     "judge": "Judge a run folder or bundle again; needs no GPU.",
     "require": "Demand that the GPU job's evidence is of this commit and green.",

@@ -70,3 +70,11 @@ lock_timeout = click.option(
     help="How long to wait for another gate on the same GPU.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+base_build = _path("--base-build", default=None, text="Use the base's binaries in this folder, as --build does for the head's.")
+lock_clocks = click.option(
+    "--lock-clocks",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="MHZ",
+    help="Lock the GPU's clock while measuring (needs the right to; for dedicated runners).",
+)

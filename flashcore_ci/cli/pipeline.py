@@ -10,18 +10,18 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.cli import actions, changed, dossiers, live, machine, outputs, recorded, standards
+from flashcore_ci.cli import actions, basing, changed, dossiers, live, machine, outputs, recorded, standards
+from flashcore_ci.cli.basing import Base
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, known
+from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, known
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Kind, Suite
+from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.plan.planner import comparable, make_plan, narrow
 from flashcore_ci.store.run import LOGS, prepare_run, read_run, tool_files, write_run
@@ -36,6 +36,7 @@ class SoFar:
     plan: Plan | None = None
     builds: tuple[BuildEvidence, ...] = ()
     sources: list[Source] = field(default_factory=list)
+    base: tuple[BuildEvidence, ...] = ()
     said: str = ""
 
 
@@ -56,7 +57,12 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
             plan, so_far.said = left.plan, left.said
             so_far.plan = plan
         so_far.sources.append(compiled_here(plan, builds, request))
-        so_far.sources += measured or evidence_for(plan, builds, request, progress)
+        with basing.asked(suite, plan, request, progress) as base:
+            if base is not None:
+                plan, so_far.base = comparable(plan, base.cannot), base.builds
+                so_far.plan = plan
+            so_far.sources += measured or evidence_for(plan, builds, request, progress, base)
+        so_far.plan = comparable(plan, basing.baseless(so_far.sources[-1].evidence))
         report = judged(so_far, request, as_of=request.as_of or clock.now())
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
@@ -69,15 +75,21 @@ def suite_of(request: Request) -> Suite:
     return load(request.root / request.suite, root=request.root)
 
 
-def planned(suite: Suite, request: Request, progress: Progress, compared: Evidence | None = None) -> Plan:
-    """What will be judged, as the subjects in this checkout describe themselves; of a run that ``compared``, its comparisons too."""
+def planned(suite: Suite, request: Request, progress: Progress) -> Plan:
+    """What will be judged, as the subjects in this checkout describe themselves; with a base, its comparisons too."""
     progress("asking the subjects what they are")
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=Path(scratch))
-    comparisons = [one for one in compared.observations if one.kind is Kind.COMPARISON] if compared else []
-    plan = make_plan(suite, descriptions, compared=bool(comparisons))
-    cannot = {one.target: one.missing.message for one in comparisons if one.missing and one.missing.code is Code.NO_BASE}
-    return narrow(comparable(plan, cannot), request.only)
+    plan = make_plan(suite, descriptions, compared=request.base is not None)
+    if not request.kinds:
+        return narrow(plan, request.only)
+    of_kind = [gate.id for gate in suite.gates if gate.evidence in request.kinds]
+    if not of_kind:
+        kinds = ", ".join(request.kinds)
+        raise SuiteError(
+            (f"{suite.file}: no gate judges evidence of this kind: {kinds}",), fix="add one, as gates/hopper.toml does"
+        )
+    return narrow(narrow(plan, of_kind), request.only)
 
 
 def built(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
@@ -114,18 +126,23 @@ def is_live(request: Request) -> bool:
     return machine.has_gpu() if request.live is None else request.live
 
 
-def evidence_for(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> tuple[Source, ...]:
+def evidence_for(
+    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None
+) -> tuple[Source, ...]:
     """Measured here, or recalled."""
-    return (measure(plan, builds, request, progress),) if is_live(request) else recorded.recall(request.evidence)
+    return (measure(plan, builds, request, progress, base),) if is_live(request) else recorded.recall(request.evidence)
 
 
-def measure(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress) -> Source:
+def measure(
+    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None = None
+) -> Source:
     """Evidence from this machine's GPU, written to the run folder. CannotCollectError when it cannot be had."""
     machine.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
-    evidence = collect(plan, builds, live.context(request, progress, logs.resolve()))
-    write_run(request.out, plan, evidence)
+    context = live.context(request, progress, logs.resolve())
+    evidence = collect(plan, builds, context, None if base is None else basing.opponents(base, plan, request))
+    write_run(request.out, comparable(plan, basing.baseless(evidence)), evidence)
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     return Source(origin=origin, evidence=evidence, files=tool_files(request.out))
 
@@ -147,7 +164,9 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
         recording = read_run(run)
         evidence = recording.evidence
         so_far.suite = suite_of(request)
-        so_far.plan = planned(so_far.suite, request, progress, compared=evidence)
+        so_far.plan = comparable(
+            planned(so_far.suite, basing.as_recorded(request, recording), progress), basing.unable(recording)
+        )
         so_far.builds = evidence.builds
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
         so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
@@ -172,6 +191,7 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
         stale=StalePolicy(request.stale),
         tool=__version__,
         standards=standards.of(request.root / request.suite),
+        base=so_far.base,
     )
     asked = f"only a part of the suite was asked: --only {' --only '.join(request.only)}" if request.only else ""
     said = "; ".join(filter(None, (asked, so_far.said)))

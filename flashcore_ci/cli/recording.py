@@ -133,7 +133,8 @@ def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
 def _alone(request: Request, progress: Progress) -> Iterator[None]:
     """Nobody else's gate runs on this GPU meanwhile."""
     uuid = nvml.read(request.gpu).uuid
-    with lock.hold(lock.path(request.settings.lock_dir, uuid), timeout=request.lock_timeout, waiting=progress):
+    file = lock.path(request.settings.lock_dir, uuid)
+    with lock.hold(file, timeout=request.lock_timeout, waiting=progress), nvml.locked_clocks(uuid, request.lock_clocks):
         yield
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.suite.settings import Settings
 
 LIBRARIES = "build"
@@ -18,7 +19,9 @@ class Request:
 
     ``live`` is None when the machine decides; ``build`` names a folder of binaries made elsewhere,
     ``libraries`` the one to write to (None: inside the run folder); ``lock_timeout`` is in seconds. With ``changed``
-    (a commit or branch) only what can differ from it is asked.
+    (a commit or branch) only what can differ from it is asked. ``base`` is the commit to compare with, ``base_build`` its
+    binaries made elsewhere. ``kinds`` narrows the suite to gates on these kinds of evidence (none: all). ``commit`` says which
+    one ``checkout`` (None: the working directory) was taken from, where git cannot tell. ``lock_clocks`` is in MHz.
     """
 
     suite: Path
@@ -37,10 +40,21 @@ class Request:
     gpu: str = "0"
     lock_timeout: float = 1800.0
     changed: str | None = None
+    base: str | None = None
+    base_build: Path | None = None
+    kinds: tuple[Kind, ...] = ()
+    checkout: Path | None = None
+    commit: str | None = None
+    lock_clocks: int | None = None
 
     @property
     def root(self) -> Path:
         """The checkout: paths in the suite are relative to it."""
+        return self.checkout or Path.cwd()
+
+    @property
+    def repository(self) -> Path:
+        """Where git knows the history."""
         return Path.cwd()
 
     @property

@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import State
-from flashcore_ci.collect import correctness, profile, timing
+from flashcore_ci.collect import comparison, correctness, profile, timing
 from flashcore_ci.collect import sanitizer as checks
 from flashcore_ci.collect.child import Ended, Go
 from flashcore_ci.collect.context import Context
@@ -30,6 +31,22 @@ WORKER = ("python", "torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opponents:
+    """The base of a comparison: its checkout under head's subjects, its libraries, plan and builds; and when it is enough."""
+
+    root: Path
+    libraries: Path
+    plan: Plan
+    builds: tuple[BuildEvidence, ...]
+    looks: tuple[int, ...]
+    final: comparison.Final
+
+    def context(self, head: Context) -> Context:
+        """Head's, in the base's checkout."""
+        return replace(head, root=self.root, libraries=self.libraries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """What the steps gave, and the facts about the machine that the probe brought along."""
 
@@ -37,19 +54,40 @@ class Collected:
     environment: dict[str, object]
 
 
-def collect(plan: Plan, builds: tuple[BuildEvidence, ...], context: Context) -> Evidence:
+def collect(plan: Plan, builds: tuple[BuildEvidence, ...], context: Context, opponents: Opponents | None = None) -> Evidence:
     """Measure all that the plan asks of this GPU, once it is free; a run that is stopped keeps what it has.
 
+    ``opponents`` has the base that comparisons are with; without one, none are made.
     CannotCollectError when there is no GPU, tool or torch, or the GPU stays locked. What a kernel does wrong is evidence.
     """
     state = nvml.read(context.gpu)
     session = Session(context=context, plan=plan, builds=builds, uuid=state.uuid, versions=_versions(context))
     _refuse_absent_tools(session)
-    with lock.hold(lock.path(context.lock_dir, state.uuid), timeout=context.lock_timeout, waiting=context.progress):
+    with (
+        lock.hold(lock.path(context.lock_dir, state.uuid), timeout=context.lock_timeout, waiting=context.progress),
+        nvml.locked_clocks(state.uuid, context.lock_clocks),
+    ):
         collected = _measure(Machine(session=session))
         notes = _notes(nvml.unseen(state.users))
         provenance = _provenance(session, state, collected.environment)
-    return Evidence(provenance=provenance, builds=builds, observations=collected.observations, notes=notes)
+        compared = _compare(Machine(session=session), opponents, provenance) if opponents is not None else ()
+    observations = (*collected.observations, *compared)
+    return Evidence(provenance=provenance, builds=builds, observations=observations, notes=notes)
+
+
+def _compare(head: Machine, opponents: Opponents, provenance: Provenance) -> tuple[Observation, ...]:
+    """Base and head in turns; on a GPU that others use too, nothing."""
+    base = Machine(
+        session=replace(
+            head.session, context=opponents.context(head.session.context), plan=opponents.plan, builds=opponents.builds
+        )
+    )
+    ill = head.session.busy()
+    if ill is None:
+        opponent = comparison.Opponent(machine=base, looks=opponents.looks, final=opponents.final)
+        compared = comparison.collect(head, opponent, provenance)
+        ill = head.session.busy()
+    return _without(head, Kind.COMPARISON, ill) if ill is not None else compared
 
 
 def _measure(machine: Machine) -> Collected:

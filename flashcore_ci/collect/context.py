@@ -22,6 +22,7 @@ class Context:
     ``run`` the run folder (artifacts go there); ``scratch`` a folder for jobs and logs that are no part of the run;
     ``lock_dir`` holds the GPU's lock, ``lock_timeout`` is in seconds; ``sanitizer`` and ``ncu`` are the tools (None: not
     found); ``gpu`` is an index or a UUID as NVML knows it; ``allow`` are names (globs) of processes that may share the GPU.
+    ``lock_clocks`` is the SM clock in MHz that is held while measuring (None: the GPU decides).
     ``origin`` carries commit, dirty, version and time; collecting adds device, tools and clock policy.
     """
 
@@ -38,7 +39,12 @@ class Context:
     gpu: str = "0"
     allow: tuple[str, ...] = ()
     progress: Progress = print
-    clock_policy: str = CLOCKS_FREE
+    lock_clocks: int | None = None
+
+    @property
+    def clock_policy(self) -> str:
+        """Who decides on the SM clock, in words."""
+        return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
 
     def artifact(self, kind: str, name: str) -> Path:
         """A path for a file of the run; ``relative`` gives the name that observations carry."""

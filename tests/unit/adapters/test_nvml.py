@@ -99,6 +99,40 @@ def test_no_module_means_the_same(monkeypatch):
         nvml.read("0")
 
 
+def held(driver, how=None, **changes):
+    """What happens to the clocks while ``how`` goes on inside."""
+    calls = []
+    driver(**changes)
+    fake = sys.modules["pynvml"]
+    if "nvmlDeviceSetGpuLockedClocks" not in changes:
+        fake.nvmlDeviceSetGpuLockedClocks = lambda handle, low, high: calls.append((low, high))
+    fake.nvmlDeviceResetGpuLockedClocks = lambda handle: calls.append("reset")
+    try:
+        with nvml.locked_clocks("GPU-1", 1500):
+            calls.append("inside")
+            if how is not None:
+                raise how
+    except (CannotCollectError, KeyboardInterrupt, RuntimeError) as error:
+        calls.append(type(error).__name__)
+    return calls
+
+
+def test_locked_clocks_are_free_again_whatever_happens_inside(driver):
+    assert held(driver) == [(1500, 1500), "inside", "reset"]
+    assert held(driver, KeyboardInterrupt()) == [(1500, 1500), "inside", "reset", "KeyboardInterrupt"]
+    assert held(driver, RuntimeError()) == [(1500, 1500), "inside", "reset", "RuntimeError"]
+
+
+def test_clocks_that_may_not_be_locked_are_no_measurement(driver):
+    assert held(driver, nvmlDeviceSetGpuLockedClocks=NVMLError("Insufficient Permissions")) == ["reset", "CannotCollectError"]
+
+
+def test_clocks_are_left_alone_unless_asked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with nvml.locked_clocks("GPU-1", None):
+        pass
+
+
 def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
     users = tuple(
         User(pid=pid, name=name, ours=ours)

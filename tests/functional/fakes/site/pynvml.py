@@ -55,3 +55,15 @@ nvmlDeviceGetEnforcedPowerLimit = _answers(700000)
 nvmlDeviceGetTemperature = _answers(35)
 nvmlDeviceGetCurrentClocksThrottleReasons = _answers(0x01)
 nvmlDeviceGetComputeRunningProcesses = _answers([SimpleNamespace(pid=pid) for pid in _recording["users"]])
+
+
+def _noted(what: str) -> Any:
+    def note(*arguments: Any) -> None:
+        with (Path(os.environ["RECORDING"]) / "clocks").open("a", encoding="ascii") as file:
+            file.write(" ".join([what, *map(str, arguments[1:])]) + "\n")
+
+    return note
+
+
+nvmlDeviceSetGpuLockedClocks = _noted("lock")
+nvmlDeviceResetGpuLockedClocks = _noted("reset")

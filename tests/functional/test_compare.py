@@ -1,0 +1,202 @@
+"""``flashcore-ci compare`` and ``gate --base`` between real commits that really compile; only the GPU's timings are made up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replayed import FAKES, ROOT, valid
+from repository import COMMAND, Repository
+
+DEVICE = {
+    "name": "NVIDIA H200",
+    "uuid": "GPU-1",
+    "driver": "580.159.04",
+    "compute_capability": "9.0",
+    "multiprocessors": 132,
+    "memory": 150754820096,
+    "l2": 62914560,
+}
+GATE = """
+[[gate]]
+id = "no-slower"
+title = "no slower than the base"
+evidence = "comparison"
+metric = "slowdown/primary"
+statistic = "slowdown"
+rule = "<="
+limits = [{ value = 0.3, unit = "%" }]
+why = "a merge must not make a kernel slower"
+owner = "tests"
+"""
+
+
+class Bench:
+    """A repository on ``main``, a topic with a changed kernel, and a machine whose GPU takes ``base`` and ``head`` megacycles."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.recording = folder / "recording"
+        self.recording.mkdir()
+        (self.recording / "recording.json").write_text(json.dumps({"device": DEVICE, "users": []}))
+        self.times: dict[str, Any] = {"base": 1.0, "head": 1.0}
+        python = folder / "python"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -S "{FAKES / "timer.py"}" "$@"\n', encoding="utf-8")
+        python.chmod(0o755)
+        home = {"FLASHCORE_CI_HOME": environment.get("FLASHCORE_CI_HOME") or str(Path("~/.cache/flashcore-ci").expanduser())}
+        machine = {
+            "PYTHONPATH": f"{FAKES / 'site'}:{ROOT}",
+            "RECORDING": str(self.recording),
+            "FLASHCORE_CI_PYTHON": str(python),
+            "FLASHCORE_CI_LOCK_DIR": str(folder / "locks"),
+        }
+        self.repository = Repository(folder / "repository", {**environment, **home, **machine})
+        suite = self.repository.folder / "gates/hopper.toml"
+        text = suite.read_text().replace('collect = ["correctness"]', 'roof = "compute"\ncollect = ["correctness", "comparison"]')
+        suite.write_text(text + GATE)
+        self.repository.commit("a suite that compares")
+        self.repository.git("switch", "--quiet", "--create", "topic")
+
+    def change(self) -> None:
+        self.repository.edit("kernel/twice.cu", "2.0f * x[i]", "2.0f * x[i] + 1.0f")
+        self.repository.commit("another instruction")
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        (self.recording / "times.json").write_text(json.dumps(self.times))
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.repository.folder,
+            env=self.repository.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *arguments: str, out: str = "runs/compare") -> tuple[int, dict[str, Any], str]:
+        """Exit code, the report, and what was said on standard error."""
+        return self.ended(self.started(*arguments, "--out", out), out)
+
+    def ended(self, child: subprocess.Popen[str], out: str) -> tuple[int, dict[str, Any], str]:
+        _, said = child.communicate(timeout=300)
+        assert "Traceback" not in said
+        folder = self.repository.folder / out
+        if (folder / "report.json").exists():
+            valid(folder)
+            return child.returncode, json.loads((folder / "report.json").read_text()), said
+        return child.returncode, {}, said
+
+    @property
+    def timed(self) -> list[str]:
+        """The processes that timed, in their order."""
+        file = self.recording / "timed"
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path, environment: dict[str, str]) -> Bench:
+    return Bench(tmp_path, environment)
+
+
+def verdict(report: dict[str, Any]) -> tuple[str, str]:
+    (found,) = [v for v in report["verdicts"] if v["gate"] == "no-slower"]
+    return found["outcome"], found["reason"]["code"]
+
+
+def test_a_slower_commit_is_seen_and_the_run_can_be_judged_again(bench: Bench) -> None:
+    bench.change()
+    bench.times["head"] = 1.02
+    status, report, _ = bench.run("compare", "main", "topic")
+    assert (status, verdict(report)) == (10, ("FAIL", "slower"))
+    assert {v["gate"] for v in report["verdicts"]} == {"no-slower"}
+    assert sorted(bench.timed) == sorted(f"round-{number}-{side}" for number in range(8) for side in ("base", "head"))
+    assert verdict(bench.run("judge", "runs/compare", "--only", "no-slower", out="runs/judged")[1]) == ("FAIL", "slower")
+
+
+def test_an_equal_commit_is_the_same_after_the_first_look(bench: Bench) -> None:
+    bench.change()
+    status, report, _ = bench.run("compare", "main")
+    assert (status, verdict(report)) == (0, ("PASS", "same"))
+    assert len(bench.timed) == 10
+
+
+def test_the_same_code_is_not_timed(bench: Bench) -> None:
+    bench.repository.edit("kernel/twice.cu", "  if (i < n)", "  // why\n  if (i < n)")
+    status, report, _ = bench.run("compare", "main")
+    assert (status, verdict(report)) == (0, ("PASS", "same-code"))
+    assert bench.timed == []
+
+
+@pytest.mark.parametrize("how", ["it does not compile", "it raises"])
+def test_what_the_base_cannot_run_is_out_of_the_plan(bench: Bench, how: str) -> None:
+    if how == "it raises":
+        bench.times["base"] = "raised"
+    else:
+        bench.repository.edit("kernel/twice.cu", "2.0f * x[i]", "nonsense[i]")
+    bench.repository.commit("a base that is none")
+    bench.change() if how == "it raises" else bench.repository.edit("kernel/twice.cu", "nonsense[i]", "2.0f * x[i]")
+    status, report, _ = bench.run("compare", "HEAD~1" if how == "it raises" else "HEAD")
+    assert [excluded["why"] for excluded in report["excluded"] if excluded["why"].startswith("no-base: the base ")]
+    assert (status, report["verdicts"]) == (11, [])  # nothing was judged: that is no green
+
+
+def test_a_head_that_raises_is_a_fail(bench: Bench) -> None:
+    bench.change()
+    bench.times["head"] = "raised"
+    status, report, _ = bench.run("compare", "main")
+    assert (status, verdict(report)) == (10, ("FAIL", "raised"))
+
+
+def test_a_throttled_gpu_is_inconclusive(bench: Bench) -> None:
+    bench.change()
+    bench.times["head"] = "throttled"
+    status, report, _ = bench.run("compare", "main")
+    assert (status, verdict(report)) == (11, ("INCONCLUSIVE", "throttled"))
+
+
+def test_a_revision_that_is_none_is_a_usage_error(bench: Bench) -> None:
+    status, _, said = bench.run("compare", "nonsense")
+    assert status == 2
+    assert "'nonsense' is no commit that git knows here" in said
+
+
+def test_locked_clocks_are_recorded_and_free_again(bench: Bench) -> None:
+    bench.change()
+    _, report, _ = bench.run("compare", "main", "--lock-clocks", "1500")
+    assert report["provenance"]["clock_policy"].startswith("locked at 1500 MHz")
+    assert (bench.recording / "clocks").read_text().split("\n")[:2] == ["lock 1500 1500", "reset"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_comparison_keeps_its_rounds_and_frees_the_clock(bench: Bench, number: signal.Signals) -> None:
+    bench.change()
+    bench.times["wait"] = str(bench.recording / "never")
+    child = bench.started("compare", "main", "--lock-clocks", "1500", "--out", "runs/compare")
+    while len(bench.timed) < 3:
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(number)
+    status, report, _ = bench.ended(child, "runs/compare")
+    assert (status, verdict(report)[0]) == (11, "INCONCLUSIVE")
+    evidence = json.loads((bench.repository.folder / "runs/compare/evidence.json").read_text())
+    (observation,) = evidence["observations"]
+    assert len(dict(observation["samples"])["base/clock/sm"]["values"]) == 1
+    assert (bench.recording / "clocks").read_text().split() == ["lock", "1500", "1500", "reset"]
+
+
+def test_gate_compares_with_where_the_branch_left_its_base(bench: Bench) -> None:
+    bench.change()
+    bench.times["head"] = 1.02
+    _, report, said = bench.run("gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate")
+    assert verdict(report) == ("FAIL", "slower")
+    assert f"the base is {bench.repository.git('rev-parse', 'main')[:12]}" in said
+
+
+def test_without_a_gpu_there_is_nothing_to_compare(bench: Bench) -> None:
+    status, _, said = bench.run("gate", "--recorded", "--base", "main")
+    assert status == 2
+    assert "--base needs a GPU" in said

@@ -1,0 +1,110 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from factories import make_workload
+
+from flashcore_ci.collect import calibration
+from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.calibration import Ledger, Wanted, next_part
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.evidence import Device, Identity, Observation
+from flashcore_ci.model.noise import PLANTED_PERCENT, Sitting
+from flashcore_ci.model.reading import Missing
+
+DEVICE = Device(name="NVIDIA H200", uuid="GPU-1", driver="580", compute_capability="9.0", multiprocessors=132, memory=1, l2=1)
+EMPTY = Ledger(key="k", sittings=(Sitting(collected_at="2026-11-21T12:00:00Z", device=DEVICE, processes=0),))
+WANTED = Wanted(same=6, planted=3)
+PILOT_EXTRA = 1000
+
+
+def machine(*workloads):
+    identity = Identity(machine_code="m", launcher="l", binding="b", subject="s", workload="w", collector="c")
+    session = SimpleNamespace(
+        workloads=lambda kind: workloads,
+        observation=lambda kind, workload: Observation(kind=kind, target=workload.id, identity=identity),
+        context=SimpleNamespace(clock_policy="not locked"),
+    )
+    return SimpleNamespace(session=session)
+
+
+SAME = machine(make_workload("long"), make_workload("short"))
+PLANTED = machine(make_workload("long", params=(("extra", PILOT_EXTRA), ("n", 7))))
+
+
+def measured(trial, *, cost=1e-4):
+    """What a machine without noise gives: a megacycle, and ``cost`` of one for each unit of extra work."""
+    outcomes = {}
+    for workload in trial.workloads:
+        cycles = 1.0 + cost * dict(workload.params).get("extra", 0)
+        outcomes[workload.id] = Outcome(
+            values={"ms": cycles / 1.8, "megacycles": cycles, "mhz": 1800.0}, missing=None, completed=None, result=Path("/r")
+        )
+    return outcomes
+
+
+def step(ledger, part, **how):
+    trial = calibration.trial(part, ledger, len(ledger.processes), same=SAME, planted=PLANTED)
+    return ledger.with_process(part, measured(trial, **how))
+
+
+def whole():
+    ledger = EMPTY
+    while (part := next_part(ledger, WANTED)) is not None:
+        ledger = step(ledger, part)
+    return ledger
+
+
+def test_the_pilot_is_first_and_the_others_take_turns():
+    parts = [process.part for process in whole().processes]
+    assert parts[0] == "pilot"
+    assert parts[1:] == ["same", "planted", "same", "same", "planted", "same", "same", "planted", "same"]
+
+
+def test_without_planted_ones_there_is_no_pilot():
+    assert next_part(EMPTY, Wanted(same=1, planted=0)) == "same"
+
+
+def test_what_comes_next_is_prepared_unless_it_goes_by_the_pilot():
+    assert calibration.foreseen(EMPTY, "pilot", WANTED) == "same"
+    assert calibration.foreseen(EMPTY, "pilot", Wanted(same=0, planted=1)) is None
+    assert calibration.foreseen(step(EMPTY, "pilot"), "same", WANTED) == "planted"
+
+
+def test_a_level_is_as_much_work_as_the_pilot_says():
+    ledger = step(EMPTY, "pilot")
+    planned = calibration.trial("planted", ledger, 1, same=SAME, planted=PLANTED)
+    extras = {workload.id: dict(workload.params)["extra"] for workload in planned.workloads}
+    assert extras == {"long+0.0%": 0, **{f"long+{percent}%": round(percent * 100) for percent in PLANTED_PERCENT}}
+
+
+def test_work_that_costs_nothing_cannot_be_planted():
+    ledger = step(EMPTY, "pilot", cost=0.0)
+    with pytest.raises(CannotCollectError, match="long: the planted work could not be measured"):
+        calibration.trial("planted", ledger, 1, same=SAME, planted=PLANTED)
+
+
+def test_the_model_has_all_samples_and_levels_confirmed_by_their_cycles():
+    noise = calibration.noise(whole(), same=SAME, planted=PLANTED, commit="c0ffee")
+    assert [(one.workload, len(one.same.ms)) for one in noise.workloads] == [("long", 6), ("short", 6)]
+    planted = noise.of("long").planted
+    assert [level.percent for level in planted] == list(PLANTED_PERCENT)
+    assert [level.confirmed for level in planted] == pytest.approx(PLANTED_PERCENT)
+    assert noise.of("short").planted == ()
+    assert noise.sittings[0].processes == 10
+
+
+def test_a_round_is_of_two_processes():
+    level = calibration.noise(whole(), same=SAME, planted=PLANTED, commit="").of("long").planted[0]
+    assert level.base.process == (2, 5)
+    assert level.head.process == (5, 8)
+
+
+def test_what_was_not_measured_is_a_gap():
+    lost = Outcome(values={}, missing=Missing(code=Code.THROTTLED, message="hot"), completed=None, result=Path("/r"))
+    ledger = EMPTY.with_process("same", {"long": lost}).with_process(
+        "same", measured(SimpleNamespace(workloads=SAME.session.workloads(None)))
+    )
+    noise = calibration.noise(ledger, same=SAME, planted=PLANTED, commit="")
+    assert noise.of("long").same.process == (1,)
