@@ -68,7 +68,8 @@ class GitHub:
 
     def job(self, name: str, job: dict[str, Any], context: dict[str, Any]) -> str:
         """One job on a machine of its own."""
-        workspace = self.folder / name
+        workspace = self.repository.folder.with_name("workspace")  # one path for all, so that nothing is compiled twice
+        shutil.rmtree(workspace, ignore_errors=True)
         shutil.copytree(self.repository.folder, workspace, symlinks=True)
         temp = self.folder / f"{name}-temp"
         environment = workflow_runner.environment(temp, workspace, self.commit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ SUITE = "gates/hopper.toml"
 COMMAND = (sys.executable, "-m", "flashcore_ci.cli.main")
 AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.org", "-c", "commit.gpgsign=false")
 
+DATED = {"GIT_AUTHOR_DATE": "2026-11-21T08:00:00Z", "GIT_COMMITTER_DATE": "2026-11-21T08:00:00Z"}
+"""The same files are the same commit, whenever: what was compiled of it before counts."""
+
 
 class Repository:
     """The checkout of the functional tests as a repository; its suite is where the action looks for one."""
@@ -39,7 +43,8 @@ class Repository:
     def git(self, *arguments: str) -> str:
         """What git prints."""
         argv = ["git", *AUTHOR, *arguments]
-        return subprocess.run(argv, cwd=self.folder, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        env = {**os.environ, **DATED}
+        return subprocess.run(argv, cwd=self.folder, env=env, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
     def commit(self, message: str) -> str:
         """The commit of everything as it is now."""

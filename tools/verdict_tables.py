@@ -31,9 +31,11 @@ PAGE = ROOT / "docs/measurement.md"
 SUITE = ROOT / "gates/hopper.toml"
 BEGIN, END = "<!-- tables: tools/verdict_tables.py -->", "<!-- end of tables -->"
 SUITES = 6000
-DRAWS = 2000
+DRAWS = 1000
 PLANTED_DRAWS = 500
 RIVAL_DRAWS = 60
+SHORT = {"prefill-fp16-b1-h16-s512-d64": 0.8, "stream-f32-3mib": 0.5}
+"""Kernels under 50 µs that were recorded and that the default suite does not compare: a margin (%) that holds for each."""
 LEVELS = (0.5, 1.0, 2.0)
 
 
@@ -44,8 +46,8 @@ def recording() -> Noise | None:
 
 
 def margins() -> dict[str, float]:
-    """The margin (%) of every workload that the default suite compares."""
-    return cli_standards.margins(load(SUITE, root=ROOT))
+    """The margin (%) of every workload that the default suite compares, and of the short ones."""
+    return SHORT | cli_standards.margins(load(SUITE, root=ROOT))
 
 
 def tables(noise: Noise | None) -> str:
@@ -72,7 +74,8 @@ def source(noise: Noise, rows: tuple[Row, ...]) -> str:
     return (
         f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}: at least {min(processes)} A/A processes of "
         f"each of {len(rows)} workloads, in {len(noise.sittings)} sittings, the last on {noise.sittings[-1].collected_at[:10]}. "
-        f"Suites below are of these {len(rows)}; the errors are shared with all {rows[0].rows} comparisons of the default suite. "
+        f"Suites below are of these {len(rows)}; the errors are shared with all {rows[0].rows} comparisons of the default suite and of "
+        f"the kernels under 50 µs, which that suite does not have. "
         f"In cycles the recording counts for {rows[0].priors[0].freedom:.0f} degrees of freedom."
     )
 
@@ -217,7 +220,7 @@ def _rate(hits: int, trials: int) -> str:
     """A rate in per cent, with as many digits as the trials carry."""
     if hits in {0, trials}:
         return "0 %" if not hits else "100 %"
-    return f"{100 * hits / trials:.{max(0, min(3, math.ceil(math.log10(trials)) - 2))}f} %"
+    return f"{100 * hits / trials:.{max(0, min(2, math.ceil(math.log10(trials)) - 2))}f} %"
 
 
 def _target(what: str, limit: str, hits: int, trials: int, *, most: float | None = None, least: float | None = None) -> str:

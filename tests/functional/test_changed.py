@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,16 @@ from replayed import valid
 from repository import Repository
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One path for all, so that nothing is compiled twice."""
+    return tmp_path_factory.mktemp("changed") / "repository"
+
+
 @pytest.fixture
-def repository(tmp_path: Path, environment: dict[str, str]) -> Repository:
-    home = {"FLASHCORE_CI_HOME": environment.get("FLASHCORE_CI_HOME") or str(Path("~/.cache/flashcore-ci").expanduser())}
-    repository = Repository(tmp_path / "repository", {**environment, **home})
+def repository(place: Path, environment: dict[str, str]) -> Repository:
+    shutil.rmtree(place, ignore_errors=True)
+    repository = Repository(place, environment)
     repository.git("switch", "--quiet", "--create", "topic")
     return repository
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,16 @@ from flashcore_ci.cli.machine import has_gpu
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One path for all, so that nothing is compiled twice."""
+    return tmp_path_factory.mktemp("hooks") / "repository"
+
+
 @pytest.fixture
-def repository(tmp_path: Path, environment: dict[str, str]) -> Repository:
-    return Repository(tmp_path / "repository", environment)
+def repository(place: Path, environment: dict[str, str]) -> Repository:
+    shutil.rmtree(place, ignore_errors=True)
+    return Repository(place, environment)
 
 
 def run(repository: Repository, hook: str) -> int:

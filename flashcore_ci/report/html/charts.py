@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from flashcore_ci.report.html.markup import Child, Markup, number, tag
 
 WIDTH = 340.0
-LEFT, RIGHT, BOTTOM = 44.0, 10.0, 18.0
+LEFT, RIGHT, BOTTOM = 44.0, 20.0, 18.0
 NEAR = 0.9
 LARGEST = 1e15
 """Numbers beyond it are nobody's measurement; they are drawn at the edge."""
@@ -192,7 +192,7 @@ class Roofline:
         for power in range(round(math.log10(self.low_x)), round(math.log10(self.high_x)) + 1):
             x = self.across(10.0**power)
             yield tag("line", x1=x, x2=x, y1=8, y2=bottom, class_="grid")
-            yield _say(f"{10.0**power:g}", x, bottom + 13, "middle" if 10.0**power < self.high_x else "end")
+            yield _say(f"{10.0**power:g}", x, bottom + 13, "middle")
         yield _say("FLOP / byte", (LEFT + WIDTH) / 2, self.HEIGHT - 4, "middle")
         for power in range(round(math.log10(self.low_y)), math.floor(math.log10(self.high_y)) + 1):
             y = self.up(10.0**power)

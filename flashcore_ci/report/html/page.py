@@ -10,7 +10,7 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import words
-from flashcore_ci.report.groups import Cluster, clusters, sections
+from flashcore_ci.report.groups import Cluster, Section, clusters, sections
 from flashcore_ci.report.html import machine, matrix, panels
 from flashcore_ci.report.html.errors import histogram
 from flashcore_ci.report.html.markup import Markup, join, tag
@@ -102,18 +102,18 @@ def _section(anchor: str, title: str, *content: Markup | None) -> Markup:
 
 
 def _reds(report: Report) -> Iterator[Markup]:
+    """What blocks, at once; what does not, folded away."""
     found = sections(report)
     if found:
-        parts = (
-            join(
-                (
-                    tag("h3", f"{section.title} ({words.plural(len(section.verdicts), 'check')})"),
-                    *map(_cluster, clusters(section.verdicts)),
-                )
-            )
-            for section in found
-        )
-        yield _section("red", "What is red", *parts)
+        yield _section("red", "What is red", *(_red(section) for section in found))
+
+
+def _red(section: Section) -> Markup:
+    title = f"{section.title} ({words.plural(len(section.verdicts), 'check')})"
+    inner = join(map(_cluster, clusters(section.verdicts)))
+    if any(verdict.blocks for verdict in section.verdicts):
+        return join((tag("h3", title), inner))
+    return tag("details", tag("summary", tag("b", title)), inner)
 
 
 def _detail(verdict: Verdict) -> str:

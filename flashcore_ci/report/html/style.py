@@ -112,7 +112,6 @@ footer { margin-top: 40px; padding-bottom: 40px; border-top: 1px solid var(--lin
 .matrix tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 130px; max-width: 150px; }
   .reds thead { display: none; } .reds, .reds tbody, .reds tr, .reds td { display: block; border: 0; padding: 0; white-space: normal !important; min-width: 0 !important; }
   .reds tr { border-bottom: 1px solid var(--grid); padding: 6px 0; } .reds td:first-child { font-weight: 600; } }
-@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }
 @media (forced-colors: active) { .dot, .bar, .used { forced-color-adjust: none; } }
 @media print { nav, .filter, fieldset { display: none; } .panel { break-inside: avoid; } }
 """
