@@ -18,3 +18,17 @@ def test_only_a_full_hash_is_a_commit(text, commit):
 def test_git_is_asked_about_the_checkout_and_not_about_where_we_are():
     for argv in (git.commit_argv(Path("/a/b")), git.status_argv(Path("/a/b"))):
         assert argv[:3] == ("git", "-C", "/a/b")
+
+
+def test_a_name_that_looks_like_an_option_is_none():
+    argv = git.fork_argv(Path("/a/b"), "--output=/etc/passwd")
+    assert argv.index("--") < argv.index("--output=/etc/passwd")
+
+
+def test_the_files_of_a_commit_and_the_difference_from_it():
+    assert git.archive_argv(Path("/a/b"), SHA, Path("/t/base.tar"))[-2:] == ("--output=/t/base.tar", SHA)
+    assert git.difference_argv(Path("/a/b"), SHA, ("tool", ":(exclude)tool/report"))[-3:] == (
+        "--",
+        "tool",
+        ":(exclude)tool/report",
+    )
