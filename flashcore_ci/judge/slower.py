@@ -117,7 +117,9 @@ def _message(check: Check, decision: Decision, setting: Setting) -> str:
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
         allowed = f"more than {percent(TIME_MARGIN):.2g} % is held against it"
         return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, errors)}; {allowed}; {found}"
-    return f"{found}; {margin}"
+    loud = decision.code is Code.UNDECIDED and decision.primary.today is not None and not decision.primary.moderated
+    noisier = f"; today its rounds scatter {decision.primary.today:.2g} times as much as recorded" if loud else ""
+    return f"{found}; {margin}{noisier}"
 
 
 def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]]:

@@ -168,7 +168,9 @@ class TestNoise:
         assert "no recording of it on such a machine" in said["noise/cycles"]
 
     def test_noisier_than_recorded_is_said(self):
-        said = facts(verdict_on(comparison(rounds(noise=1.0)), standards=QUIET))
+        verdict = verdict_on(comparison(rounds(noise=1.0)), standards=QUIET)
+        said = facts(verdict)
+        assert "times as much as recorded" in verdict.reason.message
         assert "noisier than the recording, which is not used" in said["noise/cycles"]
 
     def test_a_margin_below_the_resolution_names_one_that_holds(self):
