@@ -63,7 +63,7 @@ def _about(verdict: Verdict, dossier: Dossier) -> Iterator[Annotation]:
     title = f"{verdict.gate}: {words.label(verdict)}"
     numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
     for finding in verdict.findings:
-        message = f"{verdict.target}: {finding.tool}: {finding.message}"
+        message = f"{verdict.target}: {finding.tool}: {words.told(finding)}"
         yield Annotation(level=level, title=title, message=message, file=finding.file, line=finding.line)
     if not verdict.findings:
         message = f"{verdict.target}: {numbers}\n{verdict.reason.message}\nnext: {verdict.next_step or 'see the report'}"

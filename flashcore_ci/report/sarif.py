@@ -97,7 +97,7 @@ def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
 
 
 def _result(report: Report, dossier: Dossier, verdict: Verdict, finding: Finding | None) -> Json:
-    said = f"{finding.tool}: {finding.message}" if finding else verdict.reason.message
+    said = f"{finding.tool}: {words.told(finding)}" if finding else verdict.reason.message
     numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
     text = f"{words.label(verdict)} {verdict.reason.code}: {verdict.target}: {said} ({numbers})"
     next_step = f"\nNext: {verdict.next_step}" if verdict.next_step else ""
@@ -106,7 +106,9 @@ def _result(report: Report, dossier: Dossier, verdict: Verdict, finding: Finding
         "ruleId": _clean(verdict.gate),
         "level": _level(verdict),
         "message": {"text": _message(f"{text}{next_step}")},
-        "partialFingerprints": {"check/v1": _fingerprint(verdict.gate, verdict.target, where[0], said)},
+        "partialFingerprints": {
+            "check/v1": _fingerprint(verdict.gate, verdict.target, where[0], finding.message if finding else "")
+        },
         "properties": {
             "outcome": str(verdict.outcome),
             "code": str(verdict.reason.code),

@@ -98,12 +98,17 @@ def closeness(verdict: Verdict) -> float:
     return measured.value / verdict.limit if verdict.limit > 0 else 0.0
 
 
-def located(finding: Finding) -> str:
-    """``file:line: message by thread (0,0,0) in block (0,0,0) and 3 more``, as far as that is known."""
-    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+def told(finding: Finding) -> str:
+    """``message by thread (0,0,0) in block (0,0,0) and 3 more``, as far as that is known."""
     who = f" by thread {finding.thread} in block {finding.block}" if finding.thread else ""
     more = f" and {finding.count - 1} more" if finding.count > 1 else ""
-    return f"{place}: {finding.message}{who}{more}" if finding.file else f"{finding.message}{who}{more}"
+    return f"{finding.message}{who}{more}"
+
+
+def located(finding: Finding) -> str:
+    """``file:line: `` before what ``told`` says, as far as file and line are known."""
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return f"{place}: {told(finding)}" if finding.file else told(finding)
 
 
 def plural(count: int, noun: str) -> str:

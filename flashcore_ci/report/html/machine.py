@@ -36,7 +36,7 @@ def _finding(verdict: Verdict, finding: Finding, excerpt: Excerpt | None) -> Mar
     return tag(
         "div",
         tag("h4", f"{finding.tool} on {verdict.target}{kernel}"),
-        tag("p", words.shorten(finding.message, 600)),
+        tag("p", words.shorten(words.told(finding), 600)),
         tag("p", tag("code", place)),
         _source(excerpt) if excerpt else tag("p", "The source is not in this checkout.", class_="soft small"),
         class_="finding",

@@ -12,7 +12,11 @@ from collections.abc import Iterable
 from flashcore_ci.report import words
 
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
-VOID = frozenset({"meta", "input", "br", "hr", "circle", "line", "path", "polyline", "rect", "use"})
+VOID = frozenset({"meta", "input", "circle", "line", "path", "polyline", "rect", "use"})
+BLOCKS = frozenset(
+    {"div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"}
+)
+NEWLINE = "\n"  # behind a block it is no blank, and two versions of a page can be compared
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
@@ -32,8 +36,8 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
     """
     given = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
-        return Markup(f"<{name}{given}>" if name in {"meta", "input", "br", "hr"} else f"<{name}{given}/>")
-    return Markup(f"<{name}{given}>{join(children)}</{name}>")
+        return Markup(f"<{name}{given}>" if name in {"meta", "input"} else f"<{name}{given}/>")
+    return Markup(f"<{name}{given}>{join(children)}</{name}>{NEWLINE if name in BLOCKS else ''}")
 
 
 def join(children: Iterable[Child]) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Scope
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import words
@@ -12,6 +13,8 @@ from flashcore_ci.report.html.markup import Markup, join, tag
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.INCONCLUSIVE: "?", Outcome.WAIVED: "w"}
 TITLES = {Scope.SUBJECT: "Subjects", Scope.ENTRY: "Entry functions", Scope.WORKLOAD: "Workloads"}
+PLAIN = frozenset({"count", "abs", "ratio"})
+WHOLE = 1e6
 MOST_ROWS = 400
 """Of a scope; more make a page that nobody scrolls. What is red is never among those left out."""
 
@@ -85,18 +88,21 @@ def _cell(verdict: Verdict | None) -> Markup:
         return tag("td", tag("span", "·", aria_hidden="true"), tag("span", "does not apply", class_="hidden"), class_="soft")
     sign = SIGNS[verdict.outcome]
     aside = words.is_red(verdict) and not verdict.blocks
-    shown = words.reading(verdict) if words.closeness(verdict) >= 0 else str(verdict.reason.code)
+    measured = verdict.reading
+    shown = _short(measured) if isinstance(measured, Measured) else str(verdict.reason.code)
     used = words.closeness(verdict)
     return tag(
         "td",
         tag("b", f"({sign})" if aside else sign, aria_hidden="true"),
         tag("span", words.label(verdict), class_="hidden"),
-        tag("span", f" {_short(shown)}", title=f"limit {words.limit(verdict)}"),
+        tag("span", f" {shown}", title=f"{words.reading(verdict)}, limit {words.limit(verdict)}"),
         charts.closeness(used) if used > 0 else None,
         class_=style_of(verdict),
     )
 
 
-def _short(shown: str) -> str:
-    """``0 count`` as ``0``: in a column of counts the unit is noise."""
-    return shown.removesuffix(" count").removesuffix(" abs").removesuffix(" ratio")
+def _short(measured: Measured) -> str:
+    """The value in few digits; in a column of counts their unit is noise. The number in full is a step away."""
+    value = measured.value
+    text = f"{int(value)}" if value.is_integer() and abs(value) < WHOLE else f"{value:.3g}"
+    return text if measured.unit in PLAIN else f"{text} {measured.unit}"

@@ -64,8 +64,8 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix thead th { padding-right: 4px; text-align: center; }
 .matrix thead th:first-child { text-align: left; padding-left: 0; }
 .matrix tbody th { font-weight: 400; white-space: nowrap; position: sticky; left: 0; background: var(--page); padding-left: 0; }
-.matrix thead th { vertical-align: bottom; white-space: nowrap; }
-.matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 52px; }
+.matrix thead th { vertical-align: bottom; }
+.matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 50px; }
 .matrix td b { font-size: 13px; }
 .matrix td.PASS span { color: var(--ink); }
 .matrix svg { display: block; width: 48px; height: 3px; margin: 1px auto 0; }
@@ -102,6 +102,7 @@ figure svg { display: block; width: 100%; max-width: 420px; height: auto; }
 .used.near { fill: var(--unsure); }
 .used.over { fill: var(--bad); }
 .trace { fill: none; stroke: var(--head); stroke-width: 1.2; stroke-opacity: .8; }
+td > svg[role=img] { display: block; margin-top: 3px; }
 pre { background: var(--sheet); padding: 8px 12px; border-radius: 4px; overflow-x: auto; margin: 6px 0; }
 pre mark { background: var(--fill); color: var(--ink); display: inline-block; min-width: 100%; }
 .finding { border-left: 4px solid var(--bad); padding-left: 12px; margin: 12px 0; }

@@ -64,6 +64,17 @@ def test_a_finding_is_at_its_line() -> None:
     assert found["locations"][0]["logicalLocations"] == [{"name": "flashcore_attention_fp16_d64", "kind": "function"}]
 
 
+def test_the_same_fault_is_recognised_in_another_run_whatever_its_numbers() -> None:
+    def prints(value: float, **seen: Any) -> list[dict[str, str]]:
+        finding = Finding(tool="memcheck", message="Invalid read", file="a.cu", line=3, **seen)
+        red = verdict("racecheck", "w", value, Outcome.FAIL, Code.OVER_LIMIT, f"{value} findings", findings=(finding,))
+        reds = (red, replace(red, findings=()))
+        return [result["partialFingerprints"] for result in run_of(replace(RED, verdicts=reds))["results"]]
+
+    assert prints(1.0) == prints(2.0, thread="(1,0,0)", block="(2,0,0)", count=9)
+    assert prints(1.0)[0] != prints(1.0)[1]
+
+
 def test_what_has_no_line_is_at_the_subject_or_at_the_entry_functions_source() -> None:
     build = make_build(entries=(make_entry_build("scale_f32", source="kernel/scale.cu"),))
     spilled = verdict("registers", "scale_f32", 120.0, Outcome.FAIL, Code.OVER_LIMIT, "over", subject="scale")

@@ -112,9 +112,15 @@ def test_the_verdict_comes_first() -> None:
 def test_the_matrix_has_every_verdict() -> None:
     found = page_of(RED)
     for each in RED.verdicts:
-        shown = words.reading(each) if words.closeness(each) >= 0 else str(each.reason.code)
-        assert shown.removesuffix(" count").removesuffix(" abs") in found.text
+        titles = [has.get("title") for _, has in found.elements]
+        assert f"{words.reading(each)}, limit {words.limit(each)}" in titles
+        assert str(each.reason.code) in found.text or isinstance(each.reading, Measured)
     assert found.text.count("does not apply") >= 1
+
+
+def test_a_change_to_the_better_is_a_number_too() -> None:
+    text = page.render(replace(GREEN, verdicts=(passed("stability", TIMED[0], -0.512),)), DOSSIER)
+    assert "-0.512 %</span>" in text
 
 
 def test_colour_is_not_the_only_sign() -> None:
