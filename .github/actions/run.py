@@ -29,16 +29,16 @@ CHOICES = {
     "toolchain": ("pip", "system"),
     "fail-on": tuple(TOLERATED),
 }
-MAY_BE_EMPTY = frozenset({"changed", "build", "python"})
+MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python"})
 INPUTS = {
-    "gate": ("suite", "measure", "stale", "fail-on", "changed", "out", "gpu", "toolchain", "python", "build"),
-    "require": ("evidence", "needs", "suite", "out", "toolchain", "build"),
+    "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "out", "gpu", "toolchain", "python", "build"),
+    "require": ("evidence", "needs", "suite", "base", "out", "toolchain", "build"),
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
 }
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
-AS_GIVEN = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "changed")
+AS_GIVEN = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
 """Inputs that are options of the same name."""
 
 

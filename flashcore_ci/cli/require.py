@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,18 @@ from flashcore_ci.store.run import Run, read_run
     "--out", type=click.Path(path_type=Path), default=Path("runs/required"), show_default=True, help="Folder for reports."
 )
 @click.option("--needs", default=None, metavar="JSON", help="GitHub's `toJSON(needs)`: every job in it must have succeeded.")
+@click.option("--base", metavar="REVISION", help="Demand the comparison with the commit where this one left REVISION, too.")
 @options.build
+@options.base_build
 @options.toolchain
 @options.jobs
 @options.as_json
-def command(*, evidence: Path, out: Path, needs: str | None, as_json: bool, **asked: Any) -> int:
+def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, as_json: bool, **asked: Any) -> int:
     """Demand that EVIDENCE, which the GPU job packed, is of this commit and green.
 
     The kernels are built again from this checkout, and only measurements that carry the digests of these builds count: what is
-    missing, stale or narrowed blocks. Exit code 11 when a needed job did not succeed or the evidence is of another commit.
+    missing, stale or narrowed blocks; with --base the base is built again too. Exit code 11 when a needed job did not succeed
+    or the evidence is of another commit.
     """
     outputs.clear(out)
     request = Request(out=out, environ=os.environ, live=False, **asked)
@@ -42,6 +46,8 @@ def command(*, evidence: Path, out: Path, needs: str | None, as_json: bool, **as
     run = read_run(evidence)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         here = git.checkout(request.root, logs=Path(logs))
+        if base is not None:
+            request = replace(request, base=git.fork_point(request.root, base, logs=Path(logs)))
     _refuse(requirements.unmet_evidence(run.evidence.provenance, here, version=__version__))
     teller = console.Teller(os.environ)
     with stopping.graceful():

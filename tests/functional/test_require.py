@@ -70,6 +70,11 @@ def test_needs_that_are_none_are_a_usage_error(repository: Repository, measured:
     assert required(repository, measured, "gpu")[0] == 2
 
 
+def test_a_base_that_is_not_here_is_a_usage_error(repository: Repository, measured: Path) -> None:
+    done = repository.tool("require", measured, "--base", "nowhere")
+    assert (done.returncode, "fetch" in done.stderr) == (2, True)
+
+
 def test_a_red_gate_is_red_again(repository: Repository, measured: Path, tmp_path: Path) -> None:
     (good,) = read_run(measured).evidence.observations
     readings = tuple((name, replace(reading, value=0.5)) for name, reading in good.readings)
