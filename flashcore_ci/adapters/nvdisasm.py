@@ -47,7 +47,7 @@ def parse(text: str) -> tuple[Function, ...]:
         header, functions = json.loads(text)
         major = header["SchemaVersion"]["major"]
         parsed = tuple(_function(function) for function in functions)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"nvdisasm wrote something that is not its JSON: {error!r}") from None
     if major not in (12, 13):
         raise ValueError(f"nvdisasm wrote its JSON in the unknown schema {major}")

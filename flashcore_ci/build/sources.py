@@ -23,7 +23,7 @@ class Sources:
 
     def inside(self, path: str) -> bool:
         """Whether ``path`` is relative and leads nowhere outside the checkout."""
-        return not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
+        return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
 
     def exists(self, path: str) -> bool:
         """Whether this is a file that can be read."""

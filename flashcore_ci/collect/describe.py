@@ -9,7 +9,7 @@ from typing import Any
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import Order
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
+from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -39,6 +39,8 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         if ended.fault.code is Code.INTERRUPTED:
             raise InterruptedRunError(ended.fault.message)
         raise CannotCollectError(f"the subjects cannot be asked: {ended.fault.message}", fix="flashcore-ci doctor")
+    if ended.fault is not None and any(f"[Errno {number}]" in ended.fault.message for number in REFUSED):
+        raise CannotCollectError(f"the subjects cannot answer: {ended.fault.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
     for subject in suite.subjects:

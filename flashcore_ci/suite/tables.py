@@ -51,7 +51,7 @@ class SubjectTable(Table):
     """``[[subject]]``."""
 
     name: Name
-    file: Text
+    file: Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
 
 
 class WorkloadTable(Table):

@@ -85,7 +85,17 @@ def test_merge():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "[{}, []]", '[{"SchemaVersion": {"major": 99}}, []]', text_of(("MOV", ""))[:-9]]
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "[{}, []]",
+        '[{"SchemaVersion": {"major": 99}}, []]',
+        text_of(("MOV", ""))[:-9],
+        text_of((7, "")),
+        "[" * 9999,
+    ],
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="nvdisasm wrote"):

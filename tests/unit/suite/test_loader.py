@@ -66,6 +66,7 @@ class TestProblems:
                 "subject[0] (scale).file: ../scale.py is not a path inside the checkout",
             ),
             ('file = "scale.py"', 'file = "/dev/null"', "subject[0] (scale).file: /dev/null is not a path inside the checkout"),
+            ('file = "scale.py"', 'file = "scale\\u0000.py"', "subject[0] (scale).file: String should match pattern"),
             (
                 'rule = "=="',
                 'rule = ">="',
