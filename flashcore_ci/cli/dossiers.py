@@ -27,12 +27,18 @@ SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", "
 
 
 def of(
-    suite: Suite | None, plan: Plan | None, builds: tuple[BuildEvidence, ...], sources: Sequence[Source], *, root: Path
+    suite: Suite | None,
+    plan: Plan | None,
+    builds: tuple[BuildEvidence, ...],
+    sources: Sequence[Source],
+    *,
+    root: Path,
+    base: tuple[BuildEvidence, ...] = (),
 ) -> Dossier:
-    """The dossier of what there is; without a plan it is empty."""
+    """The dossier of what there is; without a plan it is empty. ``base`` as for the judge: another base's rounds are not shown."""
     if suite is None or plan is None:
         return Dossier()
-    matches = answering(plan, builds, tuple(sources))
+    matches = answering(plan, builds, tuple(sources), base=base)
     observations = tuple(match.observation for match in matches if match.observation is not None)
     timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
     return Dossier(

@@ -200,7 +200,8 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
 
 def publish(report: Report, so_far: SoFar, request: Request) -> None:
     """Write the reports, and tell GitHub if it is GitHub that runs this."""
-    dossier = dossiers.of(so_far.suite, so_far.plan, so_far.builds, so_far.sources, root=request.root)
+    asked = (so_far.suite, so_far.plan, so_far.builds, so_far.sources)
+    dossier = dossiers.of(*asked, root=request.root, base=so_far.base)
     outputs.write(request.out, report, dossier)
     actions.tell(report, dossier, request.environ)
 

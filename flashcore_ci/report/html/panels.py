@@ -19,6 +19,7 @@ from flashcore_ci.report.html.markup import Child, Markup, join, tag
 from flashcore_ci.report.html.matrix import SIGNS, style_of
 
 TIME, CYCLES, CLOCK = "time/gpu/cold", "cycles/gpu/cold", "clock/sm"
+SAME_CODE = "comparison/same-code"
 SPEED = frozenset({Kind.TIMING, Kind.PROFILE, Kind.COMPARISON})
 DRAWN_INTENSITY, DRAWN_RATE = (1e-6, 1e9), (1e3, 1e20)
 """FLOP/byte and FLOP/s beyond which a subject's numbers are nonsense, and would only squeeze the picture of the others."""
@@ -118,10 +119,18 @@ def _distribution(workload: Workload, dossier: Dossier) -> Markup:
     count = len(cycles.values)
     caption = (
         f"{count} fresh {'process' if count == 1 else 'processes'}, median {words.number(center, cycles.unit)} "
-        f"({words.number(time, times.unit)}), from least to most {spread:.2f} %; no base was measured"
+        f"({words.number(time, times.unit)}), from least to most {spread:.2f} %; {_base(workload, dossier)}"
     )
     row = Row(label="here", values=cycles.values)
     return figure(title, charts.strip((row,), cycles.unit, f"cycles of every process: {caption}"), caption)
+
+
+def _base(workload: Workload, dossier: Dossier) -> str:
+    """Why there is one side only."""
+    seen = dossier.observation(Kind.COMPARISON, workload.id)
+    if seen is None:
+        return "no base was measured"
+    return "base and head are the same code" if SAME_CODE in dict(seen.readings) else _why(seen, "base and head were not paired")
 
 
 def _clocks(workload: Workload, dossier: Dossier) -> Markup:

@@ -17,7 +17,7 @@ from reading_html import Page, read
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.dossier import Dossier, Excerpt
 from flashcore_ci.model.evidence import Finding
-from flashcore_ci.model.reading import Histogram, Measured, Samples
+from flashcore_ci.model.reading import Histogram, Measured, Missing, Samples
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.report import words
@@ -159,6 +159,15 @@ def test_base_and_head_are_drawn_where_both_were_measured() -> None:
     assert "8 rounds, a dot a process, Mcycle; median change +1.04 %" in found.text
     assert "no base was measured" in found.text
     assert sum(has.get("class") == "dot base" for _, has in found.elements) == 8
+
+
+def test_why_there_is_one_side_only() -> None:
+    same = make_observation(Kind.COMPARISON, TIMED[1], readings=(("comparison/same-code", Measured(value=1.0, unit="count")),))
+    dossier = replace(DOSSIER, observations=(*DOSSIER.observations, same))
+    assert "base and head are the same code" in page_of(GREEN, dossier).text
+    lost = make_observation(Kind.COMPARISON, TIMED[1], missing=Missing(code=Code.NO_BASE, message="the base lacks it"))
+    dossier = replace(DOSSIER, observations=(*DOSSIER.observations, lost))
+    assert "no-base: the base lacks it" in page_of(GREEN, dossier).text
 
 
 def test_what_was_not_measured_is_said() -> None:
