@@ -44,6 +44,7 @@ class Metric:
         return self.unit == "%"
 
 
+LAUNCHES = "launches/call"
 DURATION = "gpu__time_duration.sum"
 METRICS = (
     Metric(name="sol/sm", unit="%", sources=(f"sm__throughput.{PEAK}",), source_unit="%"),
@@ -154,7 +155,7 @@ def readings(found: Sequence[Action], workload: str, expected: Sequence[str]) ->
     """The readings of one workload, or why it has none.
 
     ``expected`` are the kernels that it launches (empty: any, but at least one). A share of peak is the mean over the kernels,
-    weighted by their time.
+    weighted by their time; the launches of one call are counted.
     """
     mine = [action for action in found if action.workload == workload]
     if not found:
@@ -170,7 +171,9 @@ def readings(found: Sequence[Action], workload: str, expected: Sequence[str]) ->
         return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran; seen: {', '.join(sorted(seen))}")
     if wanted and seen - wanted:
         return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(seen - wanted)} ran, which the subject does not name")
-    return {metric.name: _combined(metric, mine) for metric in METRICS}
+    return {metric.name: _combined(metric, mine) for metric in METRICS} | {
+        LAUNCHES: Measured(value=float(len(mine)), unit="count")
+    }
 
 
 def _combined(metric: Metric, found: Sequence[Action]) -> Reading:

@@ -43,6 +43,7 @@ METRICS: dict[str, Metric] = {
     "sol/dram": Metric(kind=Kind.PROFILE, unit="%"),
     "sol/tensor": Metric(kind=Kind.PROFILE, unit="%"),
     "sol/xu": Metric(kind=Kind.PROFILE, unit="%"),
+    "launches/call": Metric(kind=Kind.PROFILE, unit="count"),
     "cycles/sm": Metric(kind=Kind.PROFILE, unit="cycle"),
     "time/gpu/profiled": Metric(kind=Kind.PROFILE, unit="ms"),
     "time/gpu/cold": Metric(kind=Kind.TIMING, unit="ms", sampled=True),
