@@ -136,12 +136,10 @@ def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlin
         children.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
         children.append(_say(f"1e{power}" if power else "1", LEFT - 6, y + 4, "end"))
     for side, how in ((counts, "bar"), (outlined or (), "bar theirs")):
-        for index, count in enumerate(side):
-            if count > 0:
-                x, top = across(edges[index]), up(math.log10(count) + foot)
-                wide = max(across(edges[index + 1]) - x - 0.6, 0.6)
-                children.append(tag("rect", x=x, y=top, width=wide, height=height - BOTTOM - top, class_=how))
-    step = max(1, round((edges[-1] - edges[0]) / 5))
+        tops = [up(math.log10(count) + foot) if count > 0 else height - BOTTOM for count in side]
+        if tops:
+            children.append(tag("path", d=_steps(tops, [across(edge) for edge in edges], height - BOTTOM), class_=how))
+    step = max(1, round((edges[-1] - edges[0]) / 4))
     exponents = range(edges[0], edges[-1] + 1, step)
     children += [_say(f"2^{exponent}", across(exponent), height - 4, "middle") for exponent in exponents]
     return svg(height, label, *children)
@@ -207,15 +205,14 @@ def fullness(used: float) -> str:
 
 
 def closeness(used: float) -> Markup:
-    """A sliver that says how much of its limit a reading uses; it is a picture of the number beside it."""
-    share = min(max(used, 0.0), 1.0)
-    return tag(
-        "svg",
-        tag("rect", width=48, height=3, class_="track"),
-        tag("rect", width=48 * share, height=3, class_=fullness(used)) if share else None,
-        viewBox="0 0 48 3",
-        aria_hidden="true",
-    )
+    """A sliver that says how much of its limit a reading uses, in twentieths; it is a picture of the number beside it."""
+    return tag("i", class_=f"{fullness(used)} u{round(20 * min(max(used, 0.0), 1.0))}")
+
+
+def _steps(tops: Sequence[float], edges: Sequence[float], floor: float) -> str:
+    """The outline of columns that stand on ``floor``: one path for all of them."""
+    columns = "".join(f"V{number(top)}H{number(right)}" for top, right in zip(tops, edges[1:], strict=True))
+    return f"M{number(edges[0])},{number(floor)}{columns}V{number(floor)}Z"
 
 
 def _say(text: str, x: float, y: float, how: str = "") -> Markup:

@@ -13,15 +13,15 @@ OURS, THEIRS = "error/ours/", "error/pytorch/"
 TITLE = "Errors against float64"
 
 
-def histogram(seen: Observation | None) -> Markup:
-    """The histograms of the workload's outputs, one below the other; or why there is none."""
+def histogram(seen: Observation | None, *, most: int = 4) -> Markup:
+    """The histograms of the workload's first ``most`` outputs, one below the other; or why there is none."""
     if seen is None:
         return tag("figure", tag("h4", TITLE), tag("figcaption", "Not here: its outputs were not compared."))
     if seen.missing is not None:
         why = f"Not here: {seen.missing.code}: {seen.missing.message}."
         return tag("figure", tag("h4", TITLE), tag("figcaption", why))
     counted = dict(seen.histograms)
-    outputs = [name.removeprefix(OURS) for name in counted if name.startswith(OURS)]
+    outputs = [name.removeprefix(OURS) for name in counted if name.startswith(OURS)][:most]
     if not outputs:
         said = "Not here: this recording is from before errors were counted; its largest are below."
         worst = (tag("li", note) for note in seen.notes if "largest" in note)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Iterator
 
 from flashcore_ci.model.dossier import Dossier
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import words
@@ -16,7 +19,8 @@ from flashcore_ci.report.html.errors import histogram
 from flashcore_ci.report.html.markup import Markup, join, tag
 from flashcore_ci.report.html.style import CSS
 
-MOST_PANELS = 60
+MOST_PANELS = 30
+MOST_UNTIMED = 30
 MOST_SHOWN = 50
 """Of a cluster of verdicts that are red for one reason; the matrix has all."""
 POLICY = "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -167,15 +171,23 @@ def _workloads(report: Report, dossier: Dossier, shown: tuple[Workload, ...], an
     left = len(panels.chosen(report, dossier)) - len(shown)
     if left > 0:
         yield tag("p", f"{left} more timed workloads are in dossier.json.", class_="soft")
-    others = [workload for workload in dossier.workloads if workload.id not in anchors]
-    counted = [(w, seen) for w in others if (seen := dossier.observation(Kind.CORRECTNESS, w.id)) and seen.histograms]
-    if counted:
-        boxes = (tag("div", tag("h4", workload.id, class_="mono"), histogram(seen)) for workload, seen in counted)
-        yield tag(
-            "details",
-            tag("summary", f"Errors of {words.plural(len(counted), 'workload')} that were not timed"),
-            tag("div", *boxes, class_="buckets"),
-        )
+    yield from _untimed(dossier, [workload.id for workload in dossier.workloads if workload.id not in anchors])
+
+
+def _untimed(dossier: Dossier, names: list[str]) -> Iterator[Markup]:
+    """Errors of workloads without a panel, those nearest to what is allowed first."""
+    seen = [found for name in names if (found := dossier.observation(Kind.CORRECTNESS, name)) and found.histograms]
+    if not seen:
+        return
+    nearest = sorted(seen, key=_ratio, reverse=True)[:MOST_UNTIMED]
+    boxes = (tag("div", tag("h4", found.target, class_="mono"), histogram(found, most=1)) for found in nearest)
+    title = f"Errors of workloads that were not timed: the {len(nearest)} of {len(seen)} nearest to what is allowed"
+    yield tag("details", tag("summary", title), tag("div", *boxes, class_="buckets"))
+
+
+def _ratio(seen: Observation) -> float:
+    ratio = seen.reading("error/ratio")
+    return ratio.value if isinstance(ratio, Measured) else math.inf
 
 
 def _remarks(report: Report) -> Iterator[Markup]:

@@ -68,7 +68,10 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 50px; }
 .matrix td b { font-size: 13px; }
 .matrix td.PASS span { color: var(--ink); }
-.matrix svg { display: block; width: 48px; height: 3px; margin: 1px auto 0; }
+.matrix i { display: block; width: 48px; height: 3px; margin: 1px auto 0; background: var(--grid); }
+.matrix i::before { content: ""; display: block; height: 3px; background: var(--soft); width: 0; }
+.matrix i.near::before { background: var(--unsure); }
+.matrix i.over::before { background: var(--bad); }
 main:has(#reds:checked) .calm { display: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 13px; margin: 6px 0; }
 .filter { font-size: 14px; }
@@ -116,3 +119,4 @@ footer { margin-top: 40px; padding-bottom: 40px; border-top: 1px solid var(--lin
 @media (forced-colors: active) { .dot, .bar, .used { forced-color-adjust: none; } }
 @media print { nav, .filter, fieldset { display: none; } .panel { break-inside: avoid; } }
 """
+CSS += "".join(f".matrix .u{part}::before {{ width: {5 * part}%; }}\n" for part in range(1, 21))
