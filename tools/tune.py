@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools")]
 
-from tuner import build, choice, report, space  # noqa: E402
+from tuner import build, choice, report, shapes, space  # noqa: E402
 
 from flashcore_ci.adapters import process  # noqa: E402  the folders above are no packages that anybody installs
 
@@ -182,6 +182,9 @@ def _choose(options: argparse.Namespace) -> int:
         by_name = {one.name: one for base, _ in bases(ROOT).values() for one in space.candidates(base)}
         tiles = {(one.head_dim, one.mask): by_name[one.chosen] for one in found}
         path.write_text(choice.written(path.read_text(encoding="utf-8"), tiles), encoding="utf-8")
+        known = shapes.defined((ROOT / shapes.HEADER).read_text(encoding="utf-8"))
+        for width in sorted({tile.tile_n for tile in tiles.values()} - known):
+            print(f"{shapes.HEADER} lacks wgmma of width {width}: add it there")
     return 0
 
 
