@@ -81,7 +81,8 @@ def split(finals: Cycles, single: str) -> Split | None:
 def written(text: str, tiles: Mapping[tuple[int, str], Candidate]) -> str:
     """kernel/variants.toml with these tiles by (head dimension, mask); everything else stays as it stands.
 
-    Full and causal share a table while they agree; else the causal one gets a table of its own.
+    Full and causal share a table while they agree; else the causal one gets a table of its own. Entries with another table
+    (for bf16, or for short sequences) keep it.
     """
     for head_dim in sorted({head_dim for head_dim, _ in tiles}):
         full, causal = (tiles[head_dim, mask] for mask in MASKS)
@@ -94,7 +95,7 @@ def written(text: str, tiles: Mapping[tuple[int, str], Candidate]) -> str:
             block = text[start:end].rstrip("\n") + "\n\n"
             text = text[:end] + block.replace(f"[attention.tiles.{name}]", f"[attention.tiles.{own}]") + text[end:]
             text = _set_fields(text, own, causal)
-        pattern = rf'(symbol = "\w+_d{head_dim}_\w+_causal"\ntile = )"\w+"'
+        pattern = rf'(symbol = "\w+_d{head_dim}_\w+_causal"\ntile = )"{name}(?:_causal)?"'
         text = re.sub(pattern, rf'\1"{own}"', text)
     return text
 

@@ -12,6 +12,8 @@ from typing import Any
 
 SHARED_LIMIT = 227 * 1024  # bytes that a block may have
 BARRIER_BYTES = 1024
+ONES_BYTES = 2048  # the columns of ones that make the tensor cores add up the probabilities
+ONES_BESIDE = 64  # columns: they stand beside one block of values
 ELEMENT_BYTES = 2
 WARPGROUP_ROWS = 64
 WARPGROUP_THREADS = 128
@@ -50,10 +52,11 @@ class Candidate:
 
     @property
     def shared_bytes(self) -> int:
-        """Queries, keys, values and barriers: attention/config.h says the same."""
+        """Queries, keys, values, ones and barriers: attention/config.h says the same."""
         query = self.tile_m * self.head_dim * ELEMENT_BYTES
         keys = self.tile_n * self.head_dim * ELEMENT_BYTES
-        return self.q_stages * query + 2 * self.kv_stages * keys + BARRIER_BYTES
+        ones = ONES_BYTES if dict(self.switches).get("sums_in_products") else 0
+        return self.q_stages * query + 2 * self.kv_stages * keys + ones + BARRIER_BYTES
 
     @property
     def registers_at_launch(self) -> int:
@@ -111,13 +114,19 @@ def objections(candidate: Candidate) -> Iterator[str]:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
     if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
         yield "a warpgroup would have to skip more than one step under a causal mask"
+    yield from _of_switches(one)
+    if one.registers_needed > one.registers_granted:
+        yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
+
+
+def _of_switches(one: Candidate) -> Iterator[str]:
     on = dict(one.switches)
     if on.get("staged_output") and (
         not on.get("turns", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
     ):
         yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
-    if one.registers_needed > one.registers_granted:
-        yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
+    if on.get("sums_in_products") and one.head_dim != ONES_BESIDE:
+        yield f"sums in products: the ones stand beside one block of {ONES_BESIDE} columns"
 
 
 def candidates(base: Candidate) -> list[Candidate]:

@@ -144,6 +144,20 @@ def test_two_tiles_are_offered_where_length_decides() -> None:
     assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
 
 
+def test_ones_take_shared_memory_and_stand_beside_one_block() -> None:
+    switches = (("sums_in_products", True),)
+    assert replace(GOOD, switches=switches).shared_bytes == GOOD.shared_bytes + space.ONES_BYTES
+    assert list(space.objections(replace(GOOD, switches=switches))) == []
+    assert any("one block" in objection for objection in space.objections(replace(TALL, switches=switches)))
+
+
+def test_entries_with_a_table_of_their_own_keep_it() -> None:
+    entry = '[[attention.entries]]\nsymbol = "x_d64_bf16_causal"\ntile = "d64_special"\n'
+    text = choice.written(VARIANTS + entry, {(64, "full"): in_use(64), (64, "causal"): replace(in_use(64), kv_stages=2)})
+    assert text.endswith(entry)
+    assert 'tile = "d64_causal"' in text
+
+
 def test_a_staged_output_needs_its_slot() -> None:
     staged = replace(GOOD, switches=(("query_in_registers", False), ("staged_output", True), ("turns", True)))
     assert list(space.objections(staged)) == []
@@ -171,7 +185,7 @@ def test_a_choice_is_written_for_each_mask_and_back_again() -> None:
     text = choice.written(VARIANTS, {(64, "full"): in_use(64), (64, "causal"): other})
     assert tiles_of(text)["d64_causal"] == {**tiles_of(VARIANTS)["d64"], **other.fields()}
     entries = tomllib.loads(text)["attention"]["entries"]
-    used = {(entry["causal"], entry["tile"]) for entry in entries if "_d64_" in entry["symbol"]}
+    used = {(entry["causal"], entry["tile"]) for entry in entries if "_d64_fp16_" in entry["symbol"]}
     assert used == {(False, "d64"), (True, "d64_causal")}
     again = choice.written(text, {(64, mask): in_use(64) for mask in choice.MASKS})
     assert tomllib.loads(again) == tomllib.loads(VARIANTS)
