@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from flashcore_ci.collect import apart
 from flashcore_ci.collect.apart import Outcome
@@ -10,7 +12,7 @@ from flashcore_ci.collect.machine import Machine
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.reading import Missing, Reading, measured
+from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.suite import Kind, Workload
 
 TOGETHER = 4
@@ -42,10 +44,19 @@ def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observat
         Kind.CORRECTNESS,
         workload,
         readings=() if outcome.missing else readings(values.get("readings", {})),
+        histograms=() if outcome.missing else tuple(histograms(values.get("histograms"))),
         notes=tuple(str(note) for note in values.get("notes", ())),
         missing=outcome.missing,
         seconds=float(values.get("seconds", 0.0)),
     )
+
+
+def histograms(said: Any) -> Iterator[tuple[str, Histogram]]:
+    """The worker's histograms of errors; nothing judges them, so that one which is none is left out."""
+    for name, given in said.items() if isinstance(said, dict) else ():
+        with contextlib.suppress(TypeError, ValueError, KeyError):
+            numbers = {key: int(given[key]) for key in ("first", "zeros", "not_finite")}
+            yield name, Histogram(counts=tuple(int(count) for count in given["counts"]), unit="abs", **numbers)
 
 
 def readings(said: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:

@@ -19,6 +19,7 @@ from flashcore_ci.worker.subject_file import Subjects
 
 ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2
+MOST_HISTOGRAMS = 4  # outputs
 HELD_UP_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 
@@ -140,12 +141,20 @@ def _compare(
     readings |= {"diff/max": worst.value, "error/ratio": error.ratio}
     return {
         "readings": {metric: number(value) for metric, value in readings.items()},
+        "histograms": _histograms(first, low, exact),
         "notes": [
             f"largest difference in {name}{list(worst.index)}: {worst.first:.6g}, PyTorch {worst.second:.6g}",
             f"largest error against float64 in {error.name}{list(error.ours.index)}: {error.ours.value:.3g}",
             f"PyTorch's own largest error there: {error.theirs:.3g}; allowance {error.allowance:.3g}",
         ],
     }
+
+
+def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
+    """Errors against float64, ours and PyTorch's own, of the first few outputs."""
+    sides = {"ours": first, "pytorch": low}
+    names = list(first)[:MOST_HISTOGRAMS]
+    return {f"error/{side}/{name}": tensors.powers(given[name], exact[name]) for name in names for side, given in sides.items()}
 
 
 def _error(name: str, ours: Any, low: Any, exact: Any) -> Error:

@@ -9,6 +9,7 @@ from typing import Any
 
 PART = 1 << 26  # elements
 SHIFT = 0.3
+SMALLEST, POWERS = -40, 48  # errors are counted by powers of two from 2^-40 to 2^8
 
 # Bit patterns by element size in bytes: NaNs in every IEEE format of that size, and values that no arithmetic gives.
 POISONS = (
@@ -110,6 +111,22 @@ def mean_error(outputs: Any, reference: Any) -> float:
         wrong = wrong + (x - y).abs().masked_fill(x == y, 0.0).sum()
         size = size + y.abs().masked_fill(~y.isfinite(), 0.0).sum()
     return float(wrong) / float(size) if float(size) else float(wrong)
+
+
+def powers(first: Any, second: Any) -> dict[str, Any]:
+    """How many |first - second| lie between powers of two: bounded whatever the tensors' size, as ``model.reading.Histogram``."""
+    import torch
+
+    counts, zeros, not_finite = [0] * POWERS, 0, 0
+    for _, x, y in _parts(first, second):
+        distance = (x - y).abs().masked_fill(x == y, 0.0)
+        finite = distance[distance.isfinite()]
+        nonzero = finite[finite > 0]
+        not_finite += distance.numel() - finite.numel()
+        zeros += finite.numel() - nonzero.numel()
+        places = (torch.frexp(nonzero).exponent.long() - 1 - SMALLEST).clamp(0, POWERS - 1)
+        counts = [sum(pair) for pair in zip(counts, torch.bincount(places, minlength=POWERS).tolist(), strict=True)]
+    return {"first": SMALLEST, "counts": counts, "zeros": zeros, "not_finite": not_finite}
 
 
 def rounding(reference: Any) -> float:

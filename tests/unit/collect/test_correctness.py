@@ -2,7 +2,7 @@ import pytest
 
 from flashcore_ci.collect import correctness
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.reading import Measured, Missing
+from flashcore_ci.model.reading import Histogram, Measured, Missing
 
 SAID = {"diff/max": 0.001, "error/ratio": 0.5, "finite/bad-values": 0.0, "repeat/differing-runs": 0.0}
 
@@ -29,3 +29,16 @@ def test_a_number_that_is_absent_is_missing_and_not_zero():
 def test_what_is_no_number_is_no_reading(said):
     reading = dict(correctness.readings({"diff/max": said}))["diff/max"]
     assert reading.code is Code.INVALID_RESULT
+
+
+def test_histograms_of_errors():
+    said = {"first": -40, "counts": [0, 3], "zeros": 2, "not_finite": 0}
+    expected = Histogram(first=-40, counts=(0, 3), zeros=2, not_finite=0, unit="abs")
+    assert list(correctness.histograms({"error/ours/out": said})) == [("error/ours/out", expected)]
+
+
+@pytest.mark.parametrize(
+    "said", [None, [], {"a": None}, {"a": {}}, {"a": {"first": 0, "counts": [-1], "zeros": 0, "not_finite": 0}}]
+)
+def test_a_histogram_that_is_none_is_left_out(said):
+    assert list(correctness.histograms(said)) == []

@@ -119,3 +119,34 @@ def test_an_input_that_was_written_to_is_refused():
     tensors.refuse_changed({"x": x, "n": 3}, {"x": x.clone(), "n": 3})
     with pytest.raises(ValueError, match="input x changed"):
         tensors.refuse_changed({"x": x}, {"x": torch.tensor([1.0, 2.0])})
+
+
+def test_errors_are_counted_by_powers_of_two(monkeypatch):
+    monkeypatch.setattr(tensors, "PART", 3)  # parts do not change the answer
+    exact = torch.zeros(9, dtype=torch.float64)
+    ours = torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0**-41, -(2.0**30), math.nan, math.inf, 0.75])
+    counted = tensors.powers(ours, exact)
+    assert {counted["first"] + index: count for index, count in enumerate(counted["counts"]) if count} == {
+        -40: 1,  # the smallest holds what is smaller still
+        -1: 1,
+        0: 2,
+        1: 1,
+        7: 1,  # the last holds what is larger
+    }
+    assert (counted["zeros"], counted["not_finite"]) == (1, 2)
+    assert len(counted["counts"]) == tensors.POWERS
+
+
+def test_equal_infinities_and_no_elements_are_no_errors():
+    assert tensors.powers(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
+    assert sum(tensors.powers(torch.zeros(0), torch.zeros(0))["counts"]) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_element_is_counted_once_for_us_and_for_pytorch(dtype):
+    outputs = {name: torch.randn(7, 5).to(dtype) for name in "abcdef"}
+    exact = {name: torch.randn(7, 5, dtype=torch.float64) for name in outputs}
+    histograms = correctness._histograms(outputs, outputs, exact)
+    assert list(histograms) == [f"error/{side}/{name}" for name in "abcd" for side in ("ours", "pytorch")]
+    for counted in histograms.values():
+        assert sum(counted["counts"]) + counted["zeros"] + counted["not_finite"] == 35
