@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -39,3 +40,17 @@ def test_a_complaint_is_seen_and_a_script_is_not_run(tmp_path: Path) -> None:
     text = page.render(REPORTS["green"], DOSSIERS["green"])
     (tmp_path / "report.html").write_text(text.replace("</main>", "</main><script>document.title = 1</script>"), encoding="utf-8")
     assert any("Content Security Policy" in line for line in complaints(tmp_path / "report.html", "--dump-dom"))
+
+
+@pytest.mark.parametrize("width", [320, 768, 1280])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_page_is_wider_than_its_window(tmp_path: Path, name: str, width: int) -> None:
+    shown = html.escape(page.render(REPORTS[name], DOSSIERS[name]))
+    measure = "const root = event.target.contentDocument.documentElement; document.title = root.scrollWidth - root.clientWidth"
+    (tmp_path / "frame.html").write_text(
+        f'<meta charset="utf-8"><iframe width="{width}" frameborder="0" srcdoc="{shown}" onload="{measure}"></iframe>',
+        encoding="utf-8",
+    )
+    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frame.html").as_uri()]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    assert re.findall(r"<title>(\d+)</title>", done.stdout) == ["0"]

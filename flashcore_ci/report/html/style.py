@@ -49,7 +49,7 @@ code, pre, .mono { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consola
 nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 14px 0 0; align-items: baseline; }
 fieldset { border: 0; padding: 0; margin: 0 0 0 auto; display: flex; gap: 10px; font-size: 13px; color: var(--soft); }
 legend { float: left; padding: 0 10px 0 0; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; position: relative; }
 table { border-collapse: collapse; font-size: 14px; }
 th, td { padding: 4px 10px 4px 0; text-align: left; vertical-align: top; }
 th { font-weight: 600; }
@@ -108,7 +108,7 @@ figure svg { display: block; width: 100%; max-width: 420px; height: auto; }
 td > svg[role=img] { display: block; margin-top: 3px; }
 pre { background: var(--sheet); padding: 8px 12px; border-radius: 4px; overflow-x: auto; margin: 6px 0; }
 pre mark { background: var(--fill); color: var(--ink); display: inline-block; min-width: 100%; }
-.finding { border-left: 4px solid var(--bad); padding-left: 12px; margin: 12px 0; }
+.finding { border-left: 4px solid var(--bad); padding-left: 12px; margin: 12px 0; overflow-wrap: anywhere; }
 .buckets { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 10px 18px; }
 footer { margin-top: 40px; padding-bottom: 40px; border-top: 1px solid var(--line); }
 @media (max-width: 600px) { body { font-size: 14px; } header, main, footer { padding: 0 12px; } h1 { font-size: 20px; } .panel { padding: 10px 12px; } .matrix thead th { padding-right: 4px; text-align: center; }
