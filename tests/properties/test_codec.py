@@ -16,7 +16,7 @@ from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Reason, Report
-from flashcore_ci.store.codec import decode, encode
+from flashcore_ci.store.codec import LATER, decode, encode
 
 text = st.text(max_size=20)  # hypothesis leaves out surrogates, which UTF-8 cannot hold
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -75,11 +75,11 @@ def test_junk_is_an_error_in_one_line(data):
 
 
 @given(st.data())
-def test_every_field_is_needed(data):
+def test_every_field_is_needed_but_those_that_are_younger_than_recordings(data):
     whole = json.loads(encode(make_report()))
     table = whole
     while True:
-        key = data.draw(st.sampled_from(sorted(table)))
+        key = data.draw(st.sampled_from(sorted(table.keys() - LATER)))
         child = table[key][0] if isinstance(table[key], list) and table[key] else table[key]
         if not isinstance(child, dict) or data.draw(st.booleans()):
             break
