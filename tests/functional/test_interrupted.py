@@ -9,6 +9,8 @@ import time
 import pytest
 from replayed import CORRECTNESS, PROFILE, SPEED, Machine, all_are, of, only, valid
 
+from flashcore_ci.cli.outputs import FILES
+
 TERM, INT = signal.SIGTERM, signal.SIGINT
 STAGES = {
     "correctness": (CORRECTNESS, "correctness"),
@@ -16,7 +18,7 @@ STAGES = {
     "profile": (PROFILE, "profile"),
     "timing": (("stability",), "timing-2"),
 }
-SECONDS = 10.0
+SECONDS = 20.0
 
 
 def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: signal.Signals, deaf: bool = False) -> int:
@@ -34,6 +36,7 @@ def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: si
     assert "Traceback" not in errors
     assert machine.survivors() == []
     valid(machine.folder / "run")
+    assert [name for name in FILES if not (machine.folder / "run" / name).stat().st_size] == []
     return tool.returncode
 
 
