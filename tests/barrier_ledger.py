@@ -15,7 +15,8 @@ class Ledger:
     """The counts and phases that are under test; a wrong one must be found."""
 
     consumers: int = 2
-    q_stages: int = 2
+    q_stages: int = 1
+    query_in_registers: bool = False
     kv_stages: int = 2
     tiles: tuple[int, ...] = (2, 1, 1)  # key tiles of each query tile, in the order of this CTA
     parts: tuple[tuple[int, ...], ...] = ()  # per tile, what each consumer does: steps that it skips, or SITS_OUT; default: none
@@ -23,14 +24,15 @@ class Ledger:
     producer_parity: int = 1  # that the producer's first round waits for
     release_before_use: bool = False  # of values, by a consumer that does not wait for its product
     lost_turn: bool = False  # a consumer that skips a step skips its turn too
-    hold_query: bool = False  # begin the tile after next before the output of this one has left
+    early_query: bool = False  # a query is given back before its last scores have been waited for
 
     def skipped(self, tile: int, consumer: int) -> int:
         return self.parts[tile][consumer] if self.parts else 0
 
     @property
     def stages(self) -> dict[str, int]:
-        return {"q": self.q_stages, "k": self.kv_stages, "v": self.kv_stages}
+        queries = {f"q{consumer}": self.q_stages for consumer in range(self.consumers)}
+        return {**queries, "k": self.kv_stages, "v": self.kv_stages}
 
 
 class Ring:
@@ -55,15 +57,19 @@ def producer(ledger: Ledger) -> list[Op]:
         ops.append(("announce", name, ring.slot, what))
         ring.advance()
 
+    def load_query(what: object) -> None:
+        for consumer in range(ledger.consumers):
+            load(f"q{consumer}", what)
+
     for tile, steps in enumerate(ledger.tiles):
-        load("q", ("q", tile))
-        for step in reversed(range(steps)):
-            load("k", ("k", tile, step))
-            if step + 1 < steps:
-                load("v", ("v", tile, step + 1))
         if steps:
-            load("v", ("v", tile, 0))
-    load("q", END)
+            load("k", ("k", tile, steps - 1))
+        load_query(("q", tile))
+        for step in reversed(range(steps)):
+            if step:
+                load("k", ("k", tile, step - 1))
+            load("v", ("v", tile, step))
+    load_query(END)
     return ops
 
 
@@ -73,14 +79,15 @@ class Consumer:
     def __init__(self, ledger: Ledger, index: int) -> None:
         self.ledger, self.index = ledger, index
         self.ops: list[Op] = []
+        self.query = f"q{index}"
         self.rings = {name: Ring(slots) for name, slots in ledger.stages.items()}
         if index == ledger.consumers - 1:
             self.pass_turn()
         tile = 0
         while tile < len(ledger.tiles):
-            self.wait("q", ("q", tile))
+            self.wait(self.query, ("q", tile))
             tile = self.part_in(tile)(tile)
-        self.wait("q", END)
+        self.wait(self.query, END)
         if index == 0:
             self.take_turn()
 
@@ -111,21 +118,34 @@ class Consumer:
         ring.advance()
 
     def begin(self, tile: int) -> int:
-        slot = self.wait("q", ("q", tile))
-        self.rings["q"].advance()
-        return slot
+        """The first step that this consumer needs."""
+        self.held = self.wait(self.query, ("q", tile))
+        self.rings[self.query].advance()
+        if self.ledger.query_in_registers:
+            self.release_query(tile)
+        return self.skip_keys(tile)
 
-    def store(self, tile: int, slot: int) -> None:
-        self.ops.append(("check", "q", slot, ("q", tile)))
-        self.ops.append(("release", "q", slot, None))
+    def release_query(self, tile: int) -> None:
+        self.ops.append(("check", self.query, self.held, ("q", tile)))
+        self.ops.append(("release", self.query, self.held, None))
+
+    def finish_scores(self, tile: int, step: int) -> None:
+        frees_query = step == 0 and not self.ledger.query_in_registers
+        if frees_query and self.ledger.early_query:
+            self.ops.append(("release", self.query, self.held, None))
+        self.release("k", ("k", tile, step))
+        if frees_query and self.ledger.early_query:
+            self.ops.append(("check", self.query, self.held, ("q", tile)))
+        elif frees_query:
+            self.release_query(tile)
 
     def sit_out(self, tile: int) -> int:
         for step in reversed(range(self.ledger.tiles[tile])):
             self.skip("k", ("k", tile, step))
             self.empty_turn()
             self.skip("v", ("v", tile, step))
-        self.ops.append(("release", "q", self.rings["q"].slot, None))
-        self.rings["q"].advance()
+        self.ops.append(("release", self.query, self.rings[self.query].slot, None))
+        self.rings[self.query].advance()
         return tile + 1
 
     def skip(self, name: str, what: object) -> None:
@@ -137,7 +157,6 @@ class Consumer:
         self.pass_turn()
 
     def skip_keys(self, tile: int) -> int:
-        """The first step that this consumer needs."""
         steps, skipped = self.ledger.tiles[tile], self.ledger.skipped(tile, self.index)
         for step in range(steps - 1, steps - 1 - skipped, -1):
             self.skip("k", ("k", tile, step))
@@ -150,13 +169,15 @@ class Consumer:
             self.skip("v", ("v", tile, step))
 
     def store_zeros(self, tile: int) -> int:
-        self.store(tile, self.begin(tile))
+        self.begin(tile)
+        if not self.ledger.query_in_registers:
+            self.release_query(tile)
         return tile + 1
 
     def attend(self, tile: int) -> int:
-        slot, step = self.begin(tile), self.skip_keys(tile)
+        step = self.begin(tile)
         self.wait("k", ("k", tile, step))
-        self.release("k", ("k", tile, step))
+        self.finish_scores(tile, step)
         self.skip_values(tile, step)
         while True:
             while step:
@@ -164,22 +185,18 @@ class Consumer:
                 self.release("v", ("v", tile, step))
                 step -= 1
             last = tile + 1 == len(self.ledger.tiles)
-            self.wait("q", END if last else ("q", tile + 1))
+            self.wait(self.query, END if last else ("q", tile + 1))
             if last or self.part_in(tile + 1) != self.attend:
                 break
-            next_slot, first = self.begin(tile + 1), self.skip_keys(tile + 1)
+            first = self.begin(tile + 1)
             self.product(tile, 0, tile + 1, first)
             self.release("v", ("v", tile, 0))
-            if self.ledger.hold_query and tile + 2 < len(self.ledger.tiles):
-                self.wait("q", ("q", tile + 2))
-            self.store(tile, slot)
             self.skip_values(tile + 1, first)
-            tile, slot, step = tile + 1, next_slot, first
+            tile, step = tile + 1, first
         self.take_turn()
         self.wait("v", ("v", tile, 0))
         self.pass_turn()
         self.release("v", ("v", tile, 0))
-        self.store(tile, slot)
         return tile + 1
 
     def product(self, tile: int, step: int, next_tile: int, next_step: int) -> None:
@@ -188,4 +205,4 @@ class Consumer:
         self.take_turn()
         self.wait("v", ("v", tile, step))
         self.pass_turn()
-        self.release("k", ("k", next_tile, next_step))
+        self.finish_scores(next_tile, next_step)

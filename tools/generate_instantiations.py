@@ -26,7 +26,8 @@ namespace {{
 struct Tuning {{
     static constexpr flashcore::attention::Config config = {{
         .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
-        .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups}}};
+        .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
+        .turns = {turns}, .query_in_registers = {query_in_registers}, .staged_output = {staged_output}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};
@@ -73,7 +74,8 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
         for entry in group["entries"]:
             fields = {**group["tiles"][entry["tile"]], **entry, "header": group["header"]}
             if subject == "attention":
-                fields |= {"dtype": DTYPES[entry["dtype"]], "causal": str(entry["causal"]).lower()}
+                switches = {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
+                fields |= {"dtype": DTYPES[entry["dtype"]], **switches}
             files[f"kernel/instantiations/{entry['symbol']}.cu"] = BANNER + template.format(**fields)
     files["kernel/include/flashcore/attention/variants.h"] = _variant_list(table["attention"]["entries"])
     return files

@@ -5,10 +5,11 @@ namespace {
 struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 128, .dtype = flashcore::attention::DType::kFp16, .causal = false, .tile_m = 128,
-        .tile_n = 128, .q_stages = 2, .kv_stages = 2, .consumer_warpgroups = 2};
+        .tile_n = 128, .q_stages = 1, .kv_stages = 3, .consumer_warpgroups = 2,
+        .turns = false, .query_in_registers = true, .staged_output = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
-constexpr int kSharedBytes = 197632;
+constexpr int kSharedBytes = 230400;
 static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 

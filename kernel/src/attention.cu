@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/plan.h"
@@ -28,6 +29,7 @@ using Arguments = FlashcoreAttentionArguments;
 constexpr int64_t kLengthLimit = int64_t{1} << 30;  // of a sequence: row numbers stay clear of int overflow
 constexpr int64_t kTileLimit = int64_t{1} << 30;    // a tile index plus the grid stays clear of int overflow
 constexpr uint32_t kBoxColumns = 64;                // one 128-byte column block
+constexpr int kHeadDimStep = 8;                     // 16 bytes, which the output is written in
 constexpr double kLog2E = 1.44269504088896340736;
 
 Status check_extent(const char* name, int64_t value, int64_t least) {
@@ -58,11 +60,15 @@ Status check_arguments(const Arguments& args) {
     return Status::kOk;
 }
 
-const AttentionVariant* find_variant(const Problem& problem) {
-    for (const AttentionVariant* variant : kVariants) {
-        if (covers(variant->config, problem)) return variant;
+Status find_variant(const Arguments& args, const Problem& problem, const AttentionVariant*& variant) {
+    const bool possible = args.head_dim > 0 && args.head_dim <= INT32_MAX && args.head_dim % kHeadDimStep == 0;
+    const int chosen = possible ? choose(kVariants, std::size(kVariants), problem) : -1;
+    if (chosen < 0) {
+        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, is %lld", kHeadDimStep,
+                    static_cast<long long>(args.head_dim));
     }
-    return nullptr;
+    variant = kVariants[chosen];
+    return Status::kOk;
 }
 
 TensorShape shape_of(const char* name, const FlashcoreOperand& operand, const Arguments& args, int64_t length, int64_t heads,
@@ -83,8 +89,8 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
                          CUtensorMap& out) {
         return encode(encoder, shape_of(name, operand, args, length, heads, rows), type, out);
     };
-    FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, config.tile_m, params.q));
-    FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out));
+    FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, kWarpgroupRows, params.q));
+    FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out_rows));
     if (args.sk == 0) {  // no key is ever loaded, and an empty tensor has no map
         params.k = params.v = params.q;
         return Status::kOk;
@@ -106,10 +112,8 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
     const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, static_cast<int>(args.head_dim),
                           args.batch * args.heads,        args.sq,          args.sk};
-    const AttentionVariant* variant = find_variant(problem);
-    if (args.head_dim > INT32_MAX || variant == nullptr) {
-        return fail(Status::kInvalidArgument, "head_dim: must be 64 or 128, is %lld", static_cast<long long>(args.head_dim));
-    }
+    const AttentionVariant* variant = nullptr;
+    FLASHCORE_RETURN_IF_FAILED(find_variant(args, problem, variant));
     if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
     if (problem.sequences > kTileLimit / row_tiles(variant->config, problem)) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * query tiles must not exceed 2^30");
@@ -122,6 +126,8 @@ Status forward(const Arguments& args) {
     const Plan chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     Params params{};
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
+    params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
+                  static_cast<int>(args.head_dim)};
     params.lse = args.lse;
     params.tickets = static_cast<Tickets*>(args.workspace);
     params.schedule = chosen.schedule;

@@ -32,7 +32,8 @@ DEFAULTS: dict[str, Any] = {
     "offset": False,
     "max_ctas": 0,
 }
-CHOICES = {"dtype": ("fp16", "bf16"), "d": (64, 128), "layout": ("bshd", "bhsd")}
+TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
+CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd")}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
@@ -56,13 +57,14 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Operations, bytes and entry functions of one workload."""
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
+    tile = next(tile for tile in TILES if tile >= p["d"])
     pairs = _visible_pairs(p["sq"], p["sk"], causal=p["causal"])
     query_elements = p["b"] * p["h"] * p["sq"] * p["d"]
     key_elements = p["b"] * p["hkv"] * p["sk"] * p["d"]
     return {
         "flops": 4.0 * p["b"] * p["h"] * p["d"] * pairs,
         "bytes": float(2 * ELEMENT_BYTES * (query_elements + key_elements) + LSE_BYTES * p["b"] * p["h"] * p["sq"]),
-        "entries": [f"flashcore_attention_fwd_d{p['d']}_{p['dtype']}_{mask}"] if query_elements else [],
+        "entries": [f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"] if query_elements else [],
     }
 
 

@@ -73,22 +73,29 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d", [8, 32, 72, 80, 96, 160, 192, 248])
+def test_head_dimensions_between(d: int, causal: bool) -> None:
+    check(sq=333, sk=500, d=d, causal=causal, strided=True)
+    check(sq=130, sk=70, d=d, causal=causal, dtype="bf16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 @pytest.mark.parametrize(("sq", "sk"), SHAPES)
 def test_shapes(sq: int, sk: int, d: int, dtype: str, causal: bool) -> None:
     check(sq=sq, sk=sk, d=d, dtype=dtype, causal=causal, layout="bhsd" if sq % 2 else "bshd")
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_long(d: int, causal: bool) -> None:
     check(b=1, h=2, sq=4224, d=d, causal=causal)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 @pytest.mark.parametrize("kind", ["large", "rising", "falling", "constant", "onehot"])
 def test_adversarial_inputs(kind: str, d: int, dtype: str, causal: bool) -> None:
     check(sq=500, sk=700, d=d, dtype=dtype, input=kind, causal=causal)
@@ -101,23 +108,23 @@ def test_grouped_heads(h: int, hkv: int, causal: bool) -> None:
 
 
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_views_with_gaps_of_nan(layout: str, d: int) -> None:
     check(sq=200, sk=333, d=d, layout=layout, strided=True, causal=True)
 
 
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_offsets_past_two_to_the_31(d: int) -> None:
     check(b=2, h=2, sq=200, sk=150, d=d, offset=True)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_few_persistent_blocks(d: int, causal: bool) -> None:
     check(sq=700, sk=1000, d=d, causal=causal, max_ctas=2)
 
 
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_keys_and_no_queries(d: int, causal: bool) -> None:
     check(sq=100, sk=0, d=d, causal=causal)
@@ -130,7 +137,7 @@ def _tensors(sq: int = 300, sk: int = 300, d: int = 64, dtype: Any = torch.float
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_bitwise_repeatable(flashcore: Any, d: int, causal: bool) -> None:
     q, k, v = _tensors(1000, 1111, d)
     first, first_lse = flashcore.attention(q, k, v, causal=causal, return_lse=True)
@@ -140,7 +147,7 @@ def test_bitwise_repeatable(flashcore: Any, d: int, causal: bool) -> None:
         assert torch.equal(lse, first_lse)
 
 
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64, 128, 256])
 def test_rows_past_the_end_are_neither_read_nor_written(flashcore: Any, d: int) -> None:
     """The tensors are the first rows of longer ones that hold NaN (inputs) and a mark (output)."""
     q, k, v = (torch.full((2, 600, 2, d), math.nan, device="cuda", dtype=torch.float16) for _ in range(3))
@@ -244,8 +251,8 @@ def _misaligned(t: Any) -> Any:
         (lambda q, k, v: {"scale": math.nan}, r"^scale: must be finite"),
         (lambda q, k, v: {"layout": "sbhd"}, r"^layout: "),
         (lambda q, k, v: {"q": q[0]}, r"^q: must have 4 dimensions"),
-        (lambda q, k, v: {"q": q[..., :32].contiguous(), "k": k[..., :32].contiguous(), "v": v[..., :32].contiguous()},
-         r"^head_dim: must be 64 or 128"),
+        (lambda q, k, v: {"q": q[..., :36].contiguous(), "k": k[..., :36].contiguous(), "v": v[..., :36].contiguous()},
+         r"^head_dim: must be a multiple of 8"),
         (lambda q, k, v: {"q": q.clone().requires_grad_()}, r"gradient"),
         (lambda q, k, v: {"out": torch.empty_like(q[:, :5])}, r"^out: "),
         (lambda q, k, v: {"lse": torch.empty(3, device="cuda")}, r"^lse: "),

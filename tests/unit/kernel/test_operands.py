@@ -56,19 +56,18 @@ def test_constants_are_those_of_the_header() -> None:
         assert re.search(rf"constexpr int {name} = {re.escape(text)};", HEADER)
 
 
-@pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.parametrize("rows", [128, 192])
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("rows", [64, 80, 128])
 def test_query_and_key_operands(rows: int, head_dim: int) -> None:
     for step in range(head_dim // DEPTH):
-        for first in range(0, rows, 64):
-            start = row_step(step, rows) + first * ROW_BYTES // UNIT
-            for i in range(64):
-                for k in range(DEPTH):
-                    assert row_operand(i, k, start) == stored(first + i, step * DEPTH + k, rows)
+        start = row_step(step, rows)
+        for i in range(rows):
+            for k in range(DEPTH):
+                assert row_operand(i, k, start) == stored(i, step * DEPTH + k, rows)
 
 
-@pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.parametrize("keys", [128, 176])
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("keys", [80, 128, 176])
 def test_value_operand(keys: int, head_dim: int) -> None:
     for step in range(keys // DEPTH):
         for n in range(head_dim):
@@ -76,16 +75,30 @@ def test_value_operand(keys: int, head_dim: int) -> None:
                 assert column_operand(n, k, column_step(step), keys) == stored(step * DEPTH + k, n, keys)
 
 
-@pytest.mark.parametrize("head_dim", [64, 128])
-def test_staged_output_is_what_the_store_reads(head_dim: int) -> None:
-    """stmatrix writes 16-byte chunks at the addresses of stage_rows; the TMA store undoes the same swizzle."""
-    rows = 128
-    written = set()
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_ldmatrix_names_the_chunks_of_the_query(head_dim: int) -> None:
+    """Lane l of block_chunk names row l % 16 and the chunk of columns 8 (l / 16); together they are a warp's rows."""
+    rows, named = 64, set()
     for warp_row in range(0, rows, 16):
         for column in range(0, head_dim, 16):
             for lane in range(32):
                 row, chunk = warp_row + lane % 16, column % BLOCK // 8 + lane // 16
                 address = row * ROW_BYTES + column // BLOCK * rows * ROW_BYTES + (chunk ^ row % 8) * 16
                 assert address == stored(row, column + lane // 16 * 8, rows)
-                written.add(address)
-    assert len(written) == rows * head_dim * 2 // 16
+                named.add(address)
+    assert len(named) == rows * head_dim * 2 // 16
+
+
+def exchange(words: list[list[int]], first: int, second: int, bit: int) -> None:
+    """What exchange<bit> does to the words of all four lanes at once."""
+    sent = [words[lane][first if lane & bit else second] for lane in range(4)]
+    for lane in range(4):
+        words[lane][first if lane & bit else second] = sent[lane ^ bit]
+
+
+def test_a_quad_gathers_whole_chunks_of_its_output_rows() -> None:
+    """Lane p holds columns 2p and 2p + 1 of four chunks; after gather_chunk it holds chunk p from left to right."""
+    words = [[8 * chunk + 2 * lane for chunk in range(4)] for lane in range(4)]
+    for first, second, bit in ((0, 2, 2), (1, 3, 2), (0, 1, 1), (2, 3, 1)):
+        exchange(words, first, second, bit)
+    assert words == [[8 * lane + 2 * i for i in range(4)] for lane in range(4)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 L2_BUDGET = 32 << 20
+WARPGROUP_ROWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,13 @@ class Problem:
     def clear(self, first_row: int) -> int:
         return self.visible(first_row) // self.tile_n
 
+    def begins_with_half(self, own_row: int) -> bool:
+        """Whether the 64 rows from own_row on need only the first half of their last key tile."""
+        if not (self.causal and self.tile_n == 2 * WARPGROUP_ROWS):
+            return False
+        last_row = min(own_row + WARPGROUP_ROWS, self.sq) - 1
+        return self.visible(last_row) <= self.needed(own_row, WARPGROUP_ROWS) * self.tile_n - self.tile_n // 2
+
 
 LENGTHS = [(1, 1), (1, 1000), (17, 17), (63, 65), (113, 203), (128, 127), (799, 3), (1023, 1024), (500, 0), (385, 640)]
 
@@ -67,10 +75,10 @@ def test_causal_groups_start_with_their_longest_tiles() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("tile_m", [128, 192])
+@pytest.mark.parametrize(("tile_m", "tile_n"), [(128, 128), (192, 128), (128, 80)])
 @pytest.mark.parametrize(("sq", "sk"), LENGTHS)
-def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, tile_m: int, causal: bool) -> None:
-    problem = Problem(sequences=1, sq=sq, sk=sk, causal=causal, tile_m=tile_m)
+def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, tile_m: int, tile_n: int, causal: bool) -> None:
+    problem = Problem(sequences=1, sq=sq, sk=sk, causal=causal, tile_m=tile_m, tile_n=tile_n)
     for tile in range(problem.row_tiles):
         first = tile * tile_m
         rows = range(first, min(first + tile_m, sq))
@@ -80,7 +88,18 @@ def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, ti
             assert any(problem.visible(row) > (needed - 1) * problem.tile_n for row in rows)
         for group_first in range(first, first + tile_m, 64):
             clear = problem.clear(group_first)
-            assert all(problem.visible(row) >= clear * problem.tile_n for row in rows if row >= group_first)
+            own_rows = [row for row in rows if group_first <= row < group_first + WARPGROUP_ROWS]
+            assert all(problem.visible(row) >= clear * problem.tile_n for row in own_rows)
+            skipped = needed - problem.needed(group_first, WARPGROUP_ROWS)
+            assert not own_rows or 0 <= skipped <= 1
+            if problem.begins_with_half(group_first):
+                first_key = (needed - skipped - 1) * problem.tile_n
+                assert all(problem.visible(row) <= first_key + problem.tile_n // 2 for row in own_rows)
+
+
+def test_every_other_warpgroup_begins_with_half_a_step() -> None:
+    problem = Problem(sequences=1, sq=2048, sk=2048, causal=True, head_dim=128, tile_m=128)
+    assert [problem.begins_with_half(row) for row in range(0, 512, 64)] == [True, False] * 4
 
 
 def test_the_last_query_sees_every_key_and_early_ones_may_see_none() -> None:

@@ -52,7 +52,7 @@ def test_check_finds_missing_stale_and_left_over_files(tmp_path: pathlib.Path) -
 
 def test_one_entry_for_every_head_dimension_type_and_mask() -> None:
     found = sorted((entry["head_dim"], entry["dtype"], entry["causal"]) for entry in ENTRIES)
-    assert found == [(d, dtype, causal) for d in (64, 128) for dtype in ("bf16", "fp16") for causal in (False, True)]
+    assert found == [(d, dtype, causal) for d in (64, 128, 256) for dtype in ("bf16", "fp16") for causal in (False, True)]
     for entry in ENTRIES:
         mask = "causal" if entry["causal"] else "full"
         assert entry["symbol"] == f"flashcore_attention_fwd_d{entry['head_dim']}_{entry['dtype']}_{mask}"
@@ -62,10 +62,10 @@ def test_one_entry_for_every_head_dimension_type_and_mask() -> None:
 def test_budgets_of_registers_and_shared_memory(entry: dict[str, Any]) -> None:
     query = entry["tile_m"] * entry["head_dim"] * 2
     keys = entry["tile_n"] * entry["head_dim"] * 2
-    barriers = 8 * (2 * entry["q_stages"] + 4 * entry["kv_stages"]) + 16 * entry["q_stages"]
+    warpgroups = entry["consumer_warpgroups"]
+    barriers = 8 * (2 * entry["q_stages"] * warpgroups + 4 * entry["kv_stages"]) + 8 * entry["q_stages"] * warpgroups
     assert barriers <= 1024
     assert entry["dynamic_shared_bytes"] == entry["q_stages"] * query + 2 * entry["kv_stages"] * keys + 1024 <= 227 * 1024
-    warpgroups = entry["consumer_warpgroups"]
     at_launch = 65536 // (128 * (1 + warpgroups)) // 8 * 8
     assert 24 + warpgroups * entry["max_registers"] <= (1 + warpgroups) * at_launch
     assert entry["tile_m"] == 64 * warpgroups
@@ -115,7 +115,16 @@ def test_attention_counts_work_and_names_bad_parameters() -> None:
     assert subject.problem({**base, "causal": True})["flops"] == 4.0 * 2 * 4 * 64 * (128 * 129 // 2)
     assert subject.problem({**base, "sq": 799, "sk": 3, "causal": True})["flops"] == 4.0 * 2 * 4 * 64 * 6
     assert subject.problem({**base, "sq": 0})["entries"] == []
-    for change, name in (({"sQ": 3}, "sQ"), ({"d": 96}, "d"), ({"hkv": 3}, "hkv"), ({"b": -1}, "b"), ({"input": "odd"}, "input")):
+    for d, tile in ((8, 64), (72, 128), (192, 256), (256, 256)):
+        assert subject.problem({**base, "d": d})["entries"] == [f"flashcore_attention_fwd_d{tile}_fp16_full"]
+    for change, name in (
+        ({"sQ": 3}, "sQ"),
+        ({"d": 100}, "d"),
+        ({"d": 264}, "d"),
+        ({"hkv": 3}, "hkv"),
+        ({"b": -1}, "b"),
+        ({"input": "odd"}, "input"),
+    ):
         with pytest.raises(ValueError, match=rf"^{name}: "):
             subject.problem({**base, **change})
 

@@ -22,7 +22,7 @@ struct FlashcoreAttentionArguments {
     int64_t kv_heads;  // divides heads
     int64_t sq;
     int64_t sk;
-    int64_t head_dim;  // 64 or 128
+    int64_t head_dim;  // a multiple of 8 up to 256; 64, 128 and 256 waste nothing
     FlashcoreOperand q;
     FlashcoreOperand k;
     FlashcoreOperand v;

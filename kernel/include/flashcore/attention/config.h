@@ -13,9 +13,12 @@ struct Config {
     bool causal;
     int tile_m;               // query rows of a CTA
     int tile_n;               // keys of one step
-    int q_stages;             // query tiles in shared memory; the output of a tile leaves through its query's slot
+    int q_stages;             // query tiles in shared memory
     int kv_stages;            // key tiles, and value tiles, in shared memory
     int consumer_warpgroups;  // beside the one producer warpgroup
+    bool turns;               // consumer warpgroups issue their products one after the other
+    bool query_in_registers;  // read from shared memory once for each tile and not once for each step
+    bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
 };
 
 constexpr int kWarpThreads = 32;
@@ -29,19 +32,17 @@ constexpr int kBarrierBytes = 1024;  // one swizzle period after the tiles, so t
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
 FLASHCORE_HOST_DEVICE constexpr int consumer_warps(const Config& config) { return config.consumer_warpgroups * kWarpgroupWarps; }
 
-FLASHCORE_HOST_DEVICE constexpr int query_tile_bytes(const Config& config) {
-    return config.tile_m * config.head_dim * kBytesPerElement;
+// A query tile is made of one part for each consumer warpgroup, which loads and frees it alone.
+FLASHCORE_HOST_DEVICE constexpr int query_part_bytes(const Config& config) {
+    return kWarpgroupRows * config.head_dim * kBytesPerElement;
 }
 FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) {
     return config.tile_n * config.head_dim * kBytesPerElement;
 }
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
-    return config.q_stages * query_tile_bytes(config) + 2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
+    return config.q_stages * config.consumer_warpgroups * query_part_bytes(config) +
+           2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
-
-// With two consumer warpgroups there are registers to spare for the query, which then is read from shared memory once for each
-// tile and not once for each step: a third less for the scores to read.
-FLASHCORE_HOST_DEVICE constexpr bool query_in_registers(const Config& config) { return config.consumer_warpgroups == 2; }
 
 // setmaxnreg moves registers between the roles, within what the launch allocated: the register file divided by the threads of
 // the CTA, in steps of 8. More than that and the last warpgroup to ask waits for ever.

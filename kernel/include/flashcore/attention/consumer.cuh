@@ -6,7 +6,7 @@
 #include "flashcore/attention/epilogue.cuh"
 #include "flashcore/attention/fragment.cuh"
 #include "flashcore/attention/params.h"
-#include "flashcore/attention/schedule.h"
+#include "flashcore/attention/share.h"
 #include "flashcore/attention/shared_storage.cuh"
 #include "flashcore/attention/softmax.cuh"
 #include "flashcore/attention/turn.cuh"
@@ -18,7 +18,6 @@ template <class Tuning>
 class Consumer {
 public:
     static constexpr Config kConfig = Tuning::config;
-    static constexpr bool kQueryInRegisters = query_in_registers(kConfig);
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
     using Scores = ptx::Wgmma<Element, kConfig.tile_n>;
     using Output = ptx::Wgmma<Element, kConfig.head_dim>;
@@ -28,12 +27,12 @@ public:
           shared_(shared),
           turn_{warpgroup},
           lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
-          warp_row_(warpgroup * kWarpgroupRows + static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows) {}
+          warp_row_(static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows) {}
 
     __device__ __forceinline__ void run() {
         turn_.open();
-        while (arriving_row() != kNoTile) {
-            switch (part_in(arriving_row())) {
+        while (arriving_tile().first_row != kNoTile) {
+            switch (arriving_part()) {
                 case Part::kAttend: attend(); break;
                 case Part::kStoreZeros: store_zeros(); break;
                 case Part::kSitOut: sit_out(); break;
@@ -43,8 +42,8 @@ public:
     }
 
 private:
-    // What this warpgroup does in a tile. A tile without keys gives zeros; rows past the end give nothing.
-    enum class Part { kAttend, kStoreZeros, kSitOut };
+    using Query = sm90::RingPosition<kConfig.q_stages>;
+    static constexpr bool kFreesQueryAfterScores = !kConfig.query_in_registers && !kConfig.staged_output;
 
     // Clear keys are seen by every row of this warpgroup, with scores that keep their sign: the main loop has no test.
     enum class Keys { kClear, kAny };
@@ -63,20 +62,20 @@ private:
         for (;;) {
             k_.make_uniform();
             v_.make_uniform();
-            query_slot_ = sm90::uniform(query_slot_);
+            query_.make_uniform();
 #pragma unroll 1
             for (int remaining = sm90::uniform(step_ - clear_steps_); remaining > 0; --remaining) inner_step<Keys::kAny>(rows);
 #pragma unroll 1
             for (int remaining = sm90::uniform(step_); remaining > 0; --remaining) inner_step<Keys::kClear>(rows);
-            if (part_in(arriving_row()) != Part::kAttend) break;
+            if (arriving_part() != Part::kAttend) break;
             crossing_step(rows);
         }
         turn_.take();
         issue_output();
         turn_.pass();
-        const Rescale inverse = finish_rows(rows, query_slot_);
+        const Rescale inverse = finish_rows(rows, place_);
         finish_output();
-        store(inverse, query_slot_);
+        store(inverse, place_, query_);
     }
 
     template <Keys kKeys>
@@ -90,15 +89,16 @@ private:
 
     // The scores belong to the next tile, the output to the finished one.
     __device__ __forceinline__ void crossing_step(Rows& rows) {
-        const int finished_slot = query_slot_;
+        const Place finished = place_;
+        const Query finished_query = query_;
         begin_tile();
         issue_scores_and_output();
-        const Rescale inverse = finish_rows(rows, finished_slot);
+        const Rescale inverse = finish_rows(rows, finished);
         rows = Rows{};
         finish_scores<1>();
         softmax<Keys::kAny>(rows, [&] {
             finish_output();
-            store(inverse, finished_slot);
+            store(inverse, finished, finished_query);
         });
         clear(output_);
         skip_values();
@@ -107,14 +107,13 @@ private:
     // None of this warpgroup's rows exists: the others must not wait for it.
     __device__ __forceinline__ void sit_out() {
 #pragma unroll 1
-        for (int remaining = steps_of(arriving_row()); remaining > 0; --remaining) {
+        for (int remaining = tile_steps<Tuning>(params_, arriving_tile()); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
             turn_.take();
             turn_.pass();
             skip(v_, shared_.v_ring);
         }
-        __syncwarp();
-        if (lane_ == 0) ptx::mbarrier_arrive(&shared_.q_ring.empty[arriving_.slot]);
+        release(arriving_);
         arriving_.advance();
     }
 
@@ -132,37 +131,33 @@ private:
         }
     }
 
-    // First row of the tile whose query arrives next; waits for it.
-    __device__ __forceinline__ int arriving_row() const {
-        arriving_.wait_full(shared_.q_ring);
-        return shared_.tile[arriving_.slot].first_row;
+    // The tile whose query arrives next; waits for it.
+    __device__ __forceinline__ const Tile& arriving_tile() const {
+        arriving_.wait_full(shared_.q_ring[turn_.warpgroup]);
+        return shared_.tile[turn_.warpgroup][arriving_.slot];
     }
 
-    __device__ __forceinline__ int steps_of(int first_row) const {
-        return needed_key_tiles<kConfig.causal>(params_, first_row, kConfig.tile_m, kConfig.tile_n);
-    }
-
-    __device__ __forceinline__ Part part_in(int first_row) const {
-        if (first_row == kNoTile || steps_of(first_row) == 0) return Part::kStoreZeros;
-        return first_row + turn_.warpgroup * kWarpgroupRows >= params_.sq ? Part::kSitOut : Part::kAttend;
-    }
+    __device__ __forceinline__ Part arriving_part() const { return part_of<Tuning>(params_, arriving_tile(), turn_.warpgroup); }
 
     __device__ __forceinline__ void begin_tile() {
-        const int first_row = arriving_row();
-        const int own_row = first_row + turn_.warpgroup * kWarpgroupRows;
-        query_slot_ = arriving_.slot;
+        const Tile tile = {sm90::uniform(arriving_tile().first_row), sm90::uniform(arriving_tile().sequence)};
+        const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
+        place_ = {tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row_ + lane_ / kQuadLanes, tile.sequence};
+        skipped_ = share.skipped;
+        clear_steps_ = share.clear;
+        step_ = share.steps - share.skipped - 1;
+        query_ = arriving_;
         arriving_.advance();
-        const int steps = steps_of(first_row);
-        const int own_steps = needed_key_tiles<kConfig.causal>(params_, own_row, kWarpgroupRows, kConfig.tile_n);
-        skipped_ = min(steps - own_steps, max(steps - 1, 0));
-        step_ = steps - skipped_ - 1;
-        const bool unchanged = params_.score_sign == kUnchanged;
-        clear_steps_ = unchanged ? clear_key_tiles<kConfig.causal>(params_, own_row, kConfig.tile_n) : 0;
-        row_ = first_row + warp_row_ + lane_ / kQuadLanes;
-        if constexpr (kQueryInRegisters) {
-            load_rows<kConfig.head_dim, kConfig.tile_m>(shared_.q[query_slot_], query_, warp_row_, lane_);
+        if constexpr (kConfig.query_in_registers) {
+            load_rows<kConfig.head_dim, kWarpgroupRows>(shared_.q[turn_.warpgroup][query_.slot], operand_, warp_row_, lane_);
+            release(query_);
         }
         skip_keys();
+    }
+
+    __device__ __forceinline__ void release(const Query& query) {
+        __syncwarp();
+        query.release(shared_.q_ring[turn_.warpgroup], lane_ == 0);
     }
 
     __device__ __forceinline__ void issue_scores_and_output() {
@@ -180,12 +175,11 @@ private:
 #pragma unroll
         for (int step = 0; step < kConfig.head_dim / sm90::kMmaDepth; ++step) {
             const uint64_t keys = k + sm90::row_step(step, kConfig.tile_n);
-            if constexpr (kQueryInRegisters) {
-                Scores::template registers<ptx::Major::kK>(scores_, query_ + 4 * step, keys, step > 0);
+            if constexpr (kConfig.query_in_registers) {
+                Scores::template registers<ptx::Major::kK>(scores_, operand_ + 4 * step, keys, step > 0);
             } else {
-                const uint8_t* rows = shared_.q[query_slot_] + turn_.warpgroup * sm90::block_bytes(kWarpgroupRows);
-                const uint64_t q = sm90::row_operand(rows) + sm90::row_step(step, kConfig.tile_m);
-                Scores::shared(scores_, q, keys, step > 0);
+                const uint64_t q = sm90::row_operand(shared_.q[turn_.warpgroup][query_.slot]);
+                Scores::shared(scores_, q + sm90::row_step(step, kWarpgroupRows), keys, step > 0);
             }
         }
         ptx::wgmma_commit();
@@ -195,9 +189,12 @@ private:
     __device__ __forceinline__ void finish_scores() {
         ptx::wgmma_wait<kGroupsInFlight>();
         ptx::pin(scores_);
-        if constexpr (kQueryInRegisters) ptx::pin(query_);
         k_.release(shared_.k_ring, lane_ == 0);
         k_.advance();
+        if constexpr (kConfig.query_in_registers) ptx::pin(operand_);
+        if constexpr (kFreesQueryAfterScores) {
+            if (step_ == 0) release(query_);
+        }
     }
 
     __device__ __forceinline__ void issue_output() {
@@ -225,8 +222,8 @@ private:
         if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if (step_ < clear_steps_) return;
         const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, row_) - first_key,
-                       visible_keys<kConfig.causal>(params_, row_ + sm90::kGroupRows) - first_key});
+        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
+                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
     }
 
     // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
@@ -242,30 +239,34 @@ private:
     }
 
     // The log-sum-exp of finished rows, and what their output is to be multiplied by.
-    __device__ __forceinline__ Rescale finish_rows(Rows rows, int slot) const {
+    __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
         const Rescale inverse = normalise(rows);
-        store_lse(params_, shared_.tile[slot], rows, warp_row_, lane_);
+        store_lse(params_, place, rows, lane_);
         return inverse;
     }
 
-    // Sends the output through the slot of its query. Every warp of this warpgroup has taken a turn since it finished the
-    // last scores of that query, so nobody reads the slot any more.
-    __device__ __forceinline__ void store(const Rescale& inverse, int slot) {
-        multiply(output_, inverse);
-        stage_rows<Element, kConfig.head_dim, kConfig.tile_m>(shared_.q[slot], output_, warp_row_, lane_);
-        ptx::fence_async_shared();
-        __syncwarp();
-        if (lane_ == 0) {
-            send_rows<kConfig.head_dim, kConfig.tile_m>(params_, shared_.tile[slot], shared_.q[slot], warp_row_);
-            ptx::mbarrier_arrive(&shared_.q_ring.empty[slot]);
+    // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
+    // query, so nobody reads it any more.
+    __device__ __forceinline__ void store(const Rescale& inverse, const Place& place, const Query& query) {
+        if constexpr (kConfig.staged_output) {
+            uint8_t* const tile = shared_.q[turn_.warpgroup][query.slot];
+            multiply(output_, inverse);
+            stage_rows<Element, kConfig.head_dim>(tile, output_, warp_row_, lane_);
+            ptx::fence_async_shared();
+            __syncwarp();
+            if (lane_ == 0) send_rows<kConfig.head_dim>(params_, place, tile, warp_row_);
+            release(query);
+        } else {
+            store_rows<Element>(params_, place, output_, inverse, lane_);
         }
     }
 
     // A tile whose rows see no key: zeros, and a log-sum-exp of -infinity.
     __device__ __forceinline__ void store_zeros() {
         begin_tile();
+        if constexpr (kFreesQueryAfterScores) release(query_);
         clear(output_);
-        store(finish_rows(Rows{}, query_slot_), query_slot_);
+        store(finish_rows(Rows{}, place_), place_, query_);
     }
 
     template <int kSlots>
@@ -276,22 +277,20 @@ private:
         position.advance();
     }
 
-    static constexpr float kUnchanged = 1.0f;
-
     const Params& params_;
     SharedStorage<Tuning>& shared_;
-    Turn<kConfig.consumer_warpgroups> turn_;
+    Turn<Tuning> turn_;
     int lane_;
-    int warp_row_;     // this warp's first row within the tile
-    int query_slot_;   // where the query of the scores lies
+    int warp_row_;     // this warp's first row within those of the warpgroup
+    Place place_;      // of this thread's rows
     int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
     int step_;         // key tile of the scores; they run from the last to the first
     int clear_steps_;  // key tiles below this one are clear
-    int row_;          // the first of this thread's two query rows
-    sm90::RingPosition<kConfig.q_stages> arriving_;
+    Query query_;      // of the scores
+    Query arriving_;   // of the tile after that
     sm90::RingPosition<kConfig.kv_stages> k_;
     sm90::RingPosition<kConfig.kv_stages> v_;
-    uint32_t query_[kConfig.head_dim / 4];
+    uint32_t operand_[kConfig.head_dim / 4];  // the query, if it is in registers
     float scores_[kConfig.tile_n / 2];
     uint32_t probabilities_[kConfig.tile_n / 4];
     float output_[kConfig.head_dim / 2];

@@ -1,14 +1,19 @@
-// The end of a tile: normalise, convert, and send the output through the query's slot to memory.
+// The end of a tile: normalise, convert, and write the rows from the registers to memory.
 #pragma once
 
 #include "flashcore/attention/fragment.cuh"
 #include "flashcore/attention/params.h"
-#include "flashcore/attention/schedule.h"
-#include "flashcore/attention/shared_storage.cuh"
 #include "flashcore/attention/softmax.cuh"
 #include "flashcore/ptx/tma.cuh"
+#include "flashcore/sm90/operand.cuh"
 
 namespace flashcore::attention {
+
+// Two rows of one sequence that a thread owns: this one, and the one kGroupRows below.
+struct Place {
+    int row;
+    int sequence;
+};
 
 // 1 / sum, and 0 for a row that saw no key: its output is 0.
 __device__ __forceinline__ Rescale normalise(Rows& rows) {
@@ -21,37 +26,87 @@ __device__ __forceinline__ Rescale normalise(Rows& rows) {
     return rescale;
 }
 
-__device__ __forceinline__ void store_lse(const Params& params, const Tile& tile, const Rows& rows, int warp_row, int lane) {
+__device__ __forceinline__ void store_lse(const Params& params, const Place& place, const Rows& rows, int lane) {
     if (params.lse == nullptr || lane % kQuadLanes != 0) return;
-    float* lse = params.lse + (static_cast<int64_t>(tile.batch) * params.heads + tile.head) * params.sq;
+    float* lse = params.lse + static_cast<int64_t>(place.sequence) * params.sq;
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
-        const int row = tile.first_row + warp_row + lane / kQuadLanes + r * sm90::kGroupRows;
+        const int row = place.row + r * sm90::kGroupRows;
         const float value = rows.maximum[r] * (params.scale_log2 * kLn2) + __logf(rows.sum[r]);
         if (row < params.sq) lse[row] = rows.sum[r] == 0.0f ? minus_infinity() : value;
     }
 }
 
-// Writes a warp's 16 rows into its part of a tile in shared memory.
-template <class Element, int kHeadDim, int kTileRows>
-__device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kHeadDim / 2], int warp_row, int lane) {
+// Half of a transposition: exchanges words with the lane whose number differs in the bit `kLane`, so that afterwards the words
+// whose index has that bit set hold what was in that place of the upper lane.
+template <int kLane>
+__device__ __forceinline__ void exchange(uint32_t& first, uint32_t& second, int lane) {
+    const bool upper = lane & kLane;
+    const uint32_t received = __shfl_xor_sync(kWholeWarp, upper ? first : second, kLane);
+    (upper ? first : second) = received;
+}
+
+// Four lanes hold a word each of four chunks of 16 bytes; afterwards lane i holds chunk i.
+__device__ __forceinline__ void gather_chunk(uint32_t (&words)[kQuadLanes], int lane) {
+    exchange<2>(words[0], words[2], lane);
+    exchange<2>(words[1], words[3], lane);
+    exchange<1>(words[0], words[1], lane);
+    exchange<1>(words[2], words[3], lane);
+}
+
+// Writes a thread's two rows, 64 contiguous bytes for every four lanes. Rows past the end and columns that do not exist are left.
+template <class Element, int kCount>
+__device__ __forceinline__ void store_rows(const Params& params, const Place& place, const float (&output)[kCount],
+                                           const Rescale& inverse, int lane) {
     asm volatile("" : "+r"(lane));  // addresses are worked out here, not kept in registers throughout the main loop
+    constexpr int kColumns = kQuadLanes * sm90::kChunkElements;  // that a quad gathers and writes at a time
+    const Output& out = params.out;
+    const int batch = place.sequence / params.heads;
+    const int head = place.sequence - batch * params.heads;
+    auto* const data = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride;
 #pragma unroll
-    for (int column = 0; column < kHeadDim; column += 16) {
+    for (int r = 0; r < kRowsPerThread; ++r) {
+        const int row = place.row + r * sm90::kGroupRows;
+        Element* const columns = data + row * out.sequence_stride;
+#pragma unroll
+        for (int first = 0; first < 2 * kCount; first += kColumns) {
+            uint32_t words[kQuadLanes];
+#pragma unroll
+            for (int i = 0; i < kQuadLanes; ++i) {
+                const float* pair = output + first / 2 + 4 * i + 2 * r;
+                words[i] = ptx::pack<Element>(pair[0] * inverse.factor[r], pair[1] * inverse.factor[r]);
+            }
+            gather_chunk(words, lane);
+            const int column = first + lane % kQuadLanes * sm90::kChunkElements;
+            if (row < params.sq && column < out.head_dim) {
+                *reinterpret_cast<uint4*>(columns + column) = make_uint4(words[0], words[1], words[2], words[3]);
+            }
+        }
+    }
+}
+
+// Writes a warp's 16 rows into shared memory, in the place of its query.
+template <class Element, int kHeadDim>
+__device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kHeadDim / 2], int warp_row, int lane) {
+    asm volatile("" : "+r"(lane));  // as above
+#pragma unroll
+    for (int column = 0; column < kHeadDim; column += sm90::kMmaDepth) {
         const float* fragment = output + column / 2;
-        ptx::store_matrix_x4(block_chunk<kTileRows>(tile, warp_row, lane, column),
+        ptx::store_matrix_x4(block_chunk<kWarpgroupRows>(tile, warp_row, lane, column),
                              ptx::pack<Element>(fragment[0], fragment[1]), ptx::pack<Element>(fragment[2], fragment[3]),
                              ptx::pack<Element>(fragment[4], fragment[5]), ptx::pack<Element>(fragment[6], fragment[7]));
     }
 }
 
-// One lane sends the warp's rows; the copy engine drops those past the end of the queries.
-template <int kHeadDim, int kTileRows>
-__device__ __forceinline__ void send_rows(const Params& params, const Tile& tile, const uint8_t* shared, int warp_row) {
+// The first lane sends the warp's rows; the copy engine drops what lies past the end.
+template <int kHeadDim>
+__device__ __forceinline__ void send_rows(const Params& params, const Place& place, const uint8_t* tile, int warp_row) {
+    const int batch = place.sequence / params.heads;
+    const int head = place.sequence - batch * params.heads;
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
-        const uint8_t* rows = shared + column / sm90::kBlockColumns * sm90::block_bytes(kTileRows) + warp_row * sm90::kRowBytes;
-        ptx::tma_store_4d(&params.out, rows, column, tile.first_row + warp_row, tile.head, tile.batch);
+        const uint8_t* rows = tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
+        ptx::tma_store_4d(&params.out_rows, rows, column, place.row, head, batch);
     }
     ptx::tma_store_commit();
     ptx::tma_store_wait_read();

@@ -19,8 +19,9 @@ struct Assumptions {
     static_assert(producer_registers(kConfig) + kConfig.consumer_warpgroups * consumer_registers(kConfig) <=
                       (1 + kConfig.consumer_warpgroups) * registers_at_launch(kConfig),
                   "setmaxnreg only moves registers that the launch allocated; asking for more waits for ever");
-    static_assert(kConfig.q_stages >= 2, "a tile's output leaves through its query's slot while the next query is in use");
     static_assert(kConfig.tile_m - kWarpgroupRows <= kConfig.tile_n, "a warpgroup skips at most one step; more would need slots");
+    static_assert(!kConfig.staged_output || (kConfig.turns && !kConfig.query_in_registers && kConfig.q_stages >= 2),
+                  "a staged output needs its query's slot, after every warp has passed a turn, while the next query is in use");
     static_assert(kConfig.kv_stages >= 2, "the scores of a step run beside the output of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");

@@ -22,6 +22,7 @@ __device__ __forceinline__ uint32_t block_chunk(const uint8_t* tile, int warp_ro
 // Reads a warp's 16 rows of a query tile as the A operand of wgmma.
 template <int kHeadDim, int kTileRows>
 __device__ __forceinline__ void load_rows(const uint8_t* tile, uint32_t (&operand)[kHeadDim / 4], int warp_row, int lane) {
+    asm volatile("" : "+r"(lane));  // addresses are worked out here, not kept in registers throughout the main loop
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kMmaDepth) {
         ptx::load_matrix_x4(operand + column / 4, block_chunk<kTileRows>(tile, warp_row, lane, column));

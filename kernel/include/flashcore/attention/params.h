@@ -22,14 +22,24 @@ struct Tickets {
     unsigned finished;
 };
 
+// Where the output goes. Strides count elements.
+struct Output {
+    void* data;
+    int64_t batch_stride;
+    int64_t sequence_stride;
+    int64_t head_stride;
+    int head_dim;  // columns that exist; a multiple of 8, as the strides are
+};
+
 constexpr float kSlackLog2 = 8.0f;
 
 struct Params {
-    CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x tile_m
+    CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x 64: a warpgroup's rows
     CUtensorMap k;  // (head_dim, sk, kv_heads, batch), boxes of 64 x tile_n
     CUtensorMap v;
-    CUtensorMap out;  // like q, boxes of 64 x 16: one warp's rows
-    float* lse;       // (batch, heads, sq) or null
+    CUtensorMap out_rows;  // the output like q, boxes of 64 x 16: one warp's rows
+    Output out;
+    float* lse;  // (batch, heads, sq) or null
     Schedule schedule;
     Tickets* tickets;  // null: CTA c takes tiles c, c + ctas, c + 2 ctas, ...
     int sq;

@@ -22,12 +22,29 @@ struct Plan {
     int ctas;
 };
 
-// Keys and values of the sequences that are in flight together should stay in L2 (50 or 60 MB on Hopper, less what streams
-// through it).
-constexpr int64_t kL2Budget = int64_t{32} << 20;
+// Bytes of keys and values of the sequences that are interleaved. Short sequences are read again from L2 (50 or 60 MB on Hopper,
+// less what streams through it) when their next tile comes; the tiles of long ones run side by side and share what they read
+// at that moment, so that more of them may be in flight. Measured: kernel/TUNING.md, version 5.
+constexpr int64_t kShortKeys = 1024;
+constexpr int64_t kLongKeys = 4096;
+inline int64_t interleaved_bytes(int64_t sk) {
+    constexpr int64_t kMegabyte = int64_t{1} << 20;
+    return (sk < kShortKeys ? 16 : sk < kLongKeys ? 32 : 64) * kMegabyte;
+}
 
-inline bool covers(const Config& config, const Problem& problem) {
-    return config.head_dim == problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
+// Columns of a tile beyond the head dimension are read as zeros and not written, so a variant serves smaller ones too.
+inline bool serves(const Config& config, const Problem& problem) {
+    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
+}
+
+// The number of the variant for a problem: of those that serve it the one with the least padding. -1: none.
+inline int choose(const AttentionVariant* const* variants, int count, const Problem& problem) {
+    int best = -1;
+    for (int i = 0; i < count; ++i) {
+        if (!serves(variants[i]->config, problem)) continue;
+        if (best < 0 || variants[i]->config.head_dim < variants[best]->config.head_dim) best = i;
+    }
+    return best;
 }
 
 inline int64_t row_tiles(const Config& config, const Problem& problem) {
@@ -35,11 +52,11 @@ inline int64_t row_tiles(const Config& config, const Problem& problem) {
 }
 
 // Without a mask all tiles are equally long, and the tiles of one sequence share its keys: one sequence after the other. Under
-// a causal mask as many sequences as fit in L2 are interleaved, longest tiles first.
+// a causal mask several sequences are interleaved, longest tiles first.
 inline int64_t group_size(const Config& config, const Problem& problem) {
     if (!config.causal) return 1;
     const int64_t bytes = 2 * std::max<int64_t>(problem.sk, 1) * config.head_dim * kBytesPerElement;
-    return std::clamp<int64_t>(kL2Budget / bytes, 1, problem.sequences);
+    return std::clamp<int64_t>(interleaved_bytes(problem.sk) / bytes, 1, problem.sequences);
 }
 
 // The caller has checked that the number of tiles fits in an int.

@@ -27,49 +27,60 @@ public:
     __device__ __forceinline__ void run() {
         TileQueue queue(params_);
         for (int index = queue.take(); index != kNoTile; index = queue.take()) {
-            const Tile tile = tile_at(params_, index, kConfig.tile_m);
-            load_query(tile);
-            load_keys_and_values(tile);
+            load(tile_at(params_, index, kConfig.tile_m));
         }
-        q_.wait_empty(shared_.q_ring);
-        shared_.tile[q_.slot] = {kNoTile, 0, 0};
-        q_.announce(shared_.q_ring, 0);
+        for (int part = 0; part < kConfig.consumer_warpgroups; ++part) send_tile(part, {kNoTile, 0}, 0);
     }
 
 private:
-    __device__ __forceinline__ void load_query(const Tile& tile) {
-        q_.wait_empty(shared_.q_ring);
-        shared_.tile[q_.slot] = tile;
-        uint64_t* full = q_.announce(shared_.q_ring, query_tile_bytes(kConfig));
-        load_tile<kConfig.head_dim, kConfig.tile_m>(shared_.q[q_.slot], &params_.q, full, tile.first_row, tile.head, tile.batch);
+    // In the consumers' order: the keys of a step are wanted before the values of the step before it. The first keys do not
+    // wait for the slot of the query, which is in use until the last scores of the tile before.
+    __device__ __forceinline__ void load(const Tile& tile) {
+        const int head = tile.sequence % params_.heads;
+        const int steps = needed_key_tiles<kConfig.causal>(params_, tile.first_row, kConfig.tile_m, kConfig.tile_n);
+        batch_ = tile.sequence / params_.heads;
+        kv_head_ = head / params_.heads_per_kv_head;
+        if (steps > 0) load_step(k_, shared_.k_ring, shared_.k, &params_.k, steps - 1);
+        load_query(tile, head);
+        for (int step = steps - 1; step >= 0; --step) {
+            if (step > 0) load_step(k_, shared_.k_ring, shared_.k, &params_.k, step - 1);
+            load_step(v_, shared_.v_ring, shared_.v, &params_.v, step);
+        }
+    }
+
+    __device__ __forceinline__ void load_query(const Tile& tile, int head) {
+#pragma unroll
+        for (int part = 0; part < kConfig.consumer_warpgroups; ++part) {
+            uint64_t* full = send_tile(part, tile, query_part_bytes(kConfig));
+            load_tile<kConfig.head_dim, kWarpgroupRows>(shared_.q[part][q_.slot], &params_.q, full,
+                                                        tile.first_row + part * kWarpgroupRows, head, batch_);
+        }
         q_.advance();
     }
 
-    // In the consumers' order: the keys of a step are wanted before the values of the step before it.
-    __device__ __forceinline__ void load_keys_and_values(const Tile& tile) {
-        const int head = tile.head / params_.heads_per_kv_head;
-        const int steps = needed_key_tiles<kConfig.causal>(params_, tile.first_row, kConfig.tile_m, kConfig.tile_n);
-        for (int step = steps - 1; step >= 0; --step) {
-            load(k_, shared_.k_ring, shared_.k, &params_.k, step, head, tile.batch);
-            if (step + 1 < steps) load(v_, shared_.v_ring, shared_.v, &params_.v, step + 1, head, tile.batch);
-        }
-        if (steps > 0) load(v_, shared_.v_ring, shared_.v, &params_.v, 0, head, tile.batch);
+    // Tells a warpgroup what comes next, and returns the barrier that the bytes of its query complete.
+    __device__ __forceinline__ uint64_t* send_tile(int part, const Tile& tile, uint32_t bytes) {
+        q_.wait_empty(shared_.q_ring[part]);
+        shared_.tile[part][q_.slot] = tile;
+        return q_.announce(shared_.q_ring[part], bytes);
     }
 
     using Position = sm90::RingPosition<kConfig.kv_stages>;
     using Ring = sm90::RingBarriers<kConfig.kv_stages>;
     using Tiles = uint8_t[kConfig.kv_stages][key_tile_bytes(kConfig)];
 
-    __device__ __forceinline__ static void load(Position& position, Ring& ring, Tiles& tiles, const CUtensorMap* map, int step,
-                                                int head, int batch) {
+    __device__ __forceinline__ void load_step(Position& position, Ring& ring, Tiles& tiles, const CUtensorMap* map, int step) {
         position.wait_empty(ring);
         uint64_t* full = position.announce(ring, key_tile_bytes(kConfig));
-        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, step * kConfig.tile_n, head, batch);
+        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, step * kConfig.tile_n,
+                                                    kv_head_, batch_);
         position.advance();
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
+    int batch_;  // of the tile that is being loaded
+    int kv_head_;
     sm90::RingPosition<kConfig.q_stages> q_;
     Position k_;
     Position v_;

@@ -5,10 +5,9 @@
 
 namespace flashcore::attention {
 
-struct alignas(16) Tile {
+struct alignas(8) Tile {
     int first_row;  // of the queries, or kNoTile
-    int head;
-    int batch;
+    int sequence;   // batch * heads + head
 };
 
 constexpr int kNoTile = -1;
@@ -52,7 +51,7 @@ __device__ __forceinline__ Tile tile_at(const Params& params, int index, int til
     const int width = min(schedule.group, schedule.sequences - group * schedule.group);
     const int sequence = group * schedule.group + within % width;
     const int row_tile = schedule.row_tiles - 1 - within / width;
-    return {row_tile * tile_m, sequence % params.heads, sequence / params.heads};
+    return {row_tile * tile_m, sequence};
 }
 
 // Keys that a query row may see. The causal mask is aligned bottom right: the last query sees every key.

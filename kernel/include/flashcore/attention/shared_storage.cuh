@@ -15,16 +15,16 @@ template <class Tuning>
 struct alignas(sm90::kGroupBytes) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
 
-    uint8_t q[kConfig.q_stages][query_tile_bytes(kConfig)];
+    uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_part_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    Tile tile[kConfig.q_stages];  // travels with the query: what it is, or that there is no more
-    sm90::RingBarriers<kConfig.q_stages> q_ring;
+    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
+    sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;
 
     __device__ __forceinline__ void init_barriers() {
-        q_ring.init(consumer_warps(kConfig));
+        for (auto& ring : q_ring) ring.init(kWarpgroupWarps);
         k_ring.init(consumer_warps(kConfig));
         v_ring.init(consumer_warps(kConfig));
         ptx::fence_mbarrier_init();

@@ -8,8 +8,10 @@ namespace flashcore::attention {
 
 constexpr int kTurnBarrier = 1;  // named barriers 1, 2, ... belong to the consumers; 0 is __syncthreads
 
-template <int kConsumers>
+template <class Tuning>
 struct Turn {
+    static constexpr bool kTaken = Tuning::config.turns;
+    static constexpr int kConsumers = Tuning::config.consumer_warpgroups;
     static constexpr int kThreads = 2 * kWarpgroupThreads;  // the one that waits and the one that passes
     int warpgroup;
 
@@ -20,9 +22,11 @@ struct Turn {
     __device__ __forceinline__ void close() const {
         if (warpgroup == 0) take();
     }
-    __device__ __forceinline__ void take() const { ptx::named_barrier_sync(kTurnBarrier + warpgroup, kThreads); }
+    __device__ __forceinline__ void take() const {
+        if constexpr (kTaken) ptx::named_barrier_sync(kTurnBarrier + warpgroup, kThreads);
+    }
     __device__ __forceinline__ void pass() const {
-        ptx::named_barrier_arrive(kTurnBarrier + (warpgroup + 1) % kConsumers, kThreads);
+        if constexpr (kTaken) ptx::named_barrier_arrive(kTurnBarrier + (warpgroup + 1) % kConsumers, kThreads);
     }
 };
 

@@ -32,16 +32,23 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 
 // The register list of an instruction's text: ten operand names that share their tens digit (TEN() is %0 .. %9) ...
 #define FLASHCORE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
-#define FLASHCORE_NAMES_32 FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) ",%30,%31"
-#define FLASHCORE_NAMES_64 \
-    FLASHCORE_TEN()        \
-    "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2) "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5) ",%60,%61,%62,%63"
+#define FLASHCORE_NAMES_30 FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2)
+#define FLASHCORE_NAMES_60 FLASHCORE_NAMES_30 "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5)
+#define FLASHCORE_NAMES_90 FLASHCORE_NAMES_60 "," FLASHCORE_TEN(6) "," FLASHCORE_TEN(7) "," FLASHCORE_TEN(8)
+#define FLASHCORE_NAMES_32 FLASHCORE_NAMES_30 ",%30,%31"
+#define FLASHCORE_NAMES_40 FLASHCORE_NAMES_30 "," FLASHCORE_TEN(3)
+#define FLASHCORE_NAMES_64 FLASHCORE_NAMES_60 ",%60,%61,%62,%63"
+#define FLASHCORE_NAMES_128 \
+    FLASHCORE_NAMES_90 "," FLASHCORE_TEN(9) "," FLASHCORE_TEN(10) "," FLASHCORE_TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
 // ... and the operands themselves, eight at a time.
 #define FLASHCORE_EIGHT(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define FLASHCORE_OPERANDS_32(d) FLASHCORE_EIGHT(d, 0), FLASHCORE_EIGHT(d, 8), FLASHCORE_EIGHT(d, 16), FLASHCORE_EIGHT(d, 24)
-#define FLASHCORE_OPERANDS_64(d) \
-    FLASHCORE_OPERANDS_32(d), FLASHCORE_EIGHT(d, 32), FLASHCORE_EIGHT(d, 40), FLASHCORE_EIGHT(d, 48), FLASHCORE_EIGHT(d, 56)
+#define FLASHCORE_THIRTY_TWO(d, i) \
+    FLASHCORE_EIGHT(d, i), FLASHCORE_EIGHT(d, i + 8), FLASHCORE_EIGHT(d, i + 16), FLASHCORE_EIGHT(d, i + 24)
+#define FLASHCORE_OPERANDS_32(d) FLASHCORE_THIRTY_TWO(d, 0)
+#define FLASHCORE_OPERANDS_40(d) FLASHCORE_THIRTY_TWO(d, 0), FLASHCORE_EIGHT(d, 32)
+#define FLASHCORE_OPERANDS_64(d) FLASHCORE_THIRTY_TWO(d, 0), FLASHCORE_THIRTY_TWO(d, 32)
+#define FLASHCORE_OPERANDS_128(d) FLASHCORE_OPERANDS_64(d), FLASHCORE_THIRTY_TWO(d, 64), FLASHCORE_THIRTY_TWO(d, 96)
 
 // A and B in shared memory, both K-major.
 #define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                         \
@@ -76,19 +83,31 @@ struct Wgmma;
         }                                                                                                              \
     };
 
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
-FLASHCORE_DEFINE_WGMMA(__half, "f16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 64, 32, 32, 33, 34, 35, 36, 37, 38)
-FLASHCORE_DEFINE_WGMMA(__nv_bfloat16, "bf16", 128, 64, 64, 65, 66, 67, 68, 69, 70)
+#define FLASHCORE_DEFINE_WGMMAS(ELEMENT, TYPE)                                            \
+    FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, 64, 32, 32, 33, 34, 35, 36, 37, 38)             \
+    FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, 80, 40, 40, 41, 42, 43, 44, 45, 46)             \
+    FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, 128, 64, 64, 65, 66, 67, 68, 69, 70)            \
+    FLASHCORE_DEFINE_WGMMA(ELEMENT, TYPE, 256, 128, 128, 129, 130, 131, 132, 133, 134)
+FLASHCORE_DEFINE_WGMMAS(__half, "f16")
+FLASHCORE_DEFINE_WGMMAS(__nv_bfloat16, "bf16")
 
+#undef FLASHCORE_DEFINE_WGMMAS
 #undef FLASHCORE_DEFINE_WGMMA
 #undef FLASHCORE_WGMMA_RS
 #undef FLASHCORE_WGMMA_SS
+#undef FLASHCORE_OPERANDS_128
 #undef FLASHCORE_OPERANDS_64
+#undef FLASHCORE_OPERANDS_40
 #undef FLASHCORE_OPERANDS_32
+#undef FLASHCORE_THIRTY_TWO
 #undef FLASHCORE_EIGHT
+#undef FLASHCORE_NAMES_128
 #undef FLASHCORE_NAMES_64
+#undef FLASHCORE_NAMES_40
 #undef FLASHCORE_NAMES_32
+#undef FLASHCORE_NAMES_90
+#undef FLASHCORE_NAMES_60
+#undef FLASHCORE_NAMES_30
 #undef FLASHCORE_TEN
 
 }  // namespace flashcore::ptx

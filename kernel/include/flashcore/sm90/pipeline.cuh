@@ -39,7 +39,7 @@ struct RingPosition {
     }
 
     __device__ __forceinline__ void make_uniform() {
-        slot = uniform(slot);
+        if constexpr (kSlots > 1) slot = uniform(slot);
         parity = uniform(static_cast<int>(parity));
     }
 

@@ -1,0 +1,22 @@
+// Generated from kernel/variants.toml by tools/generate_instantiations.py; do not edit.
+#include "flashcore/attention/forward.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::attention::Config config = {
+        .head_dim = 256, .dtype = flashcore::attention::DType::kFp16, .causal = true, .tile_m = 128,
+        .tile_n = 64, .q_stages = 1, .kv_stages = 2, .consumer_warpgroups = 2,
+        .turns = true, .query_in_registers = false, .staged_output = false};
+};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = 197632;
+static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_attention_fwd_d256_fp16_causal(const __grid_constant__ flashcore::attention::Params params) {
+    flashcore::attention::forward<Tuning>(params);
+}
+
+extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_d256_fp16_causal_variant = {
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_d256_fp16_causal, kThreads, kSharedBytes, flashcore::attention::Params>};
