@@ -203,6 +203,28 @@ def test_a_tiny_first_tile_followed_by_two_to_the_127(flashcore: Any) -> None:
         assert torch.equal(out, v[:, where : where + 1].expand_as(out))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("growth", [7.5, 8.5, 14.5, 15.5, 40.0, 300.0, 3e5])
+@pytest.mark.parametrize("where", [0, 130, 500, 895])
+def test_a_key_that_outgrows_all_before_it(where: int, growth: float, dtype: str, causal: bool) -> None:
+    """Keys are visited from the last: at 0 to 895 of 1000 the one whose exponential is 2^growth comes in a step without a mask."""
+    inputs = subject.inputs({"b": 1, "h": 2, "d": 64, "sq": 1000, "sk": 1000, "dtype": dtype, "causal": causal}, 5)
+    q, k = (inputs[name] if inputs[name].shape[1] == 1000 else inputs[name].transpose(1, 2) for name in ("q", "k"))
+    weight = math.sqrt(growth * math.log(2.0) * 8.0)
+    q[..., 0] = weight
+    k[..., 0] = 0.0
+    k[:, where, :, 0] = weight
+    assert_right(inputs, launch(inputs))
+
+
+@pytest.mark.parametrize("where", [0, 500, 999])
+def test_nan_in_a_key_is_seen(flashcore: Any, where: int) -> None:
+    q, k, v = _tensors(1000, 1000)
+    k[:, where] = math.nan
+    assert bool(flashcore.attention(q, k, v).isnan().all())
+
+
 def test_expanded_and_size_one_dimensions(flashcore: Any) -> None:
     q, k, v = _tensors(130, 140)
     wide_k, wide_v = (t[:1, :, :1].expand(2, 140, 2, 64) for t in (k, v))

@@ -20,7 +20,8 @@ public:
     static constexpr Config kConfig = Tuning::config;
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
     using Scores = ptx::Wgmma<Element, kConfig.tile_n>;
-    using Output = ptx::Wgmma<Element, kConfig.head_dim>;
+    static constexpr int kOutputColumns = kConfig.head_dim + (kConfig.sums_in_products ? kColumnsPerFragment : 0);
+    using Output = ptx::Wgmma<Element, kOutputColumns>;
 
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warpgroup)
         : params_(params),
@@ -48,6 +49,8 @@ private:
     // Clear keys are seen by every row of this warpgroup, with scores that keep their sign: the main loop has no test.
     enum class Keys { kClear, kAny };
 
+    static constexpr bool kAdd = !kConfig.sums_in_products;  // exponentials are added up here
+
     // The schedule. A step's scores are issued before the output of the step before it, and its softmax runs beneath that
     // output. The last output of a tile runs beneath the first scores and softmax of the next one, if that has any.
     __device__ __forceinline__ void attend() {
@@ -73,9 +76,8 @@ private:
         turn_.take();
         issue_output();
         turn_.pass();
-        const Rescale inverse = finish_rows(rows, place_);
         finish_output();
-        store(inverse, place_, query_);
+        store(finish_rows(rows, place_), place_, query_);
     }
 
     template <Keys kKeys>
@@ -93,12 +95,12 @@ private:
         const Query finished_query = query_;
         begin_tile();
         issue_scores_and_output();
-        const Rescale inverse = finish_rows(rows, finished);
+        const Rows finished_rows = rows;
         rows = Rows{};
         finish_scores<1>();
         softmax<Keys::kAny>(rows, [&] {
             finish_output();
-            store(inverse, finished, finished_query);
+            store(finish_rows(finished_rows, finished), finished, finished_query);
         });
         clear(output_);
         skip_values();
@@ -199,13 +201,15 @@ private:
 
     __device__ __forceinline__ void issue_output() {
         v_.wait_full(shared_.v_ring);
-        const uint64_t v = sm90::column_operand(shared_.v[v_.slot], kConfig.tile_n);
+        const uint64_t v = kConfig.sums_in_products ? sm90::column_operand_beside(shared_.v[v_.slot], &shared_.ones)
+                                                    : sm90::column_operand(shared_.v[v_.slot], kConfig.tile_n);
         ptx::pin(output_);
         ptx::pin(probabilities_);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kConfig.tile_n / sm90::kMmaDepth; ++step) {
-            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * step, v + sm90::column_step(step), 1);
+            const uint64_t values = v + (kConfig.sums_in_products ? sm90::column_step_beside(step) : sm90::column_step(step));
+            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * step, values, 1);
         }
         ptx::wgmma_commit();
     }
@@ -231,15 +235,45 @@ private:
     template <Keys kKeys, class Finish>
     __device__ __forceinline__ Rescale softmax(Rows& rows, Finish finish) {
         if constexpr (kKeys == Keys::kAny) adjust_scores();
+        if constexpr (kKeys == Keys::kClear && kConfig.optimistic) {
+            finish();
+            return guess(rows);
+        }
         float offset[kRowsPerThread];
         const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
         finish();
-        exponentiate<Element>(scores_, offset, params_.scale_log2, rows, probabilities_);
+        exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
         return rescale;
+    }
+
+    // As if no score exceeded what is subtracted by much: true of nearly every step but the first, and no maximum is needed to
+    // find out. Where it is not true the step begins again, with the maximum: the scores are still there.
+    __device__ __forceinline__ Rescale guess(Rows& rows) {
+        float sum[kRowsPerThread] = {0.0f, 0.0f};
+        exponentiate<Element, kAdd>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
+        Rescale rescale;
+        if (!__all_sync(kWholeWarp, right(sum))) {
+            float offset[kRowsPerThread];
+            rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
+            sum[0] = sum[1] = 0.0f;
+            exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, sum, probabilities_);
+        }
+        rows.sum[0] += sum[0];
+        rows.sum[1] += sum[1];
+        return rescale;
+    }
+
+    __device__ __forceinline__ bool right(const float (&sum)[kRowsPerThread]) const {
+        if constexpr (kAdd) return small(sum);
+        return small(probabilities_);
     }
 
     // The log-sum-exp of finished rows, and what their output is to be multiplied by.
     __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
+#pragma unroll
+        for (int r = 0; r < kRowsPerThread; ++r) {
+            rows.sum[r] = kAdd ? quad_sum(rows.sum[r]) : output_[(kConfig.head_dim + 4 * r) / 2];
+        }
         const Rescale inverse = normalise(rows);
         store_lse(params_, place, rows, lane_);
         return inverse;
@@ -293,7 +327,7 @@ private:
     uint32_t operand_[kConfig.head_dim / 4];  // the query, if it is in registers
     float scores_[kConfig.tile_n / 2];
     uint32_t probabilities_[kConfig.tile_n / 4];
-    float output_[kConfig.head_dim / 2];
+    float output_[kOutputColumns / 2];
 };
 
 }  // namespace flashcore::attention

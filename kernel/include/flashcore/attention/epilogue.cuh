@@ -15,12 +15,11 @@ struct Place {
     int sequence;
 };
 
-// 1 / sum, and 0 for a row that saw no key: its output is 0.
-__device__ __forceinline__ Rescale normalise(Rows& rows) {
+// 1 / sum of whole rows, and 0 for a row that saw no key: its output is 0.
+__device__ __forceinline__ Rescale normalise(const Rows& rows) {
     Rescale rescale;
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
-        rows.sum[r] = quad_sum(rows.sum[r]);
         rescale.factor[r] = rows.sum[r] == 0.0f ? 0.0f : __fdividef(1.0f, rows.sum[r]);
     }
     return rescale;
@@ -86,8 +85,8 @@ __device__ __forceinline__ void store_rows(const Params& params, const Place& pl
 }
 
 // Writes a warp's 16 rows into shared memory, in the place of its query.
-template <class Element, int kHeadDim>
-__device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kHeadDim / 2], int warp_row, int lane) {
+template <class Element, int kHeadDim, int kCount>
+__device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[kCount], int warp_row, int lane) {
     asm volatile("" : "+r"(lane));  // as above
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kMmaDepth) {

@@ -5,10 +5,27 @@
 
 #include "flashcore/attention/config.h"
 #include "flashcore/attention/schedule.h"
+#include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/operand.cuh"
 #include "flashcore/sm90/pipeline.cuh"
 
 namespace flashcore::attention {
+
+// What is beside the values in the second product, so that its first column beyond the head dimension is the sum of a row.
+template <bool kPresent>
+struct Ones {
+    __device__ __forceinline__ void fill() {}
+};
+template <>
+struct Ones<true> {
+    static constexpr uint32_t kTwoOnes = 0x3C003C00;  // in fp16
+    uint32_t words[kOnesBytes / sizeof(uint32_t)];
+
+    __device__ __forceinline__ void fill() {
+        for (unsigned i = threadIdx.x; i < kOnesBytes / sizeof(uint32_t); i += blockDim.x) words[i] = kTwoOnes;
+        ptx::fence_async_shared();
+    }
+};
 
 // Every tile is head_dim / 64 column blocks side by side: [block][row][64 elements], swizzled (sm90/operand.cuh).
 template <class Tuning>
@@ -22,6 +39,7 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;
+    Ones<kConfig.sums_in_products> ones;  // behind the values
 
     __device__ __forceinline__ void init_barriers() {
         for (auto& ring : q_ring) ring.init(kWarpgroupWarps);

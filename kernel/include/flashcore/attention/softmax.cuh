@@ -16,6 +16,8 @@ constexpr float kLn2 = 0.693147180559945309f;
 
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
 
+__device__ __forceinline__ float not_a_number() { return __int_as_float(0x7FFFFFFF); }
+
 __host__ __device__ constexpr int row_of(int accumulator) { return accumulator / 2 % kRowsPerThread; }
 
 __device__ __forceinline__ float quad_max(float value) {
@@ -28,9 +30,11 @@ __device__ __forceinline__ float quad_sum(float value) {
     return value + __shfl_xor_sync(kWholeWarp, value, 2);
 }
 
-// Running state of a thread's rows: the maximum of the raw scores, and this thread's share of the sum of exponentials.
+// Running state of a thread's rows: the score that is subtracted, the same scaled (NaN where a step has to look at its maximum
+// first: no key was seen yet, or the product is too large), and this thread's share of the sum of exponentials.
 struct Rows {
     float maximum[kRowsPerThread] = {minus_infinity(), minus_infinity()};
+    float offset[kRowsPerThread] = {not_a_number(), not_a_number()};
     float sum[kRowsPerThread] = {0.0f, 0.0f};
 };
 
@@ -111,24 +115,49 @@ __device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& 
         rows.maximum[r] = maximum;
         rows.sum[r] *= rescale.factor[r];
     }
-    const bool precise = fmaxf(fabsf(offset[0]), fabsf(offset[1])) <= kLargestOffset;
-    if (!__all_sync(kWholeWarp, precise)) recentre(scores, centre, offset);
+    const bool precise = __all_sync(kWholeWarp, fmaxf(fabsf(offset[0]), fabsf(offset[1])) <= kLargestOffset);
+#pragma unroll
+    for (int r = 0; r < kRowsPerThread; ++r) {
+        rows.offset[r] = precise && rows.maximum[r] > minus_infinity() ? offset[r] : not_a_number();
+    }
+    if (!precise) recentre(scores, centre, offset);
     return rescale;
 }
 
-// exp2(scale * score - offset): into the rows' sums, and, in pairs of one row, into the A operand of the second product.
-template <class Element, int kCount>
+// exp2(scale * score - offset): into the sums, unless they come from elsewhere, and, in pairs of one row, into the A operand of
+// the second product.
+template <class Element, bool kAdd, int kCount>
 __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], const float (&offset)[kRowsPerThread], float scale,
-                                             Rows& rows, uint32_t (&probabilities)[kCount / 2]) {
+                                             float (&sum)[kRowsPerThread], uint32_t (&probabilities)[kCount / 2]) {
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
         const int r = row_of(i);
         const float low = ptx::exp2_approx(fmaf(scores[i], scale, -offset[r]));
         const float high = ptx::exp2_approx(fmaf(scores[i + 1], scale, -offset[r]));
-        rows.sum[r] += low;
-        rows.sum[r] += high;
+        if constexpr (kAdd) {
+            sum[r] += low;
+            sum[r] += high;
+        }
         probabilities[i / 2] = ptx::pack<Element>(low, high);
     }
+}
+
+// An optimistic step's exponentials must stay below this, which both element types and the sums hold.
+constexpr float kLargestExponential = 32768.0f;
+
+// Whether all of a thread's exponentials, none of them negative, do. The sums say it ...
+__device__ __forceinline__ bool small(const float (&sum)[kRowsPerThread]) {
+    return sum[0] < kLargestExponential && sum[1] < kLargestExponential;
+}
+
+// ... and so do the packed exponentials: the bits of fp16 numbers from 0 on are in the numbers' order. NaN is not small.
+template <int kCount>
+__device__ __forceinline__ bool small(const uint32_t (&probabilities)[kCount]) {
+    constexpr uint32_t kLimit = 0x7800;  // 2^15 in fp16
+    uint32_t largest = probabilities[0];
+#pragma unroll
+    for (int i = 1; i < kCount; ++i) largest = ptx::max_fp16x2(largest, probabilities[i]);
+    return (largest & 0xFFFF) < kLimit && largest >> 16 < kLimit;
 }
 
 }  // namespace flashcore::attention
