@@ -27,8 +27,7 @@ public:
         : params_(params),
           shared_(shared),
           turn_{warpgroup},
-          lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
-          warp_row_(static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows) {}
+          lane_(static_cast<int>(threadIdx.x) % kWarpThreads) {}
 
     __device__ __forceinline__ void run() {
         turn_.open();
@@ -77,7 +76,7 @@ private:
         issue_output();
         turn_.pass();
         finish_output();
-        store(finish_rows(rows, place_), place_, query_);
+        store(rows, place_of(query_), query_);
     }
 
     template <Keys kKeys>
@@ -91,8 +90,8 @@ private:
 
     // The scores belong to the next tile, the output to the finished one.
     __device__ __forceinline__ void crossing_step(Rows& rows) {
-        const Place finished = place_;
-        const Query finished_query = query_;
+        const Query finished = query_;
+        const Place place = place_of(finished);  // before the slot is anybody else's; staged output holds it until the end
         begin_tile();
         issue_scores_and_output();
         const Rows finished_rows = rows;
@@ -100,7 +99,7 @@ private:
         finish_scores<1>();
         softmax<Keys::kAny>(rows, [&] {
             finish_output();
-            store(finish_rows(finished_rows, finished), finished, finished_query);
+            store(finished_rows, kConfig.staged_output ? place_of(finished) : place, finished);
         });
         clear(output_);
         skip_values();
@@ -133,25 +132,40 @@ private:
         }
     }
 
+    // Where the output of a query goes.
+    __device__ __forceinline__ Place place_of(const Query& query) const {
+        const Tile& tile = shared_.tile_of(turn_.warpgroup, query);
+        return {own_row(tile), tile.sequence};
+    }
+
+    __device__ __forceinline__ int own_row(const Tile& tile) const {
+        return tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes;
+    }
+
     // The tile whose query arrives next; waits for it.
     __device__ __forceinline__ const Tile& arriving_tile() const {
         arriving_.wait_full(shared_.q_ring[turn_.warpgroup]);
-        return shared_.tile[turn_.warpgroup][arriving_.slot];
+        return shared_.tile_of(turn_.warpgroup, arriving_);
     }
 
     __device__ __forceinline__ Part arriving_part() const { return part_of<Tuning>(params_, arriving_tile(), turn_.warpgroup); }
 
+    // This warp's first row within those of the warpgroup.
+    __device__ __forceinline__ static int warp_row() {
+        return static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows;
+    }
+
     __device__ __forceinline__ void begin_tile() {
-        const Tile tile = {sm90::uniform(arriving_tile().first_row), sm90::uniform(arriving_tile().sequence)};
+        const Tile& tile = arriving_tile();
         const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
-        place_ = {tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row_ + lane_ / kQuadLanes, tile.sequence};
+        row_ = own_row(tile);
         skipped_ = share.skipped;
         clear_steps_ = share.clear;
         step_ = share.steps - share.skipped - 1;
         query_ = arriving_;
         arriving_.advance();
         if constexpr (kConfig.query_in_registers) {
-            load_rows<kConfig.head_dim, kWarpgroupRows>(shared_.q[turn_.warpgroup][query_.slot], operand_, warp_row_, lane_);
+            load_rows<kConfig.head_dim, kWarpgroupRows>(shared_.q[turn_.warpgroup][query_.slot], operand_, warp_row(), lane_);
             release(query_);
         }
         skip_keys();
@@ -226,8 +240,8 @@ private:
         if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if (step_ < clear_steps_) return;
         const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
-                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
+        mask(scores_, {visible_keys<kConfig.causal>(params_, row_) - first_key,
+                       visible_keys<kConfig.causal>(params_, row_ + sm90::kGroupRows) - first_key});
     }
 
     // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
@@ -281,14 +295,15 @@ private:
 
     // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
     // query, so nobody reads it any more.
-    __device__ __forceinline__ void store(const Rescale& inverse, const Place& place, const Query& query) {
+    __device__ __forceinline__ void store(const Rows& rows, const Place& place, const Query& query) {
+        const Rescale inverse = finish_rows(rows, place);
         if constexpr (kConfig.staged_output) {
             uint8_t* const tile = shared_.q[turn_.warpgroup][query.slot];
             multiply(output_, inverse);
-            stage_rows<Element, kConfig.head_dim>(tile, output_, warp_row_, lane_);
+            stage_rows<Element, kConfig.head_dim>(tile, output_, warp_row(), lane_);
             ptx::fence_async_shared();
             __syncwarp();
-            if (lane_ == 0) send_rows<kConfig.head_dim>(params_, place, tile, warp_row_);
+            if (lane_ == 0) send_rows<kConfig.head_dim>(params_, place, tile, warp_row());
             release(query);
         } else {
             store_rows<Element>(params_, place, output_, inverse, lane_);
@@ -300,7 +315,7 @@ private:
         begin_tile();
         if constexpr (kFreesQueryAfterScores) release(query_);
         clear(output_);
-        store(finish_rows(Rows{}, place_), place_, query_);
+        store(Rows{}, place_of(query_), query_);
     }
 
     template <int kSlots>
@@ -315,8 +330,7 @@ private:
     SharedStorage<Tuning>& shared_;
     Turn<Tuning> turn_;
     int lane_;
-    int warp_row_;     // this warp's first row within those of the warpgroup
-    Place place_;      // of this thread's rows
+    int row_;          // the first of this thread's two query rows
     int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
     int step_;         // key tile of the scores; they run from the last to the first
     int clear_steps_;  // key tiles below this one are clear

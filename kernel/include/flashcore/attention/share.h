@@ -33,9 +33,13 @@ __device__ __forceinline__ Share share_of(const Params& params, const Tile& tile
     constexpr Config kConfig = Tuning::config;
     const int own_row = tile.first_row + warpgroup * kWarpgroupRows;
     const int steps = tile_steps<Tuning>(params, tile);
-    const int own_steps = needed_key_tiles<kConfig.causal>(params, own_row, kWarpgroupRows, kConfig.tile_n);
     const int clear = clear_key_tiles<kConfig.causal>(params, own_row, kConfig.tile_n);
-    return {steps, min(steps - own_steps, max(steps - 1, 0)), params.score_sign == kUnchanged ? clear : 0};
+    int skipped = 0;
+    if constexpr (kConfig.causal) {
+        const int own_steps = needed_key_tiles<kConfig.causal>(params, own_row, kWarpgroupRows, kConfig.tile_n);
+        skipped = min(steps - own_steps, max(steps - 1, 0));
+    }
+    return {steps, skipped, params.score_sign == kUnchanged ? clear : 0};
 }
 
 }  // namespace flashcore::attention
