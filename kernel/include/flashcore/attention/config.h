@@ -21,6 +21,7 @@ struct Config {
     bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
     bool optimistic;          // exponentials first, and the maximum only where they turn out too large
     bool sums_in_products;    // the sums of a row are a column of its output, from the tensor cores; fp16 only
+    int most_keys;            // serves problems of up to so many keys; 0: of any number
 };
 
 constexpr int kWarpThreads = 32;

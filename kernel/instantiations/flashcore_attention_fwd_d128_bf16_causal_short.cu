@@ -1,0 +1,23 @@
+// Generated from kernel/variants.toml by tools/generate_instantiations.py; do not edit.
+#include "flashcore/attention/forward.cuh"
+
+namespace {
+struct Tuning {
+    static constexpr flashcore::attention::Config config = {
+        .head_dim = 128, .dtype = flashcore::attention::DType::kBf16, .causal = true, .tile_m = 128,
+        .tile_n = 96, .q_stages = 1, .kv_stages = 4, .consumer_warpgroups = 2,
+        .turns = false, .query_in_registers = true, .staged_output = false,
+        .optimistic = false, .sums_in_products = false, .most_keys = 2048};
+};
+constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kSharedBytes = 230400;
+static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    flashcore_attention_fwd_d128_bf16_causal_short(const __grid_constant__ flashcore::attention::Params params) {
+    flashcore::attention::forward<Tuning>(params);
+}
+
+extern "C" const flashcore::attention::AttentionVariant flashcore_attention_fwd_d128_bf16_causal_short_variant = {
+    Tuning::config, flashcore::launch<flashcore_attention_fwd_d128_bf16_causal_short, kThreads, kSharedBytes, flashcore::attention::Params>};
