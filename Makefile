@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SUITE ?= gates/hopper.toml
 OUT ?= runs/latest
 GATE_ARGS ?=
+SELFTEST_ARGS ?= --recorded
 N ?= 100000
 PYTEST_ARGS ?= --numprocesses=auto
 NVCC ?= nvcc
@@ -40,6 +41,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 generate: $(VENV)/.package ## Write again what is generated from the code: docs and instantiations
 	$(BIN)/python tools/generate_docs.py
 	$(BIN)/python tools/generate_schemas.py
+	$(BIN)/python tools/generate_selftest.py
 	$(BIN)/python tools/generate_instantiations.py
 	$(BIN)/python tools/verdict_tables.py
 
@@ -70,6 +72,10 @@ microbench: build/microbench ## Measure what the pipes of this GPU do (NVCC, a H
 .PHONY: fuzz
 fuzz: $(VENV)/.tests ## Feed N damaged inputs to everything that reads (N=1000000 takes about ten minutes)
 	$(BIN)/python tools/fuzz.py --count $(N)
+
+.PHONY: selftest
+selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_ARGS= breaks the kernels anew
+	$(BIN)/flashcore-ci selftest $(SELFTEST_ARGS)
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output

@@ -5,6 +5,7 @@ A test that wants something to go wrong alters the recording: one thing at a tim
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,13 +13,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import lxml.etree
 
-from flashcore_ci.store import bundle
+from flashcore_ci.build import subjects
+from flashcore_ci.build.records import BuildSet, write_builds
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.cli.outputs import FILES
+from flashcore_ci.collect.describe import describe
+from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.store import bundle, codec
+from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).parents[1]
 FAKES = ROOT / "tests/functional/fakes"
@@ -31,6 +40,7 @@ CORRECTNESS = ("max-diff", "error-ratio", "finite", "repeatable")
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 PROFILE = ("sol-dram", "sol-sm")
 SPEED = (*PROFILE, "stability")
+UNBUILT = {"broken-n4", "one-stage-q64"}
 
 JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
 REPORT = json.loads((ROOT / "docs/schemas/report-v1.json").read_text(encoding="utf-8"))
@@ -40,13 +50,29 @@ Verdicts = dict[tuple[str, str], tuple[str, str]]
 
 def checkout(folder: Path) -> Path:
     """The planted defects and their suite, with less patience for the one that hangs."""
-    shutil.copytree(ROOT / "kernel/defects", folder / "kernel/defects", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "kernel", folder / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "gates").mkdir()
     text = (ROOT / SUITE).read_text(encoding="utf-8")
-    assert text.count("correctness = 25\n") == 1
-    (folder / SUITE).write_text(text.replace("correctness = 25\n", f"correctness = {HANG_SECONDS}\n"), encoding="utf-8")
+    assert text.count("correctness = 40\n") == 1
+    (folder / SUITE).write_text(text.replace("correctness = 40\n", f"correctness = {HANG_SECONDS}\n"), encoding="utf-8")
     shutil.copy(ROOT / "gates/waivers.toml", folder / "gates")
     return folder
+
+
+def place_builds(folder: Path, scratch: Path) -> None:
+    """The recorded builds as those of this checkout, with libraries that nobody loads."""
+    evidence = bundle.unpack(RECORDINGS / "defects.tar.xz")["evidence.json"]
+    recorded = codec.decode(Evidence, evidence, where="evidence.json").builds
+    suite = load(folder / SUITE, root=folder)
+    descriptions = describe(suite, root=folder, python=Path(sys.executable), scratch=scratch)
+    empty = hashlib.sha256(b"").hexdigest()
+    builds = tuple(replace(build, library_digest=empty if build.library else "") for build in recorded)
+    for build in builds:
+        if build.library:
+            (folder / "build" / build.library).parent.mkdir(parents=True)
+            (folder / "build" / build.library).touch()
+    sources = subjects._source_digests(descriptions, Sources(folder))
+    write_builds(folder / "build", BuildSet(builds=builds, sources=sources))
 
 
 class Machine:
@@ -181,7 +207,8 @@ def all_are(verdicts: Verdicts, outcome: str, code: str) -> bool:
 
 
 def valid(folder: Path) -> None:
-    """The reports in ``folder`` are what their readers expect."""
+    """The reports in ``folder`` are what their readers expect, and none is missing."""
+    assert [name for name in FILES if not (folder / name).stat().st_size] == []
     JUNIT.assertValid(lxml.etree.parse(folder / "junit.xml"))
     jsonschema.validate(json.loads((folder / "report.json").read_text(encoding="utf-8")), REPORT)
 

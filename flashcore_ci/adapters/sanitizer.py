@@ -22,6 +22,10 @@ FLOOR = (2026, 4)
 
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
 
+OPTIONS = {
+    "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not land in the next one
+    "initcheck": ("--initcheck-address-space", "all"),
+}
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
@@ -107,6 +111,7 @@ def argv(tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: 
         raise ValueError(f"compute-sanitizer has no check called {check}")
     return (
         *_common(tool, check, kernels, log),
+        *OPTIONS.get(check, ()),
         "--show-backtrace",
         "device",
         "--print-limit",

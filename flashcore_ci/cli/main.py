@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "report": "Show a report.json, or write it in other formats.",
     "baseline": "Propose a baseline for `no-drift`: a file for a review.",
     "pack": "Pack a run folder into one deterministic file.",
+    "selftest": "Break the kernels on purpose: does each gate go red on its defect?",
     "doctor": "Can this machine gate? What is missing, and what fixes it.",
     "toolchain": "Install the pinned CUDA tools.",
     "explain": "Explain a gate or a reason code.",

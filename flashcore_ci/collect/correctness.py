@@ -40,6 +40,7 @@ def collect(machine: Machine) -> tuple[Observation, ...]:
 
 def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observation:
     values = outcome.values
+    lived = 0.0 if outcome.completed is None or not outcome.missing else round(outcome.completed.seconds, 3)
     return machine.session.observation(
         Kind.CORRECTNESS,
         workload,
@@ -47,7 +48,7 @@ def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observat
         histograms=() if outcome.missing else tuple(histograms(values.get("histograms"))),
         notes=tuple(str(note) for note in values.get("notes", ())),
         missing=outcome.missing,
-        seconds=float(values.get("seconds", 0.0)),
+        seconds=float(values.get("seconds", lived)),
     )
 
 

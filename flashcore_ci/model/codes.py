@@ -43,6 +43,7 @@ class Code(StrEnum):
     TOOL_LOST_TRACK = "tool-lost-track"
     TOOL_TOO_OLD = "tool-too-old"
     TOOL_FAILED = "tool-failed"
+    CONTROL_FAILED = "control-failed"
 
     COUNTERS_DENIED = "counters-denied"
     COUNTERS_IN_USE = "counters-in-use"
@@ -105,6 +106,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.TOOL_LOST_TRACK: "the tool says that it may have missed errors: read its log in the run folder",
     Code.TOOL_TOO_OLD: "run `flashcore-ci toolchain install`, which brings the version that is needed",
     Code.TOOL_FAILED: "the tool itself failed: read its log in the run folder, then `flashcore-ci doctor`",
+    Code.CONTROL_FAILED: "the tool did not report a bug that was planted for it: its silence proves nothing; `flashcore-ci doctor`",
     Code.COUNTERS_DENIED: "allow performance counters: modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or run as root",
     Code.COUNTERS_IN_USE: "another program holds the counters: `dcgmi profpause`, then run again",
     Code.DEVICE_UNHEALTHY: "a known-good kernel fails on this GPU: take the machine out of service",

@@ -118,11 +118,17 @@ def tool_files(path: Path) -> dict[str, bytes]:
     return {name: _read(path, name) for name in sorted(_files(path) - OWN)}
 
 
+def files_of(path: Path) -> dict[str, bytes]:
+    """Every file of the run in a folder or a packed bundle, the manifest too, unread. EvidenceError as ``read_run``."""
+    if not path.is_dir():
+        return bundle.unpack(path)
+    return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
+
+
 def pack(run: Path, file: Path) -> None:
     """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes. EvidenceError when it is not whole."""
     read_run(run)
-    names = [MANIFEST, *sorted(_files(run))]
-    write_atomically(file, bundle.packed({name: _read(run, name) for name in names}))
+    write_atomically(file, bundle.packed(files_of(run)))
 
 
 def _files(path: Path) -> set[str]:

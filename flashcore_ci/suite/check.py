@@ -51,6 +51,11 @@ def check(
     }
     for index, table in tables_of(top, "workload"):  # these as they stand: a table may be wrong in two ways
         _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    for workload in workloads.values():
+        if workload.subject not in subjects and workload.subject not in {
+            str(w.get("subject")) for _, w in tables_of(top, "workload")
+        }:
+            problems.add(f"workload {workload.id}", f'"{workload.subject}" is no [[subject]]{meant(workload.subject, subjects)}')
     seen: set[str] = set()
     for index, table in tables_of(top, "gate"):
         _check_gate_table(problems, key_of("gate", index, table), table, seen)
@@ -62,7 +67,7 @@ def check(
 
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:
     subject = table.get("subject")
-    if isinstance(subject, str) and subject not in subjects:
+    if isinstance(subject, str) and "{" not in subject and subject not in subjects:
         problems.add(f"{key}.subject", f'"{subject}" is no [[subject]]{meant(subject, subjects)}')
     asked = table.get("collect")
     for kind in sorted(STATIC_KINDS):

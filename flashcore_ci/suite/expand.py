@@ -1,7 +1,7 @@
 """One workload table to the workloads that it stands for.
 
-``each`` gives axes (every combination), ``cases`` gives lists of parameters; both are laid over ``params``. The id and the
-tags may name parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question mark if it is true.
+``each`` gives axes (every combination), ``cases`` gives lists of parameters; both are laid over ``params``. The id, the
+subject and the tags may name parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question mark if it is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def expand(table: WorkloadTable) -> Iterator[Workload]:
             params = {**table.params, **case, **dict(combination)}
             yield Workload(
                 id=filled(table.id, params),
-                subject=table.subject,
+                subject=filled(table.subject, params),
                 params=tuple(sorted(params.items())),
                 roof=table.roof,
                 seed=table.seed,

@@ -27,7 +27,7 @@ def load(path: Path, *, root: Path) -> Suite:
     SuiteError lists everything that is wrong: file, key, and what may have been meant.
     """
     reader = _Reader(Problems(_shown(path, root)))
-    top = reader.document(path)
+    top = document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
@@ -57,6 +57,19 @@ def load(path: Path, *, root: Path) -> Suite:
     )
 
 
+def document(path: Path, *, shown: str = "") -> dict[str, Any]:
+    """The TOML document in ``path``, which errors call ``shown``; SuiteError when there is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
+        raise SuiteError((f"{path}: there is no such file{meant(path.name, there)}",), fix="give --suite FILE") from None
+    except OSError as error:
+        raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SuiteError((f"{shown or path}: not valid TOML: {error}",), fix="correct the file") from None
+
+
 @dataclass(slots=True)
 class _Reader:
     """One file being read: what is wrong with it, and where each value of it stands."""
@@ -66,18 +79,6 @@ class _Reader:
 
     def remember(self, what: str, key: str) -> None:
         self.sources[what] = f"{self.problems.file}:{key}"
-
-    def document(self, path: Path) -> dict[str, Any]:
-        """The TOML document; SuiteError at once when there is none."""
-        try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
-            raise SuiteError((f"{path}: there is no such file{meant(path.name, there)}",), fix="give --suite FILE") from None
-        except OSError as error:
-            raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SuiteError((f"{self.problems.file}: not valid TOML: {error}",), fix="correct the file") from None
 
     def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
         """The valid ones of ``[[name]]``, each with its key in the file."""
@@ -150,7 +151,7 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
     if not path.exists():
         return [], ()
     reader = _Reader(Problems(_shown(path, root)), suite.sources)
-    top = reader.document(path)
+    top = document(path, shown=reader.problems.file)
     reader.problems.read(WaiversTable, top, "")
     waivers = {}
     for key, table in reader.tables(top, "waiver", WaiverTable):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = ("describe", "probe", "correctness", "launch", "profile", "timing")
+JOBS = ("describe", "probe", "correctness", "launch", "control", "profile", "timing")
 CONTEXT_LOST = 3
 
 

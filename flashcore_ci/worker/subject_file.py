@@ -11,7 +11,10 @@ from flashcore_ci.worker.job import Job, Subject
 
 
 def load(subject: Subject) -> ModuleType:
-    """The subject as a module of a name of its own. Whatever its file raises leaves here; ImportError if there is none."""
+    """The subject as a module of a name of its own. Whatever its file raises leaves here; ImportError if there is none.
+
+    Its functions find the name that the suite gives it as ``SUBJECT``: one file may be many subjects.
+    """
     name = f"flashcore_ci_subject_{''.join(c if c.isalnum() else '_' for c in subject.name)}"
     spec = importlib.util.spec_from_file_location(name, subject.file)
     if spec is None or spec.loader is None:
@@ -19,6 +22,7 @@ def load(subject: Subject) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    vars(module)["SUBJECT"] = subject.name
     return module
 
 

@@ -6,8 +6,9 @@
 #include "defect.h"
 
 #define FLASHCORE_EACH_DEFECT(X)                                                                    \
-  X(sound) X(wrong) X(unwritten) X(flaky) X(overrun) X(race) X(divergent) X(uninitialised)          \
-  X(scattered) X(lazy) X(moody) X(hang) X(trap) X(spills)
+  X(sound) X(wrong) X(unwritten) X(flaky) X(overrun) X(overwrite) X(misaligned) X(race)             \
+  X(divergent) X(uninitialised) X(stale) X(scattered) X(lazy) X(moody) X(hang) X(third) X(trap)     \
+  X(spills) X(hmma)
 
 #define FLASHCORE_DECLARE(NAME) cudaError_t launch_defect_##NAME(const flashcore::defects::Problem&, cudaStream_t);
 FLASHCORE_EACH_DEFECT(FLASHCORE_DECLARE)

@@ -21,18 +21,23 @@ DEFECTS = (
     "unwritten",
     "flaky",
     "overrun",
+    "overwrite",
+    "misaligned",
     "race",
     "divergent",
     "uninitialised",
+    "stale",
     "scattered",
     "lazy",
     "moody",
     "hang",
+    "third",
     "trap",
     "spills",
+    "hmma",
 )
 BUDGET = {"spills": 24}
-REQUIRES = {"wrong": ["HGMMA"]}
+REQUIRES = {"hmma": ["HGMMA"]}
 
 _library: ctypes.CDLL | None = None
 

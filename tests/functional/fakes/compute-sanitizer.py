@@ -18,6 +18,7 @@ if __name__ == "__main__":
         replay.unknown(f"{log.name} was never recorded")
     status = subprocess.call(command)
     shutil.copyfile(recorded, log)
+    replay.make_noise(process)
     sys.stdout.write(process["out"])
     sys.stderr.write(process["err"])
     sys.exit(process["exit_status"] or abs(status))

@@ -17,6 +17,7 @@ if __name__ == "__main__":
     status = subprocess.call(command)
     if recorded.is_file():
         shutil.copyfile(recorded, report)
+    replay.make_noise(process)
     sys.stdout.write(process["out"])
     sys.stderr.write(process["err"])
     sys.exit(process["exit_status"] or abs(status))

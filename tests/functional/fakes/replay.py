@@ -74,6 +74,14 @@ def value(argv: list[str], option: str) -> str:
     return argv[argv.index(option) + 1]
 
 
+def make_noise(process: dict[str, Any]) -> None:
+    """As many megabytes on standard output and error as a test asks for, in no encoding."""
+    chunk = b"\xff\xfe\x00 ========= \xed\xa0\x80 \x1b[31m\r\n" * 50_000
+    for _ in range(process.get("megabytes", 0)):
+        for stream in (sys.stdout, sys.stderr):
+            stream.buffer.write(chunk[: 1 << 20])
+
+
 def say_version(tool: str) -> NoReturn:
     sys.stdout.write(recording()["versions"][tool])
     sys.exit(0)

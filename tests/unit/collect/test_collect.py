@@ -13,9 +13,10 @@ from flashcore_ci.adapters.nvml import State, User
 from flashcore_ci.collect import child, collect, profile, sanitizer, trials
 from flashcore_ci.collect.child import STOPPED, Ended
 from flashcore_ci.collect.context import Context
-from flashcore_ci.model.codes import Code
+from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import workload_identity
+from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
 
@@ -50,7 +51,7 @@ TIMED = {
     "watts": 600.0,
     "reasons": {"0x4": 60},
 }
-OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "profile": {"runs": 1}, "timing": TIMED}
+OUTCOMES = {"correctness": CORRECT, "launch": {"launches": 2}, "control": {"status": 0}, "profile": {"runs": 1}, "timing": TIMED}
 FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
 
 
@@ -64,6 +65,7 @@ class World:
         self.faults = {}
         self.users = ()
         self.probe = {"probe": {"ok": True}}
+        self.blind = ""
 
     def read(self, gpu):
         assert gpu in {"0", "GPU-1"}
@@ -119,6 +121,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "Go", Go)
     clean = Measured(value=0.0, unit="count")
     monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
+    monkeypatch.setattr(sanitizer.control, "unreported", lambda *_: scripted.blind)
     seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
     monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
@@ -195,9 +198,17 @@ def test_the_machine_is_on_record(world, tmp_path):
     assert dict(provenance.tools) == {"compute-sanitizer": "2026.4.0.0", "ncu": "2025.3.1.0", "torch": "2.11.0"}
 
 
+def test_a_check_that_does_not_see_its_control_is_not_clean(world, tmp_path):
+    world.blind = "0 findings, none of them in the control"
+    found = [observation for observation in collected(tmp_path).observations if observation.kind is Kind.SANITIZER]
+    codes = {observation.reading(f"{tool}/findings").code for observation in found for tool in SANITIZER_TOOLS}
+    assert codes == {Code.CONTROL_FAILED}
+    assert SUBJECT_AT_FAULT.isdisjoint(codes)
+
+
 def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
     collected(tmp_path)
-    first = [kind for kind in world.kinds if kind in {"correctness", "launch", "probe"}]
+    first = [kind for kind in world.kinds if kind in {"correctness", "launch", "control", "probe"}]
     assert world.kinds == [*first, "profile", *["timing"] * 5]
 
 

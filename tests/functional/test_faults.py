@@ -1,0 +1,82 @@
+"""What a machine does to a gate that measures on it: it dies, drowns it in output, speaks another language, loses its GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from replayed import PROFILE, SANITIZERS, Machine, all_are, of, only, valid
+
+
+@pytest.fixture
+def waits(machine: Machine) -> Path:
+    """A file that the worker of the profile waits for; while it does, its gate has the GPU."""
+    file = machine.folder / "go on"
+    machine.together("profile")["waits_for"] = str(file)
+    return file
+
+
+def test_a_gate_that_is_killed_leaves_no_verdict_and_does_not_hinder_the_next(machine: Machine, waits: Path) -> None:
+    (machine.folder / "run").mkdir()
+    (machine.folder / "run/report.json").write_text("of an earlier run", encoding="utf-8")
+    tool = machine.start(*only(*PROFILE))
+    machine.wait_until_waiting(tool)
+    os.kill(tool.pid, signal.SIGKILL)
+    tool.communicate(timeout=60)
+    assert sorted(file.name for file in (machine.folder / "run").iterdir()) == ["artifacts", "logs", "plan.json"]
+    refused = machine.judge("run", "again")
+    assert refused.returncode == 4
+    assert "manifest.json" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    waits.touch()
+    machine.gate(*only(*PROFILE))
+    assert machine.verdicts() == of(machine.recorded, *PROFILE)
+
+
+def test_a_gate_that_is_killed_while_it_builds_or_plans_leaves_no_verdict(machine: Machine) -> None:
+    tool = machine.start(*only(*PROFILE))
+    os.kill(tool.pid, signal.SIGKILL)
+    tool.communicate(timeout=60)
+    assert not (machine.folder / "run/report.json").exists()
+    assert machine.judge("run", "again").returncode == 4
+
+
+def test_a_hundred_megabytes_of_a_tool_s_output_in_no_encoding_change_nothing(machine: Machine) -> None:
+    machine.together("profile")["megabytes"] = 100
+    machine.gate(*only(*PROFILE))
+    assert machine.verdicts() == of(machine.recorded, *PROFILE)
+    valid(machine.folder / "run")
+
+
+def test_a_log_of_noise_is_no_clean_log(machine: Machine) -> None:
+    for log in machine.logs("synccheck"):
+        log.write_bytes(b"\xff\xfe\x00\xed\xa0\x80" * 1_000_000)
+    machine.gate(*only("synccheck"))
+    assert all_are(machine.verdicts(), "INCONCLUSIVE", "control-failed") or all_are(
+        machine.verdicts(), "INCONCLUSIVE", "tool-failed"
+    )
+
+
+@pytest.mark.parametrize(
+    "variables", [{"LC_ALL": "C"}, {"LC_ALL": "tr_TR.UTF-8"}, {"PYTHONIOENCODING": "ascii", "LANG": "POSIX"}]
+)
+def test_the_language_of_the_machine_changes_nothing(machine: Machine, variables: dict[str, str]) -> None:
+    machine.environment |= variables
+    done = machine.gate(*only(*PROFILE))
+    assert machine.verdicts() == of(machine.recorded, *PROFILE), done.stderr
+    valid(machine.folder / "run")
+
+
+@pytest.mark.parametrize("check", SANITIZERS)
+def test_a_tool_that_does_not_see_its_control_proves_nothing(machine: Machine, check: str) -> None:
+    (log,) = machine.logs(f"control-{check}")
+    log.write_bytes(
+        next(file for file in machine.logs(check) if "sound" in file.name or file.name == f"{check}.log").read_bytes()
+    )
+    machine.processes(f"control-{check}")[0]["exit_status"] = 0
+    machine.gate(*only(check))
+    before, after = of(machine.recorded, check), machine.verdicts()
+    assert {verdict for key, verdict in after.items() if before[key][0] == "PASS"} == {("INCONCLUSIVE", "control-failed")}
+    assert all(after[key] == verdict for key, verdict in before.items() if verdict[0] == "FAIL")

@@ -1,0 +1,121 @@
+"""Law 4: every gate has a planted defect that turns it red. The recorded run of the defects, judged again by this checkout."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from replayed import COMMAND, ROOT, SUITE, environ
+
+from flashcore_ci.judge.selftest import gates_without_a_defect
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.suite import Gate
+from flashcore_ci.suite.loader import load
+from flashcore_ci.suite.selftest import load as load_selftest
+
+FILE = ROOT / "gates/selftest.toml"
+SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
+NOT_RECORDED = {"no-slower", "no-drift"}
+"""Gates that hold one measurement against another: test_planted_slowdowns.py has their red cases."""
+
+
+def selftest(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
+    argv = [*COMMAND, "selftest", "--recorded", "--out", str(out), *arguments]
+    environment = {**environ(), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def gates(file: Path) -> dict[str, Gate]:
+    return {gate.id: gate for gate in load(file, root=ROOT).gates}
+
+
+def test_the_recorded_self_test_catches_every_defect(tmp_path: Path) -> None:
+    done = selftest(out=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    count = len(load_selftest(FILE).planted)
+    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught; what has no defect is green"
+    assert "MISSED" not in done.stdout
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_every_gate_that_ships_has_a_defect(file: Path) -> None:
+    assert set(gates_without_a_defect(load_selftest(FILE), gates(file))) <= NOT_RECORDED
+
+
+@pytest.mark.parametrize("gate", gates(ROOT / "gates/hopper.toml").values(), ids=lambda gate: gate.id)
+def test_the_defects_meet_the_gates_that_ship(gate: Gate) -> None:
+    here = gates(ROOT / SUITE)
+    if gate.id not in NOT_RECORDED:
+        own = here[gate.id]
+        assert (own.evidence, own.metric, own.rule, own.statistic) == (gate.evidence, gate.metric, gate.rule, gate.statistic)
+
+
+def altered(tmp_path: Path, old: str, new: str) -> subprocess.CompletedProcess[str]:
+    """The self-test of a checkout whose list is altered in one place."""
+    shutil.copytree(ROOT / "kernel", tmp_path / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    shutil.copytree(ROOT / "gates", tmp_path / "gates", ignore=shutil.ignore_patterns("evidence"))
+    text = FILE.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (tmp_path / "gates/selftest.toml").write_text(text.replace(old, new), encoding="utf-8")
+    environment = {**environ(), "PYTHONPATH": str(ROOT)}
+    argv = [*COMMAND, "selftest", "--recorded"]
+    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'target = "missing-scale-normal-q330-k331", reason = "over-limit"',
+            'target = "missing-scale-normal-q330-k331", reason = "crash"',
+            "over-limit, not crash",
+        ),
+        ('target = "wrong-n100003"', 'target = "sound-n20001"', "within-limit, not over-limit"),
+        ('target = "wrong-n100003"', 'target = "absent"', "never asked, not over-limit"),
+        ("clean = [\n", 'clean = [\n  "wrong-*",\n', "not green without a defect: max-diff on wrong-n100003"),
+        ('  "stream*", "flashcore_stream_*",\n', "", "green on nothing in this run: sol-dram"),
+        ('damage = "cut-log", gate = "racecheck", reason = "tool-failed"', 'damage = "cut-log", gate = "racecheck", reason = "crash"', "tool-failed, not crash"),
+    ],
+    ids=["other reason", "no defect", "never ran", "red control", "no control", "other damage"],
+)  # fmt: skip
+def test_the_self_test_can_fail(tmp_path: Path, old: str, new: str, said: str) -> None:
+    done = altered(tmp_path, old, new)
+    assert done.returncode == 10, done.stdout + done.stderr
+    assert said in done.stdout
+    assert "; what has no defect is green" not in done.stdout or "MISSED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "trap"', 'name = "spills"', 'the name "spills" is given twice'),
+        ('target = "hang-n100003", reason = "hang"', 'target = "hang-n100003", reason = "hangs"', 'did you mean "hang"?'),
+        ('damage = "cut-log"', 'target = "x", damage = "cut-log"', "a target or a damage"),
+        ('gate = "memcheck", target = "overrun-n20001"', 'target = "overrun-n20001"', "has a gate that is meant for it"),
+    ],
+)
+def test_a_wrong_list_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    text = FILE.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    file = tmp_path / "selftest.toml"
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(SuiteError, match="selftest") as raised:
+        load_selftest(file)
+    assert said in str(raised.value)
+
+
+def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:
+    done = altered(tmp_path, 'damage = "cut-log"', 'damage = "cut-log-in-two"')
+    assert done.returncode == 2
+    assert "unknown damage 'cut-log-in-two'" in done.stderr
+
+
+def test_the_page_says_what_the_recording_says(tmp_path: Path) -> None:
+    page = tmp_path / "selftest.md"
+    argv = [sys.executable, str(ROOT / "tools/generate_selftest.py"), str(page)]
+    subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, check=True, capture_output=True, timeout=60)
+    assert page.read_text(encoding="utf-8") == (ROOT / "docs/selftest.md").read_text(encoding="utf-8")

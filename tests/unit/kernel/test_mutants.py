@@ -1,0 +1,67 @@
+"""Every edit of every mutant fits the sources of today, and changes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TABLE = tomllib.loads((ROOT / "kernel/defects/mutants.toml").read_text(encoding="utf-8"))
+NAMES = [mutant["name"] for mutant in TABLE["mutant"]]
+
+
+def subject(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"mutant_{name.replace('-', '_')}", ROOT / "kernel/defects/mutant.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    module.SUBJECT = name
+    return module
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(ROOT / "kernel", folder / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mutant_is_the_real_kernel_with_its_edits(root: Path, name: str) -> None:
+    build = subject(name).build(root)
+    (entry,) = build["entries"]
+    assert entry["symbol"] == f"mutant_{name.replace('-', '_')}"
+    assert f"{entry['symbol']}_variant = " in (root / entry["source"]).read_text(encoding="utf-8")
+    assert build["includes"] == [f"build/mutants/{name}/include", "kernel/include"]
+    for file, _, new in next(mutant for mutant in TABLE["mutant"] if mutant["name"] == name)["edits"]:
+        assert new in (root / f"build/mutants/{name}" / file).read_text(encoding="utf-8")
+
+
+def test_nothing_is_written_where_nothing_changed(root: Path) -> None:
+    subject("lse-wrong").build(root)
+    file = root / "build/mutants/lse-wrong/include/flashcore/attention/epilogue.cuh"
+    before = file.stat().st_mtime_ns
+    subject("lse-wrong").build(root)
+    assert file.stat().st_mtime_ns == before
+
+
+def test_an_edit_that_does_not_fit_any_more_is_refused(root: Path) -> None:
+    file = root / "kernel/include/flashcore/attention/epilogue.cuh"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("kLn2", "kLogarithm"), encoding="utf-8")
+    try:
+        with pytest.raises(ValueError, match=r"lse-wrong: .* stands 0 times in kernel/include/flashcore/attention/epilogue\.cuh"):
+            subject("lse-wrong").build(root)
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+def test_a_name_that_is_no_mutant_is_refused(root: Path) -> None:
+    with pytest.raises(ValueError, match="has 0 mutants of this name"):
+        subject("nothing-at-all").build(root)
