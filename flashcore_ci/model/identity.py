@@ -17,7 +17,7 @@ COLLECTOR_VERSIONS: dict[Kind, int] = {
     Kind.BUILD: 1,
     Kind.RESOURCES: 1,
     Kind.CORRECTNESS: 1,
-    Kind.SANITIZER: 1,
+    Kind.SANITIZER: 2,
     Kind.PROFILE: 1,
     Kind.TIMING: 1,
     Kind.COMPARISON: 1,
