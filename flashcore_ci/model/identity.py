@@ -19,7 +19,7 @@ COLLECTOR_VERSIONS: dict[Kind, int] = {
     Kind.CORRECTNESS: 1,
     Kind.SANITIZER: 2,
     Kind.PROFILE: 1,
-    Kind.TIMING: 1,
+    Kind.TIMING: 2,
     Kind.COMPARISON: 1,
 }
 """Raise a collector's version when the same kernel could give other readings: its recorded evidence is then stale."""
