@@ -16,7 +16,9 @@ def test_they_are_valid(name):
 
 def test_the_default_suite_times_what_it_must():
     suite = load(ROOT / "gates/hopper.toml", root=ROOT)
-    timed = [workload for workload in suite.workloads if Kind.TIMING in workload.collect]
+    short = {"prefill-fp16-b1-h16-s512-d64", "stream-f32-3mib"}  # under 50 µs: timed in batches
+    timed = [workload for workload in suite.workloads if Kind.TIMING in workload.collect and workload.id not in short]
+    assert short <= {workload.id for workload in suite.workloads if Kind.COMPARISON in workload.collect}
     shapes = {tuple(dict(w.params)[key] for key in ("dtype", "sq", "d", "causal")) for w in timed if w.subject == "attention"}
     expected = {("fp16", s, d, causal) for s in (512, 2048, 8192) for d in (64, 128) for causal in (False, True)}
     expected |= {("bf16", 2048, d, causal) for d in (64, 128) for causal in (False, True)}
