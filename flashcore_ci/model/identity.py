@@ -16,7 +16,7 @@ from flashcore_ci.model.suite import Kind, Protocol, Workload
 COLLECTOR_VERSIONS: dict[Kind, int] = {
     Kind.BUILD: 1,
     Kind.RESOURCES: 1,
-    Kind.CORRECTNESS: 1,
+    Kind.CORRECTNESS: 2,
     Kind.SANITIZER: 2,
     Kind.PROFILE: 1,
     Kind.TIMING: 2,
