@@ -76,7 +76,7 @@ private:
         issue_output();
         turn_.pass();
         finish_output();
-        store(rows, place_of(query_), query_);
+        store(rows, place_, query_);
     }
 
     template <Keys kKeys>
@@ -91,7 +91,7 @@ private:
     // The scores belong to the next tile, the output to the finished one.
     __device__ __forceinline__ void crossing_step(Rows& rows) {
         const Query finished = query_;
-        const Place place = place_of(finished);  // before the slot is anybody else's; staged output holds it until the end
+        const Place place = place_;
         begin_tile();
         issue_scores_and_output();
         const Rows finished_rows = rows;
@@ -99,7 +99,7 @@ private:
         finish_scores<1>();
         softmax<Keys::kAny>(rows, [&] {
             finish_output();
-            store(finished_rows, kConfig.staged_output ? place_of(finished) : place, finished);
+            store(finished_rows, place, finished);
         });
         clear(output_);
         skip_values();
@@ -132,20 +132,14 @@ private:
         }
     }
 
-    // Where the output of a query goes.
-    __device__ __forceinline__ Place place_of(const Query& query) const {
-        const Tile& tile = shared_.tile_of(turn_.warpgroup, query);
-        return {own_row(tile), tile.sequence};
-    }
-
-    __device__ __forceinline__ int own_row(const Tile& tile) const {
-        return tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes;
+    __device__ __forceinline__ Place place_in(const Tile& tile) const {
+        return {tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes, tile.sequence};
     }
 
     // The tile whose query arrives next; waits for it.
     __device__ __forceinline__ const Tile& arriving_tile() const {
         arriving_.wait_full(shared_.q_ring[turn_.warpgroup]);
-        return shared_.tile_of(turn_.warpgroup, arriving_);
+        return shared_.tile[turn_.warpgroup][arriving_.slot];
     }
 
     __device__ __forceinline__ Part arriving_part() const { return part_of<Tuning>(params_, arriving_tile(), turn_.warpgroup); }
@@ -156,9 +150,9 @@ private:
     }
 
     __device__ __forceinline__ void begin_tile() {
-        const Tile& tile = arriving_tile();
+        const Tile tile = {sm90::uniform(arriving_tile().first_row), sm90::uniform(arriving_tile().sequence)};
         const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
-        row_ = own_row(tile);
+        place_ = place_in(tile);
         skipped_ = share.skipped;
         clear_steps_ = share.clear;
         step_ = share.steps - share.skipped - 1;
@@ -240,8 +234,8 @@ private:
         if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if (step_ < clear_steps_) return;
         const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, row_) - first_key,
-                       visible_keys<kConfig.causal>(params_, row_ + sm90::kGroupRows) - first_key});
+        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
+                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
     }
 
     // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
@@ -295,7 +289,8 @@ private:
 
     // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
     // query, so nobody reads it any more.
-    __device__ __forceinline__ void store(const Rows& rows, const Place& place, const Query& query) {
+    __device__ __forceinline__ void store(const Rows& rows, Place place, const Query& query) {
+        if constexpr (kConfig.staged_output) place = place_in(shared_.tile[turn_.warpgroup][query.slot]);  // registers are short there
         const Rescale inverse = finish_rows(rows, place);
         if constexpr (kConfig.staged_output) {
             uint8_t* const tile = shared_.q[turn_.warpgroup][query.slot];
@@ -315,7 +310,7 @@ private:
         begin_tile();
         if constexpr (kFreesQueryAfterScores) release(query_);
         clear(output_);
-        store(Rows{}, place_of(query_), query_);
+        store(Rows{}, place_, query_);
     }
 
     template <int kSlots>
@@ -330,7 +325,7 @@ private:
     SharedStorage<Tuning>& shared_;
     Turn<Tuning> turn_;
     int lane_;
-    int row_;          // the first of this thread's two query rows
+    Place place_;      // of this thread's query rows
     int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
     int step_;         // key tile of the scores; they run from the last to the first
     int clear_steps_;  // key tiles below this one are clear

@@ -17,7 +17,7 @@ struct Ones {
     __device__ __forceinline__ void fill() {}
 };
 template <>
-struct Ones<true> {
+struct alignas(sm90::kRowBytes) Ones<true> {  // the swizzle stays within a row: no chunk of it may be anybody else's
     static constexpr uint32_t kTwoOnes = 0x3C003C00;  // in fp16
     uint32_t words[kOnesBytes / sizeof(uint32_t)];
 
@@ -35,18 +35,11 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_part_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    // Travels with the query: what it is, or that there is no more. It has to last until the output has left, a round longer
-    // than a query whose slot is free by then.
-    static constexpr int kTileRounds = kConfig.staged_output ? 1 : 2;
-    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages][kTileRounds];
+    Ones<kConfig.sums_in_products> ones;  // behind the values, aligned as they are
+    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;
-    Ones<kConfig.sums_in_products> ones;  // behind the values
-
-    __device__ __forceinline__ Tile& tile_of(int warpgroup, const sm90::RingPosition<kConfig.q_stages>& query) {
-        return tile[warpgroup][query.slot][query.parity % kTileRounds];
-    }
 
     __device__ __forceinline__ void init_barriers() {
         for (auto& ring : q_ring) ring.init(kWarpgroupWarps);
