@@ -16,7 +16,9 @@ class Ledger:
 
     consumers: int = 2
     q_stages: int = 1
+    turns: bool = True
     query_in_registers: bool = False
+    staged_output: bool = False
     kv_stages: int = 2
     tiles: tuple[int, ...] = (2, 1, 1)  # key tiles of each query tile, in the order of this CTA
     parts: tuple[tuple[int, ...], ...] = ()  # per tile, what each consumer does: steps that it skips, or SITS_OUT; default: none
@@ -97,10 +99,12 @@ class Consumer:
         return self.sit_out if self.ledger.skipped(tile, self.index) == SITS_OUT else self.attend
 
     def take_turn(self) -> None:
-        self.ops.append(("sync", "turn", self.index, None))
+        if self.ledger.turns:
+            self.ops.append(("sync", "turn", self.index, None))
 
     def pass_turn(self) -> None:
-        self.ops.append(("arrive", "turn", (self.index + 1) % self.ledger.consumers, None))
+        if self.ledger.turns:
+            self.ops.append(("arrive", "turn", (self.index + 1) % self.ledger.consumers, None))
 
     def wait(self, name: str, what: object) -> int:
         ring = self.rings[name]
@@ -122,22 +126,26 @@ class Consumer:
         self.held = self.wait(self.query, ("q", tile))
         self.rings[self.query].advance()
         if self.ledger.query_in_registers:
-            self.release_query(tile)
+            self.release_query(tile, self.held)
         return self.skip_keys(tile)
 
-    def release_query(self, tile: int) -> None:
-        self.ops.append(("check", self.query, self.held, ("q", tile)))
-        self.ops.append(("release", self.query, self.held, None))
+    def release_query(self, tile: int, slot: int) -> None:
+        self.ops.append(("check", self.query, slot, ("q", tile)))
+        self.ops.append(("release", self.query, slot, None))
+
+    def store(self, tile: int, slot: int) -> None:
+        if self.ledger.staged_output:
+            self.release_query(tile, slot)
 
     def finish_scores(self, tile: int, step: int) -> None:
-        frees_query = step == 0 and not self.ledger.query_in_registers
+        frees_query = step == 0 and not self.ledger.query_in_registers and not self.ledger.staged_output
         if frees_query and self.ledger.early_query:
             self.ops.append(("release", self.query, self.held, None))
         self.release("k", ("k", tile, step))
         if frees_query and self.ledger.early_query:
             self.ops.append(("check", self.query, self.held, ("q", tile)))
         elif frees_query:
-            self.release_query(tile)
+            self.release_query(tile, self.held)
 
     def sit_out(self, tile: int) -> int:
         for step in reversed(range(self.ledger.tiles[tile])):
@@ -171,7 +179,7 @@ class Consumer:
     def store_zeros(self, tile: int) -> int:
         self.begin(tile)
         if not self.ledger.query_in_registers:
-            self.release_query(tile)
+            self.release_query(tile, self.held)
         return tile + 1
 
     def attend(self, tile: int) -> int:
@@ -188,15 +196,17 @@ class Consumer:
             self.wait(self.query, END if last else ("q", tile + 1))
             if last or self.part_in(tile + 1) != self.attend:
                 break
-            first = self.begin(tile + 1)
+            slot, first = self.held, self.begin(tile + 1)
             self.product(tile, 0, tile + 1, first)
             self.release("v", ("v", tile, 0))
+            self.store(tile, slot)
             self.skip_values(tile + 1, first)
             tile, step = tile + 1, first
         self.take_turn()
         self.wait("v", ("v", tile, 0))
         self.pass_turn()
         self.release("v", ("v", tile, 0))
+        self.store(tile, self.held)
         return tile + 1
 
     def product(self, tile: int, step: int, next_tile: int, next_step: int) -> None:

@@ -126,6 +126,8 @@ def search(ledger: Ledger) -> int:
         Ledger(tiles=(1, 1), consumers=3),
         Ledger(tiles=(1, 2, 1), q_stages=2),
         Ledger(tiles=(1, 2, 0, 1), query_in_registers=True),
+        Ledger(tiles=(2, 1), query_in_registers=True, turns=False),
+        Ledger(tiles=(1, 2, 0, 1), q_stages=2, staged_output=True),
         Ledger(tiles=(2, 2), parts=((1, 0), (1, 0))),
         Ledger(tiles=(2, 1, 2), parts=((1, 0), (0, SITS_OUT), (0, 0))),
         Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (0, SITS_OUT)), kv_stages=3),
@@ -147,10 +149,11 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(2,), producer_parity=0), "deadlock"),
         (Ledger(tiles=(4,), release_before_use=True), "found"),
         (Ledger(tiles=(2, 1, 1), early_query=True), "found"),
+        (Ledger(tiles=(1, 1), staged_output=True), "deadlock"),
         (Ledger(tiles=(2, 2), parts=((1, 0), (1, 0)), lost_turn=True), "found|deadlock"),
     ],
     ids=["one arrival frees a slot", "an arrival nobody makes", "producer waits for the wrong parity", "released before use",
-         "a query is given back before its scores are there", "a step is skipped with its turn"],
+         "a query is given back before its scores are there", "a staged output with one query slot", "a step is skipped with its turn"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-L2_BUDGET = 32 << 20
 WARPGROUP_ROWS = 64
 
 
@@ -28,7 +27,8 @@ class Problem:
     def group(self) -> int:
         if not self.causal:
             return 1
-        return min(max(L2_BUDGET // (2 * max(self.sk, 1) * self.head_dim * 2), 1), self.sequences)
+        budget = (16 if self.sk < 1024 else 32 if self.sk < 4096 else 64) << 20
+        return min(max(budget // (2 * max(self.sk, 1) * self.head_dim * 2), 1), self.sequences)
 
     def tile_at(self, index: int) -> tuple[int, int]:
         """(sequence, first row) of the tile that is handed out as number ``index``."""
@@ -45,13 +45,6 @@ class Problem:
     def clear(self, first_row: int) -> int:
         return self.visible(first_row) // self.tile_n
 
-    def begins_with_half(self, own_row: int) -> bool:
-        """Whether the 64 rows from own_row on need only the first half of their last key tile."""
-        if not (self.causal and self.tile_n == 2 * WARPGROUP_ROWS):
-            return False
-        last_row = min(own_row + WARPGROUP_ROWS, self.sq) - 1
-        return self.visible(last_row) <= self.needed(own_row, WARPGROUP_ROWS) * self.tile_n - self.tile_n // 2
-
 
 LENGTHS = [(1, 1), (1, 1000), (17, 17), (63, 65), (113, 203), (128, 127), (799, 3), (1023, 1024), (500, 0), (385, 640)]
 
@@ -67,7 +60,7 @@ def test_every_tile_is_handed_out_once(sq: int, sk: int, sequences: int, causal:
 
 def test_causal_groups_start_with_their_longest_tiles() -> None:
     problem = Problem(sequences=64, sq=8192, sk=8192, causal=True, head_dim=128, tile_m=128)
-    assert problem.group == 8
+    assert problem.group == 16
     per_group = problem.group * problem.row_tiles
     for first in range(0, problem.row_tiles * 64, per_group):
         rows = [problem.tile_at(first + i)[1] for i in range(per_group)]
@@ -92,14 +85,6 @@ def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, ti
             assert all(problem.visible(row) >= clear * problem.tile_n for row in own_rows)
             skipped = needed - problem.needed(group_first, WARPGROUP_ROWS)
             assert not own_rows or 0 <= skipped <= 1
-            if problem.begins_with_half(group_first):
-                first_key = (needed - skipped - 1) * problem.tile_n
-                assert all(problem.visible(row) <= first_key + problem.tile_n // 2 for row in own_rows)
-
-
-def test_every_other_warpgroup_begins_with_half_a_step() -> None:
-    problem = Problem(sequences=1, sq=2048, sk=2048, causal=True, head_dim=128, tile_m=128)
-    assert [problem.begins_with_half(row) for row in range(0, 512, 64)] == [True, False] * 4
 
 
 def test_the_last_query_sees_every_key_and_early_ones_may_see_none() -> None:

@@ -63,7 +63,9 @@ def test_one_entry_for_every_head_dimension_type_and_mask() -> None:
 def test_the_subject_names_the_entry_function_that_the_launcher_chooses() -> None:
     """``choose`` of attention/plan.h: the least padding, then the tile made for short sequences."""
     subject = load("kernel/subjects/attention.py")
-    for d, sk, dtype, causal in itertools.product((64, 72, 128, 136, 256), (1, 2048, 2049, 16384), ("fp16", "bf16"), (False, True)):
+    for d, sk, dtype, causal in itertools.product(
+        (64, 72, 128, 136, 256), (1, 2048, 2049, 16384), ("fp16", "bf16"), (False, True)
+    ):
         able = [
             entry
             for entry in ENTRIES
