@@ -1,33 +1,22 @@
 // A consumer warpgroup: 64 query rows against every key tile that they need.
 #pragma once
 
-#include <type_traits>
-
-#include "flashcore/attention/epilogue.cuh"
 #include "flashcore/attention/fragment.cuh"
-#include "flashcore/attention/params.h"
-#include "flashcore/attention/share.h"
-#include "flashcore/attention/shared_storage.cuh"
-#include "flashcore/attention/softmax.cuh"
-#include "flashcore/attention/turn.cuh"
-#include "flashcore/ptx/wgmma.cuh"
+#include "flashcore/attention/step.cuh"
 
 namespace flashcore::attention {
 
 template <class Tuning>
-class Consumer {
-public:
-    static constexpr Config kConfig = Tuning::config;
-    using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
-    using Scores = ptx::Wgmma<Element, kConfig.tile_n>;
-    static constexpr int kOutputColumns = kConfig.head_dim + (kConfig.sums_in_products ? kColumnsPerFragment : 0);
-    using Output = ptx::Wgmma<Element, kOutputColumns>;
+class Consumer : Step<Tuning> {
+    using Base = Step<Tuning>;
+    using typename Base::Element, typename Base::Keys, typename Base::Query;
+    using Base::kConfig, Base::kAdd, Base::kFreesQueryAfterScores;
+    using Base::finish_output, Base::issue_output, Base::issue_scores, Base::issue_scores_and_output, Base::release;
+    using Base::params_, Base::shared_, Base::turn_, Base::lane_, Base::place_, Base::skipped_, Base::step_, Base::clear_steps_;
+    using Base::query_, Base::arriving_, Base::k_, Base::v_, Base::operand_, Base::output_;
 
-    __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warpgroup)
-        : params_(params),
-          shared_(shared),
-          turn_{warpgroup},
-          lane_(static_cast<int>(threadIdx.x) % kWarpThreads) {}
+public:
+    using Base::Base;
 
     __device__ __forceinline__ void run() {
         turn_.open();
@@ -42,14 +31,6 @@ public:
     }
 
 private:
-    using Query = sm90::RingPosition<kConfig.q_stages>;
-    static constexpr bool kFreesQueryAfterScores = !kConfig.query_in_registers && !kConfig.staged_output;
-
-    // Clear keys are seen by every row of this warpgroup, with scores that keep their sign: the main loop has no test.
-    enum class Keys { kClear, kAny };
-
-    static constexpr bool kAdd = !kConfig.sums_in_products;  // exponentials are added up here
-
     // The schedule. A step's scores are issued before the output of the step before it, and its softmax runs beneath that
     // output. The last output of a tile runs beneath the first scores and softmax of the next one, if that has any.
     __device__ __forceinline__ void attend() {
@@ -57,8 +38,8 @@ private:
         begin_tile();
         k_.wait_full(shared_.k_ring);
         issue_scores();
-        finish_scores<0>();
-        softmax<Keys::kAny>(rows, [] {});
+        this->template finish_scores<0>();
+        this->template softmax<Keys::kAny>(rows, [] {});
         clear(output_);
         skip_values();
         for (;;) {
@@ -83,8 +64,8 @@ private:
     __device__ __forceinline__ void inner_step(Rows& rows) {
         --step_;
         issue_scores_and_output();
-        finish_scores<1>();
-        const Rescale rescale = softmax<kKeys>(rows, [this] { finish_output(); });
+        this->template finish_scores<1>();
+        const Rescale rescale = this->template softmax<kKeys>(rows, [this] { finish_output(); });
         if (rescale.needed) multiply(output_, rescale);
     }
 
@@ -96,8 +77,8 @@ private:
         issue_scores_and_output();
         const Rows finished_rows = rows;
         rows = Rows{};
-        finish_scores<1>();
-        softmax<Keys::kAny>(rows, [&] {
+        this->template finish_scores<1>();
+        this->template softmax<Keys::kAny>(rows, [&] {
             finish_output();
             store(finished_rows, place, finished);
         });
@@ -165,117 +146,6 @@ private:
         skip_keys();
     }
 
-    __device__ __forceinline__ void release(const Query& query) {
-        __syncwarp();
-        query.release(shared_.q_ring[turn_.warpgroup], lane_ == 0);
-    }
-
-    __device__ __forceinline__ void issue_scores_and_output() {
-        k_.wait_full(shared_.k_ring);  // not within the turn: nobody else could issue meanwhile
-        turn_.take();
-        issue_scores();
-        issue_output();
-        turn_.pass();
-    }
-
-    __device__ __forceinline__ void issue_scores() {
-        const uint64_t k = sm90::row_operand(shared_.k[k_.slot]);
-        ptx::pin(scores_);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < kConfig.head_dim / sm90::kMmaDepth; ++step) {
-            const uint64_t keys = k + sm90::row_step(step, kConfig.tile_n);
-            if constexpr (kConfig.query_in_registers) {
-                Scores::template registers<ptx::Major::kK>(scores_, operand_ + 4 * step, keys, step > 0);
-            } else {
-                const uint64_t q = sm90::row_operand(shared_.q[turn_.warpgroup][query_.slot]);
-                Scores::shared(scores_, q + sm90::row_step(step, kWarpgroupRows), keys, step > 0);
-            }
-        }
-        ptx::wgmma_commit();
-    }
-
-    template <int kGroupsInFlight>
-    __device__ __forceinline__ void finish_scores() {
-        ptx::wgmma_wait<kGroupsInFlight>();
-        ptx::pin(scores_);
-        k_.release(shared_.k_ring, lane_ == 0);
-        k_.advance();
-        if constexpr (kConfig.query_in_registers) ptx::pin(operand_);
-        if constexpr (kFreesQueryAfterScores) {
-            if (step_ == 0) release(query_);
-        }
-    }
-
-    __device__ __forceinline__ void issue_output() {
-        v_.wait_full(shared_.v_ring);
-        const uint64_t v = kConfig.sums_in_products ? sm90::column_operand_beside(shared_.v[v_.slot], &shared_.ones)
-                                                    : sm90::column_operand(shared_.v[v_.slot], kConfig.tile_n);
-        ptx::pin(output_);
-        ptx::pin(probabilities_);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < kConfig.tile_n / sm90::kMmaDepth; ++step) {
-            const uint64_t values = v + (kConfig.sums_in_products ? sm90::column_step_beside(step) : sm90::column_step(step));
-            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * step, values, 1);
-        }
-        ptx::wgmma_commit();
-    }
-
-    __device__ __forceinline__ void finish_output() {
-        ptx::wgmma_wait<0>();
-        ptx::pin(output_);
-        ptx::pin(probabilities_);
-        v_.release(shared_.v_ring, lane_ == 0);
-        v_.advance();
-    }
-
-    __device__ __forceinline__ void adjust_scores() {
-        if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
-        if (step_ < clear_steps_) return;
-        const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
-                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
-    }
-
-    // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
-    // ones. It comes before the exponentials because whatever else waits there was measured to be slower.
-    template <Keys kKeys, class Finish>
-    __device__ __forceinline__ Rescale softmax(Rows& rows, Finish finish) {
-        if constexpr (kKeys == Keys::kAny) adjust_scores();
-        if constexpr (kKeys == Keys::kClear && kConfig.optimistic) {
-            finish();
-            return guess(rows);
-        }
-        float offset[kRowsPerThread];
-        const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
-        finish();
-        exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
-        return rescale;
-    }
-
-    // As if no score exceeded what is subtracted by much: true of nearly every step but the first, and no maximum is needed to
-    // find out. Where it is not true the step begins again, with the maximum: the scores are still there.
-    __device__ __forceinline__ Rescale guess(Rows& rows) {
-        float sum[kRowsPerThread] = {0.0f, 0.0f};
-        exponentiate<Element, kAdd>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
-        Rescale rescale;
-        if (!__all_sync(kWholeWarp, right(sum))) {
-            float offset[kRowsPerThread];
-            rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
-            sum[0] = sum[1] = 0.0f;
-            exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, sum, probabilities_);
-        }
-        rows.sum[0] += sum[0];
-        rows.sum[1] += sum[1];
-        return rescale;
-    }
-
-    __device__ __forceinline__ bool right(const float (&sum)[kRowsPerThread]) const {
-        if constexpr (kAdd) return small(sum);
-        return small(probabilities_);
-    }
-
     // The log-sum-exp of finished rows, and what their output is to be multiplied by.
     __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
 #pragma unroll
@@ -321,22 +191,6 @@ private:
         position.advance();
     }
 
-    const Params& params_;
-    SharedStorage<Tuning>& shared_;
-    Turn<Tuning> turn_;
-    int lane_;
-    Place place_;      // of this thread's query rows
-    int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
-    int step_;         // key tile of the scores; they run from the last to the first
-    int clear_steps_;  // key tiles below this one are clear
-    Query query_;      // of the scores
-    Query arriving_;   // of the tile after that
-    sm90::RingPosition<kConfig.kv_stages> k_;
-    sm90::RingPosition<kConfig.kv_stages> v_;
-    uint32_t operand_[kConfig.head_dim / 4];  // the query, if it is in registers
-    float scores_[kConfig.tile_n / 2];
-    uint32_t probabilities_[kConfig.tile_n / 4];
-    float output_[kOutputColumns / 2];
 };
 
 }  // namespace flashcore::attention
