@@ -20,7 +20,6 @@ LSE_BYTES = 4
 GAP = 8  # elements: 16 bytes, so that a view with gaps stays aligned
 FAR = 2**31 + 64  # elements between two batches of an offset workload
 CHUNK_BYTES = 2**30  # of scores that the reference holds at once
-
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
     **dict.fromkeys(("b", "h", "hkv", "sq", "sk", "d")),
@@ -109,15 +108,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     import flashcore
 
     flashcore.attention(
-        inputs["q"],
-        inputs["k"],
-        inputs["v"],
-        causal=inputs["causal"],
-        layout=inputs["layout"],
-        out=outputs["out"],
-        lse=outputs["lse"],
+        inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], layout=inputs["layout"], out=outputs["out"], lse=outputs["lse"],
         max_ctas=inputs["max_ctas"],
-    )
+    )  # fmt: skip
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
