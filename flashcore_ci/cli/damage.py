@@ -23,6 +23,7 @@ from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, Manifest, member_of
 from flashcore_ci.store.run import Run, read_run
 
 ACCEPTED = "accepted"
+NOTHING_GREEN = "nothing green to damage"
 REPORTS = "artifacts/profile/"
 ROLL_CALL = "artifacts/sanitizer/roll-call.log"
 
@@ -49,12 +50,11 @@ class Bench:
         return next(name for name in sorted(self.files) if name.startswith(REPORTS))
 
     def asked(self, gate: str) -> tuple[Kind, str]:
-        """A check of this gate that is green: evidence kind and target."""
-        green = (v for v in self.judge(self.run.evidence).verdicts if v.gate == gate and v.outcome is Outcome.PASS)
-        found = next(green, None)
-        if found is None:
-            raise UsageError(f"no check of the gate {gate!r} is green in this run", fix="name another gate for this damage")
-        return found.evidence, found.target
+        """A check of this gate that is green: evidence kind and target. LookupError when there is none."""
+        for verdict in self.judge(self.run.evidence).verdicts:
+            if verdict.gate == gate and verdict.outcome is Outcome.PASS:
+                return verdict.evidence, verdict.target
+        raise LookupError(gate)
 
 
 def sealed(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -74,7 +74,9 @@ def inflict(planted: Planted, bench: Bench) -> Caught:
         found = damage(bench, planted.gate)
     except EvidenceError:
         found = REFUSED
-    red = found != ACCEPTED and found not in PASSING
+    except LookupError:
+        found = NOTHING_GREEN
+    red = found not in {ACCEPTED, NOTHING_GREEN} and found not in PASSING
     return Caught(planted=planted, found=found, red=red, seconds=clock.monotonic() - began)
 
 
