@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
     measuring.add_argument("--row", action="append", metavar="B,H,S,D,MASK,DTYPE", help="instead of the whole table")
     measuring.add_argument("--settle", type=float, default=0.7, help="seconds of each row before samples count")
     measuring.add_argument("--seconds", type=float, default=1.6, help="seconds of samples for each row")
+    measuring.add_argument("--kernel", default="", help="what ours is called on the page, such as its version in the tuning log")
     measuring.add_argument("--layout", choices=("bshd", "bhsd"), default="bshd", help="of the tensors in memory")
     measuring.add_argument("--out", type=Path, required=True)
     measuring.set_defaults(run=_measure)
@@ -85,7 +86,7 @@ def _measure(options: argparse.Namespace) -> int:
             multiprocessors=multiprocessors,
             driver=driver,
             date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-            versions=timing.versions(),
+            versions={**({"FlashCore": options.kernel} if options.kernel else {}), **timing.versions()},
             protocol={
                 "layout": options.layout,
                 "settle_seconds": options.settle,
