@@ -14,14 +14,11 @@ from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).resolve().parents[3]
+DTYPES = ("fp16", "bf16")
 ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
-    *(
-        f"flashcore_attention_fwd_d{d}_{dtype}_{mask}"
-        for d in (64, 128)
-        for dtype in ("fp16", "bf16")
-        for mask in ("full", "causal")
-    ),
+    *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
+    *(f"flashcore_attention_fwd_d128_{dtype}_causal_short" for dtype in DTYPES),
 }
 
 
@@ -83,6 +80,7 @@ def test_shapes_and_inputs_that_were_asked_for(hopper):
     assert {8, 7} <= {p["h"] // p["hkv"] for p in attention if "hkv" in p}
     assert {p["layout"] for p in attention if p.get("strided")} == {"bshd", "bhsd"}
     assert any(p.get("offset") for p in attention)
+    assert {p["d"] for p in attention if p.get("max_ctas") == 2 and p["causal"]} == {64, 128, 256}
     assert any(p["causal"] and p["sq"] > p.get("sk", p["sq"]) for p in attention)
     assert any(p["b"] % 2 and p["h"] % 2 for p in attention)
 
