@@ -75,22 +75,6 @@ def test_value_operand(keys: int, head_dim: int) -> None:
                 assert column_operand(n, k, column_step(step), keys) == stored(step * DEPTH + k, n, keys)
 
 
-@pytest.mark.parametrize("slots_behind", [0, 1, 2])
-def test_the_block_of_ones_stands_beside_the_values_in_every_step(slots_behind: int) -> None:
-    """column_operand_beside and column_step_beside: the leading offset shrinks by what a step moves the start."""
-    keys, values = 128, 3 * 16384
-    ones = values + (1 + slots_behind) * 16384 + 1024
-    for step in range(keys // DEPTH):
-        descriptor = values // UNIT + ((ones - values) // UNIT << 16) + column_step(step) - (column_step(step) << 16)
-        start, leading = descriptor & 0x3FFF, descriptor >> 16
-        assert 0 < leading < 1 << 14
-        for k in range(DEPTH):
-            row = k // 8 * GROUP_BYTES + k % 8 * ROW_BYTES
-            assert swizzle(start * UNIT + row) == stored(values // ROW_BYTES + step * DEPTH + k, 0, 0)
-            for n in range(8):
-                assert ones <= swizzle(start * UNIT + leading * UNIT + row + n * 2) < ones + 2 * GROUP_BYTES
-
-
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 def test_ldmatrix_names_the_chunks_of_the_query(head_dim: int) -> None:
     """Lane l of block_chunk names row l % 16 and the chunk of columns 8 (l / 16); together they are a warp's rows."""

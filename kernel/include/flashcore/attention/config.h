@@ -20,7 +20,6 @@ struct Config {
     bool query_in_registers;  // read from shared memory once for each tile and not once for each step
     bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
     bool optimistic;          // exponentials first, and the maximum only where they turn out too large
-    bool sums_in_products;    // the sums of a row are a column of its output, from the tensor cores; fp16 only
     int most_keys;            // serves problems of up to so many keys; 0: of any number
 };
 
@@ -30,7 +29,6 @@ constexpr int kWarpgroupThreads = kWarpThreads * kWarpgroupWarps;
 constexpr int kWarpgroupRows = 64;  // query rows of one wgmma
 constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
 constexpr int kBytesPerElement = 2;
-constexpr int kOnesBytes = 2048;      // 8 columns of ones beside 16 keys of values, as rows of 128 bytes
 constexpr int kBarrierBytes = 1024;  // one swizzle period after the tiles, so that their sum stays a multiple of it
 
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
@@ -43,10 +41,9 @@ FLASHCORE_HOST_DEVICE constexpr int query_part_bytes(const Config& config) {
 FLASHCORE_HOST_DEVICE constexpr int key_tile_bytes(const Config& config) {
     return config.tile_n * config.head_dim * kBytesPerElement;
 }
-FLASHCORE_HOST_DEVICE constexpr int ones_bytes(const Config& config) { return config.sums_in_products ? kOnesBytes : 0; }
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     return config.q_stages * config.consumer_warpgroups * query_part_bytes(config) +
-           2 * config.kv_stages * key_tile_bytes(config) + ones_bytes(config) + kBarrierBytes;
+           2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
 
 // setmaxnreg moves registers between the roles, within what the launch allocated: the register file divided by the threads of

@@ -10,7 +10,7 @@ template <class Tuning>
 class Consumer : Step<Tuning> {
     using Base = Step<Tuning>;
     using typename Base::Element, typename Base::Keys, typename Base::Query;
-    using Base::kConfig, Base::kAdd, Base::kFreesQueryAfterScores;
+    using Base::kConfig, Base::kFreesQueryAfterScores;
     using Base::finish_output, Base::issue_output, Base::issue_scores, Base::issue_scores_and_output, Base::release;
     using Base::params_, Base::shared_, Base::turn_, Base::lane_, Base::place_, Base::skipped_, Base::step_, Base::clear_steps_;
     using Base::query_, Base::arriving_, Base::k_, Base::v_, Base::operand_, Base::output_;
@@ -150,7 +150,7 @@ private:
     __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
 #pragma unroll
         for (int r = 0; r < kRowsPerThread; ++r) {
-            rows.sum[r] = kAdd ? quad_sum(rows.sum[r]) : output_[(kConfig.head_dim + 4 * r) / 2];
+            rows.sum[r] = quad_sum(rows.sum[r]);
         }
         const Rescale inverse = normalise(rows);
         store_lse(params_, place, rows, lane_);

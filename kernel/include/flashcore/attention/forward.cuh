@@ -22,8 +22,6 @@ struct Assumptions {
     static_assert(kConfig.tile_m - kWarpgroupRows <= kConfig.tile_n, "a warpgroup skips at most one step; more would need slots");
     static_assert(!kConfig.staged_output || (kConfig.turns && !kConfig.query_in_registers && kConfig.q_stages >= 2),
                   "a staged output needs its query's slot, after every warp has passed a turn, while the next query is in use");
-    static_assert(!kConfig.sums_in_products || (kConfig.head_dim == sm90::kBlockColumns && kConfig.dtype == DType::kFp16),
-                  "sums of probabilities rounded to bf16 would be too coarse for the log-sum-exp; ones stand beside one block");
     static_assert(kConfig.kv_stages >= 2, "the scores of a step run beside the output of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
@@ -44,7 +42,6 @@ __device__ __forceinline__ void forward(const Params& params) {
         ptx::tma_prefetch_map(&params.v);
         shared.init_barriers();
     }
-    shared.ones.fill();
     __syncthreads();
 
     if (warpgroup == 0) {

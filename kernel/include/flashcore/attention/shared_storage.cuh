@@ -11,22 +11,6 @@
 
 namespace flashcore::attention {
 
-// What is beside the values in the second product, so that its first column beyond the head dimension is the sum of a row.
-template <bool kPresent>
-struct Ones {
-    __device__ __forceinline__ void fill() {}
-};
-template <>
-struct alignas(sm90::kRowBytes) Ones<true> {  // the swizzle stays within a row: no chunk of it may be anybody else's
-    static constexpr uint32_t kTwoOnes = 0x3C003C00;  // in fp16
-    uint32_t words[kOnesBytes / sizeof(uint32_t)];
-
-    __device__ __forceinline__ void fill() {
-        for (unsigned i = threadIdx.x; i < kOnesBytes / sizeof(uint32_t); i += blockDim.x) words[i] = kTwoOnes;
-        ptx::fence_async_shared();
-    }
-};
-
 // Every tile is head_dim / 64 column blocks side by side: [block][row][64 elements], swizzled (sm90/operand.cuh).
 template <class Tuning>
 struct alignas(sm90::kGroupBytes) SharedStorage {
@@ -35,7 +19,6 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_part_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    Ones<kConfig.sums_in_products> ones;  // behind the values, aligned as they are
     Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;

@@ -124,9 +124,9 @@ __device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& 
     return rescale;
 }
 
-// exp2(scale * score - offset): into the sums, unless they come from elsewhere, and, in pairs of one row, into the A operand of
-// the second product.
-template <class Element, bool kAdd, int kCount>
+// exp2(scale * score - offset): into the sums, and, rounded and in pairs of one row, into the A operand of the second product. The
+// sums take what is not yet rounded, because the log-sum-exp shows their error: 2^-11 of fp16 is a hundred times float32's.
+template <class Element, int kCount>
 __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], const float (&offset)[kRowsPerThread], float scale,
                                              float (&sum)[kRowsPerThread], uint32_t (&probabilities)[kCount / 2]) {
 #pragma unroll
@@ -134,10 +134,8 @@ __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], cons
         const int r = row_of(i);
         const float low = ptx::exp2_approx(fmaf(scores[i], scale, -offset[r]));
         const float high = ptx::exp2_approx(fmaf(scores[i + 1], scale, -offset[r]));
-        if constexpr (kAdd) {
-            sum[r] += low;
-            sum[r] += high;
-        }
+        sum[r] += low;
+        sum[r] += high;
         probabilities[i / 2] = ptx::pack<Element>(low, high);
     }
 }
@@ -145,19 +143,9 @@ __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], cons
 // An optimistic step's exponentials must stay below this, which both element types and the sums hold.
 constexpr float kLargestExponential = 32768.0f;
 
-// Whether all of a thread's exponentials, none of them negative, do. The sums say it ...
+// Whether all of a thread's exponentials, none of them negative, do: their sums say it. NaN is not small.
 __device__ __forceinline__ bool small(const float (&sum)[kRowsPerThread]) {
     return sum[0] < kLargestExponential && sum[1] < kLargestExponential;
-}
-
-// ... and so do the packed exponentials: the bits of fp16 numbers from 0 on are in the numbers' order. NaN is not small.
-template <int kCount>
-__device__ __forceinline__ bool small(const uint32_t (&probabilities)[kCount]) {
-    constexpr uint32_t kLimit = 0x7800;  // 2^15 in fp16
-    uint32_t largest = probabilities[0];
-#pragma unroll
-    for (int i = 1; i < kCount; ++i) largest = ptx::max_fp16x2(largest, probabilities[i]);
-    return (largest & 0xFFFF) < kLimit && largest >> 16 < kLimit;
 }
 
 }  // namespace flashcore::attention

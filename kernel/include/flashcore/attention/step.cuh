@@ -21,15 +21,12 @@ public:
     static constexpr Config kConfig = Tuning::config;
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
     using Scores = ptx::Wgmma<Element, kConfig.tile_n>;
-    static constexpr int kOutputColumns = kConfig.head_dim + (kConfig.sums_in_products ? kColumnsPerFragment : 0);
-    using Output = ptx::Wgmma<Element, kOutputColumns>;
+    using Output = ptx::Wgmma<Element, kConfig.head_dim>;
     using Query = sm90::RingPosition<kConfig.q_stages>;
     static constexpr bool kFreesQueryAfterScores = !kConfig.query_in_registers && !kConfig.staged_output;
 
     // Clear keys are seen by every row of this warpgroup, with scores that keep their sign: the main loop has no test.
     enum class Keys { kClear, kAny };
-
-    static constexpr bool kAdd = !kConfig.sums_in_products;  // exponentials are added up here
 
     __device__ __forceinline__ Step(const Params& params, SharedStorage<Tuning>& shared, int warpgroup)
         : params_(params),
@@ -81,15 +78,13 @@ public:
 
     __device__ __forceinline__ void issue_output() {
         v_.wait_full(shared_.v_ring);
-        const uint64_t v = kConfig.sums_in_products ? sm90::column_operand_beside(shared_.v[v_.slot], &shared_.ones)
-                                                    : sm90::column_operand(shared_.v[v_.slot], kConfig.tile_n);
+        const uint64_t v = sm90::column_operand(shared_.v[v_.slot], kConfig.tile_n);
         ptx::pin(output_);
         ptx::pin(probabilities_);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kConfig.tile_n / sm90::kMmaDepth; ++step) {
-            const uint64_t values = v + (kConfig.sums_in_products ? sm90::column_step_beside(step) : sm90::column_step(step));
-            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * step, values, 1);
+            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * step, v + sm90::column_step(step), 1);
         }
         ptx::wgmma_commit();
     }
@@ -122,7 +117,7 @@ public:
         float offset[kRowsPerThread];
         const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
         finish();
-        exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
+        exponentiate<Element>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
         return rescale;
     }
 
@@ -130,22 +125,17 @@ public:
     // find out. Where it is not true the step begins again, with the maximum: the scores are still there.
     __device__ __forceinline__ Rescale guess(Rows& rows) {
         float sum[kRowsPerThread] = {0.0f, 0.0f};
-        exponentiate<Element, kAdd>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
+        exponentiate<Element>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
         Rescale rescale;
-        if (!__all_sync(kWholeWarp, right(sum))) {
+        if (!__all_sync(kWholeWarp, small(sum))) {
             float offset[kRowsPerThread];
             rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
             sum[0] = sum[1] = 0.0f;
-            exponentiate<Element, kAdd>(scores_, offset, params_.scale_log2, sum, probabilities_);
+            exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
         }
         rows.sum[0] += sum[0];
         rows.sum[1] += sum[1];
         return rescale;
-    }
-
-    __device__ __forceinline__ bool right(const float (&sum)[kRowsPerThread]) const {
-        if constexpr (kAdd) return small(sum);
-        return small(probabilities_);
     }
 
     const Params& params_;
@@ -163,7 +153,7 @@ public:
     uint32_t operand_[kConfig.head_dim / 4];  // the query, if it is in registers
     float scores_[kConfig.tile_n / 2];
     uint32_t probabilities_[kConfig.tile_n / 4];
-    float output_[kOutputColumns / 2];
+    float output_[kConfig.head_dim / 2];
 };
 
 }  // namespace flashcore::attention

@@ -31,13 +31,6 @@ __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
     return packed;
 }
 
-// Of two pairs of fp16; NaN if either is.
-__device__ __forceinline__ uint32_t max_fp16x2(uint32_t a, uint32_t b) {
-    uint32_t largest;
-    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(largest) : "r"(a), "r"(b));
-    return largest;
-}
-
 // Four 8x8 matrices of 16-bit elements; lanes 8i .. 8i+7 name the rows of matrix i.
 __device__ __forceinline__ void store_matrix_x4(uint32_t address, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0), "r"(m1), "r"(m2),

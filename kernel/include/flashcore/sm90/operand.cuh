@@ -42,19 +42,11 @@ __device__ __forceinline__ uint64_t column_operand(const void* shared, int rows)
     return descriptor(shared, descriptor_units(block_bytes(rows)), descriptor_units(kGroupBytes));
 }
 
-// The same with one more column block that is the same in every step: `block` lies behind `shared`, by more than a step moves.
-// The leading offset is the way to it, so it shrinks by what a step moves the address.
-__device__ __forceinline__ uint64_t column_operand_beside(const void* shared, const void* block) {
-    const uint32_t distance = ptx::shared_address(block) - ptx::shared_address(shared);
-    return descriptor(shared, distance / kChunkBytes, descriptor_units(kGroupBytes));
-}
-
 // Units from step 0 to step `step` of the K dimension.
 __host__ __device__ constexpr uint64_t row_step(int step, int rows) {
     constexpr int kStepsPerBlock = kBlockColumns / kMmaDepth;
     return descriptor_units(step % kStepsPerBlock * kMmaDepth * kElementBytes + step / kStepsPerBlock * block_bytes(rows));
 }
 __host__ __device__ constexpr uint64_t column_step(int step) { return descriptor_units(step * kMmaDepth * kRowBytes); }
-__host__ __device__ constexpr uint64_t column_step_beside(int step) { return column_step(step) - (column_step(step) << 16); }
 
 }  // namespace flashcore::sm90
