@@ -27,6 +27,9 @@ class Ledger:
     release_before_use: bool = False  # of values, by a consumer that does not wait for its product
     lost_turn: bool = False  # a consumer that skips a step skips its turn too
     early_query: bool = False  # a query is given back before its last scores have been waited for
+    late_query: bool = False  # a consumer that sits a tile out gives its query back only after its turns
+    late_read: bool = False  # it reads what tile it is once more after it gave the query back
+    early_write: bool = False  # what tile comes next is written before its slot is empty
 
     def skipped(self, tile: int, consumer: int) -> int:
         return self.parts[tile][consumer] if self.parts else 0
@@ -35,6 +38,12 @@ class Ledger:
     def stages(self) -> dict[str, int]:
         queries = {f"q{consumer}": self.q_stages for consumer in range(self.consumers)}
         return {**queries, "k": self.kv_stages, "v": self.kv_stages}
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """The slots of the rings, and beside each of a query what tile it is: t0 for q0."""
+        slots = [(name, slot) for name, slots in self.stages.items() for slot in range(slots)]
+        return slots + [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
 
 
 class Ring:
@@ -62,6 +71,9 @@ def producer(ledger: Ledger) -> list[Op]:
     def load_query(what: object) -> None:
         for consumer in range(ledger.consumers):
             load(f"q{consumer}", what)
+            *_, wait, announce = ops
+            write = ("write", f"t{consumer}", announce[2], what)
+            ops[-2:] = [write, wait, announce] if ledger.early_write else [wait, write, announce]
 
     for tile, steps in enumerate(ledger.tiles):
         if steps:
@@ -87,9 +99,9 @@ class Consumer:
             self.pass_turn()
         tile = 0
         while tile < len(ledger.tiles):
-            self.wait(self.query, ("q", tile))
+            self.arriving(tile)
             tile = self.part_in(tile)(tile)
-        self.wait(self.query, END)
+        self.arriving(tile)
         if index == 0:
             self.take_turn()
 
@@ -112,6 +124,15 @@ class Consumer:
         self.ops.append(("check", name, ring.slot, what))
         return ring.slot
 
+    def arriving(self, tile: int) -> None:
+        """Wait for what comes next, and read it: a tile or, after the last one, the end."""
+        ring = self.rings[self.query]
+        self.ops.append(("wait_full", self.query, ring.slot, ring.parity))
+        self.read_tile(tile, ring.slot)
+
+    def read_tile(self, tile: int, slot: int) -> None:
+        self.ops.append(("check", f"t{self.index}", slot, ("q", tile) if tile < len(self.ledger.tiles) else END))
+
     def release(self, name: str, what: object) -> None:
         ring = self.rings[name]
         if not (name == "v" and self.ledger.release_before_use):
@@ -122,8 +143,9 @@ class Consumer:
         ring.advance()
 
     def begin(self, tile: int) -> int:
-        """The first step that this consumer needs."""
-        self.held = self.wait(self.query, ("q", tile))
+        """The first step that this consumer needs. That the query is there was waited for with its tile."""
+        self.held = self.rings[self.query].slot
+        self.ops.append(("check", self.query, self.held, ("q", tile)))
         self.rings[self.query].advance()
         if self.ledger.query_in_registers:
             self.release_query(tile, self.held)
@@ -135,6 +157,7 @@ class Consumer:
 
     def store(self, tile: int, slot: int) -> None:
         if self.ledger.staged_output:
+            self.read_tile(tile, slot)
             self.release_query(tile, slot)
 
     def finish_scores(self, tile: int, step: int) -> None:
@@ -148,12 +171,18 @@ class Consumer:
             self.release_query(tile, self.held)
 
     def sit_out(self, tile: int) -> int:
+        slot = self.rings[self.query].slot
+        self.rings[self.query].advance()
+        if not self.ledger.late_query:
+            self.release_query(tile, slot)
+        if self.ledger.late_read:
+            self.read_tile(tile, slot)
         for step in reversed(range(self.ledger.tiles[tile])):
             self.skip("k", ("k", tile, step))
             self.empty_turn()
             self.skip("v", ("v", tile, step))
-        self.ops.append(("release", self.query, self.rings[self.query].slot, None))
-        self.rings[self.query].advance()
+        if self.ledger.late_query:
+            self.release_query(tile, slot)
         return tile + 1
 
     def skip(self, name: str, what: object) -> None:
@@ -193,7 +222,7 @@ class Consumer:
                 self.release("v", ("v", tile, step))
                 step -= 1
             last = tile + 1 == len(self.ledger.tiles)
-            self.wait(self.query, END if last else ("q", tile + 1))
+            self.arriving(tile + 1)
             if last or self.part_in(tile + 1) != self.attend:
                 break
             slot, first = self.held, self.begin(tile + 1)

@@ -18,14 +18,15 @@ class Machine:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.programs = [producer(ledger), *(Consumer(ledger, i).ops for i in range(ledger.consumers))]
-        self.places = [(name, slot) for name, slots in ledger.stages.items() for slot in range(slots)]
+        self.places = ledger.places
         self.full_at = {place: i for i, place in enumerate(self.places)}
         shared = ledger.consumers if ledger.empty_arrivals is None else ledger.empty_arrivals
-        self.arrivals = [1 if name.startswith("q") else shared for name, _ in self.places]  # on each empty barrier
+        rings = [name for name, _ in self.places if name in ledger.stages]  # tiles lie beside the queries and have no barriers
+        self.arrivals = [1 if name.startswith("q") else shared for name in rings]  # on each empty barrier
 
     def start(self) -> State:
         agents = len(self.programs)
-        full = ((0, 1, 0),) * len(self.places)  # phase, arrivals to come, copies to come
+        full = ((0, 1, 0),) * len(self.arrivals)  # phase, arrivals to come, copies to come
         empty = tuple((0, arrivals) for arrivals in self.arrivals)
         turns = ((0, 0),) * self.ledger.consumers  # generation, arrived
         return ((0,) * agents, (None,) * agents, full, empty, turns, (None,) * len(self.places), ())
@@ -64,12 +65,13 @@ class Machine:
         elif kind == "announce":
             phase, pending, transfers = full[place]
             if what == END:
-                slots[place] = END
                 full[place] = _complete(phase, pending - 1, transfers)
             else:
                 copies.append((place, what))
                 copies.sort(key=repr)
                 full[place] = (phase, pending - 1, transfers + 1)
+        elif kind == "write":
+            slots[place] = what
         elif kind == "check":
             assert slots[place] == what, f"agent {agent} found {slots[place]} in {name}[{slot}], expected {what}"
         elif kind == "release":
@@ -131,6 +133,9 @@ def search(ledger: Ledger) -> int:
         Ledger(tiles=(2, 2), parts=((1, 0), (1, 0))),
         Ledger(tiles=(2, 1, 2), parts=((1, 0), (0, SITS_OUT), (0, 0))),
         Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (0, SITS_OUT)), kv_stages=3),
+        Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0))),
+        Ledger(tiles=(1, 3, 1), parts=((0, SITS_OUT), (1, 0), (0, SITS_OUT))),
+        Ledger(tiles=(1, 1, 2), parts=((0, SITS_OUT), (0, SITS_OUT), (1, 0)), q_stages=2, kv_stages=3, staged_output=True),
     ],
     ids=lambda ledger: (
         f"{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
@@ -151,9 +156,14 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(2, 1, 1), early_query=True), "found"),
         (Ledger(tiles=(1, 1), staged_output=True), "deadlock"),
         (Ledger(tiles=(2, 2), parts=((1, 0), (1, 0)), lost_turn=True), "found|deadlock"),
+        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), late_query=True), "deadlock"),
+        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), late_read=True), "found"),
+        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), early_write=True), "found"),
     ],
     ids=["one arrival frees a slot", "an arrival nobody makes", "producer waits for the wrong parity", "released before use",
-         "a query is given back before its scores are there", "a staged output with one query slot", "a step is skipped with its turn"],
+         "a query is given back before its scores are there", "a staged output with one query slot", "a step is skipped with its turn",
+         "who sits out gives its query back after its turns", "a tile is read after its slot was given back",
+         "a tile is written before its slot is empty"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):

@@ -20,11 +20,11 @@ public:
 
     __device__ __forceinline__ void run() {
         turn_.open();
-        while (arriving_tile().first_row != kNoTile) {
-            switch (arriving_part()) {
-                case Part::kAttend: attend(); break;
-                case Part::kStoreZeros: store_zeros(); break;
-                case Part::kSitOut: sit_out(); break;
+        for (Tile tile = arriving_tile(); tile.first_row != kNoTile; tile = arriving_tile()) {
+            switch (part_in(tile)) {
+                case Part::kAttend: attend(tile); break;
+                case Part::kStoreZeros: store_zeros(tile); break;
+                case Part::kSitOut: sit_out(tile); break;
             }
         }
         turn_.close();
@@ -33,9 +33,9 @@ public:
 private:
     // The schedule. A step's scores are issued before the output of the step before it, and its softmax runs beneath that
     // output. The last output of a tile runs beneath the first scores and softmax of the next one, if that has any.
-    __device__ __forceinline__ void attend() {
+    __device__ __forceinline__ void attend(const Tile& tile) {
         Rows rows;
-        begin_tile();
+        begin_tile(tile);
         k_.wait_full(shared_.k_ring);
         issue_scores();
         this->template finish_scores<0>();
@@ -50,8 +50,9 @@ private:
             for (int remaining = sm90::uniform(step_ - clear_steps_); remaining > 0; --remaining) inner_step<Keys::kAny>(rows);
 #pragma unroll 1
             for (int remaining = sm90::uniform(step_); remaining > 0; --remaining) inner_step<Keys::kClear>(rows);
-            if (arriving_part() != Part::kAttend) break;
-            crossing_step(rows);
+            const Tile next = arriving_tile();
+            if (part_in(next) != Part::kAttend) break;
+            crossing_step(rows, next);
         }
         turn_.take();
         issue_output();
@@ -70,10 +71,10 @@ private:
     }
 
     // The scores belong to the next tile, the output to the finished one.
-    __device__ __forceinline__ void crossing_step(Rows& rows) {
+    __device__ __forceinline__ void crossing_step(Rows& rows, const Tile& next) {
         const Query finished = query_;
         const Place place = place_;
-        begin_tile();
+        begin_tile(next);
         issue_scores_and_output();
         const Rows finished_rows = rows;
         rows = Rows{};
@@ -86,17 +87,18 @@ private:
         skip_values();
     }
 
-    // None of this warpgroup's rows exists: the others must not wait for it.
-    __device__ __forceinline__ void sit_out() {
+    // None of this warpgroup's rows exists: the others must not wait for it. Its slot goes back before its turns come: with one
+    // slot, the keys that another warpgroup wants before its last turn in this tile are loaded after the query of the next one.
+    __device__ __forceinline__ void sit_out(const Tile& tile) {
+        release(arriving_);
+        arriving_.advance();
 #pragma unroll 1
-        for (int remaining = tile_steps<Tuning>(params_, arriving_tile()); remaining > 0; --remaining) {
+        for (int remaining = tile_steps<Tuning>(params_, tile); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
             turn_.take();
             turn_.pass();
             skip(v_, shared_.v_ring);
         }
-        release(arriving_);
-        arriving_.advance();
     }
 
     // Steps that only others in the tile need: their keys go before the first scores here, their turns and values after.
@@ -118,25 +120,32 @@ private:
     }
 
     // The tile whose query arrives next; waits for it.
-    __device__ __forceinline__ const Tile& arriving_tile() const {
+    __device__ __forceinline__ Tile arriving_tile() const {
         arriving_.wait_full(shared_.q_ring[turn_.warpgroup]);
-        return shared_.tile[turn_.warpgroup][arriving_.slot];
+        return tile_of(arriving_);
     }
 
-    __device__ __forceinline__ Part arriving_part() const { return part_of<Tuning>(params_, arriving_tile(), turn_.warpgroup); }
+    // Only the lane that gives a slot back reads what tile is in it, so that its own program puts one before the other.
+    __device__ __forceinline__ Tile tile_of(const Query& query) const {
+        Tile tile{};
+        if (lane_ == 0) tile = shared_.tile[turn_.warpgroup][query.slot];
+        return {sm90::uniform(tile.first_row), sm90::uniform(tile.sequence)};
+    }
+
+    __device__ __forceinline__ Part part_in(const Tile& tile) const { return part_of<Tuning>(params_, tile, turn_.warpgroup); }
 
     // This warp's first row within those of the warpgroup.
     __device__ __forceinline__ static int warp_row() {
         return static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows;
     }
 
-    __device__ __forceinline__ void begin_tile() {
-        const Tile tile = {sm90::uniform(arriving_tile().first_row), sm90::uniform(arriving_tile().sequence)};
+    __device__ __forceinline__ void begin_tile(const Tile& tile) {
         const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
         place_ = place_in(tile);
-        skipped_ = share.skipped;
-        clear_steps_ = share.clear;
-        step_ = share.steps - share.skipped - 1;
+        // A shuffle for each: with fewer ptxas took the loops of D=256 causal for divergent, and a step had 46 R2UR.
+        skipped_ = sm90::uniform(share.skipped);
+        clear_steps_ = sm90::uniform(share.clear);
+        step_ = sm90::uniform(share.steps - share.skipped - 1);
         query_ = arriving_;
         arriving_.advance();
         if constexpr (kConfig.query_in_registers) {
@@ -160,7 +169,7 @@ private:
     // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
     // query, so nobody reads it any more.
     __device__ __forceinline__ void store(const Rows& rows, Place place, const Query& query) {
-        if constexpr (kConfig.staged_output) place = place_in(shared_.tile[turn_.warpgroup][query.slot]);  // registers are short there
+        if constexpr (kConfig.staged_output) place = place_in(tile_of(query));  // registers are short there
         const Rescale inverse = finish_rows(rows, place);
         if constexpr (kConfig.staged_output) {
             uint8_t* const tile = shared_.q[turn_.warpgroup][query.slot];
@@ -176,8 +185,8 @@ private:
     }
 
     // A tile whose rows see no key: zeros, and a log-sum-exp of -infinity.
-    __device__ __forceinline__ void store_zeros() {
-        begin_tile();
+    __device__ __forceinline__ void store_zeros(const Tile& tile) {
+        begin_tile(tile);
         if constexpr (kFreesQueryAfterScores) release(query_);
         clear(output_);
         store(Rows{}, place_, query_);
