@@ -134,7 +134,7 @@ def _compare(
     first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any], readings: dict[str, float]
 ) -> dict[str, Any]:
     differences = {name: tensors.largest_difference(first[name], low[name]) for name in first}
-    errors = [_error(name, first[name], low[name], exact[name]) for name in first]
+    errors = [error_of(name, first[name], low[name], exact[name]) for name in first]
     name = max(differences, key=lambda name: _nan_first(differences[name].value))
     error = max(errors, key=lambda error: _nan_first(error.ratio))
     worst = differences[name]
@@ -157,7 +157,8 @@ def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping
     return {f"error/{side}/{name}": tensors.powers(given[name], exact[name]) for name in names for side, given in sides.items()}
 
 
-def _error(name: str, ours: Any, low: Any, exact: Any) -> Error:
+def error_of(name: str, ours: Any, low: Any, exact: Any) -> Error:
+    """How far an output is from ``exact`` (float64), beside PyTorch's ``low`` at the same precision. Any shape, all three the same."""
     return Error(
         name=name,
         ours=tensors.largest_difference(ours, exact),

@@ -1,7 +1,7 @@
 """FlashCore's attention on a real Hopper GPU, against the formula in float64.
 
-The bound is FlashAttention's own: the largest error may be twice that of PyTorch in the same precision, plus twice what the
-element type rounds away at the size of the result.
+The bound is the gate's own (error-ratio), for the output and for the log-sum-exp: the largest error may be twice that of PyTorch in
+the same precision, plus twice what the result's type rounds away at its size. A looser one of ours once let pass what the gate refused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from flashcore_ci.worker import tensors
+from flashcore_ci.worker.correctness import error_of
 
 torch = pytest.importorskip("torch")
 
@@ -46,19 +49,10 @@ def launch(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_right(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-    wide = {key: value.double() if torch.is_tensor(value) else value for key, value in inputs.items()}
-    exact, rounded = subject.reference(wide), subject.reference(inputs)
-    result = outputs["out"].double()
-    ours = (result - exact["out"]).abs().max().item() if result.numel() else 0.0
-    theirs = (rounded["out"].double() - exact["out"]).abs().max().item() if result.numel() else 0.0
-    low = exact["out"].to(inputs["q"].dtype)
-    slack = 2 * (low + 0.3 - 0.3 - low).abs().max().item() if result.numel() else 0.0
-    assert ours <= 2 * theirs + slack, f"error {ours:.3e}, PyTorch {theirs:.3e}, slack {slack:.3e}"
-    hidden = exact["lse"] == -math.inf
-    assert torch.equal(outputs["lse"] == -math.inf, hidden)
-    difference = (outputs["lse"].double() - exact["lse"]).abs()[~hidden]
-    bound = 1e-3 + 4e-6 * exact["lse"].abs()[~hidden]
-    assert bool((difference <= bound).all()), f"lse error {difference.max().item():.3e}"
+    exact, low = subject.reference(tensors.upcast(inputs)), subject.reference(inputs)
+    for name, result in outputs.items():
+        error = error_of(name, result, low[name], exact[name])
+        assert error.ratio <= 1, f"{error}"
 
 
 def check(seed: int = 7, **params: Any) -> None:
@@ -180,7 +174,8 @@ def test_any_scale(flashcore: Any, scale: float, causal: bool) -> None:
         scores = scores.masked_fill(hidden, -math.inf)
     exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v.double())
     assert (out.double() - exact).abs().max().item() < 4e-3
-    assert (lse.double() - scores.logsumexp(-1)).abs().max().item() < 1e-3
+    expected = scores.logsumexp(-1)  # PyTorch has no log-sum-exp for these scales; its own errors at others are some 1e-6
+    assert bool(((lse.double() - expected).abs() <= 1e-5 + 4e-6 * expected.abs()).all())
 
 
 @pytest.mark.parametrize("scale", [1e30, -1e30, 3e38])
