@@ -105,6 +105,7 @@ void set_scale(float scale, Params& params) {
     const bool vanishes = magnitude < FLT_MIN;
     params.score_sign = vanishes ? 0.0f : std::copysign(1.0f, scale);
     params.scale_log2 = vanishes ? 1.0f : static_cast<float>(std::fmin(magnitude, FLT_MAX));
+    params.scale = std::fabs(scale);
     params.slack = kSlackLog2 / params.scale_log2;  // infinite for a tiny scale: such scores never grow by as much
 }
 

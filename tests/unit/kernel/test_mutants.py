@@ -54,7 +54,7 @@ def test_nothing_is_written_where_nothing_changed(root: Path) -> None:
 def test_an_edit_that_does_not_fit_any_more_is_refused(root: Path) -> None:
     file = root / "kernel/include/flashcore/attention/epilogue.cuh"
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("kLn2", "kLogarithm"), encoding="utf-8")
+    file.write_text(text.replace("params.scale,", "params.factor,"), encoding="utf-8")
     try:
         with pytest.raises(ValueError, match=r"lse-wrong: .* stands 0 times in kernel/include/flashcore/attention/epilogue\.cuh"):
             subject("lse-wrong").build(root)

@@ -47,6 +47,7 @@ struct Params {
     int heads;
     int heads_per_kv_head;
     float scale_log2;  // |scale| * log2(e), at least the smallest normal float
+    float scale;       // |scale|, for the log-sum-exp: scale_log2 * ln(2) would carry two roundings more
     float slack;       // how far a score may exceed the maximum that is subtracted: kSlackLog2 / scale_log2
     float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
 };

@@ -12,7 +12,6 @@ constexpr int kRowsPerThread = 2;
 constexpr int kQuadLanes = 4;
 constexpr int kColumnsPerFragment = 8;  // columns that four accumulators of a quad cover
 constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
-constexpr float kLn2 = 0.693147180559945309f;
 
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
 
