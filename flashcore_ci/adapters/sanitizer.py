@@ -26,6 +26,9 @@ OPTIONS = {
     "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not land in the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
+GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
+"""For kernels whose ordinary loads read what bulk copies wrote: version 2026.4 reports every such load of shared memory."""
+
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
@@ -102,16 +105,19 @@ def too_old(version: str) -> bool:
     return not numbers >= FLOOR
 
 
-def argv(tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+def argv(
+    tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
+) -> tuple[str, ...]:
     """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
 
-    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run.
+    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``:
+    they load what bulk copies wrote, which initcheck cannot follow through shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
     return (
         *_common(tool, check, kernels, log),
-        *OPTIONS.get(check, ()),
+        *(GLOBAL_ONLY if bulk and check in GLOBAL_ONLY else OPTIONS).get(check, ()),
         "--show-backtrace",
         "device",
         "--print-limit",

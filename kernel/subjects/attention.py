@@ -47,6 +47,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
                 "symbol": entry["symbol"],
                 "source": f"kernel/instantiations/{entry['symbol']}.cu",
                 **{key: entry[key] for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")},
+                "loads_bulk_copies": entry["query_in_registers"],
             }
             for entry in entries
         ],

@@ -117,24 +117,24 @@ public:
         float offset[kRowsPerThread];
         const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
         finish();
-        exponentiate<Element>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
+        float sum[kRowsPerThread];
+        exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
+        add(rows.sum, sum);
         return rescale;
     }
 
     // As if no score exceeded what is subtracted by much: true of nearly every step but the first, and no maximum is needed to
     // find out. Where it is not true the step begins again, with the maximum: the scores are still there.
     __device__ __forceinline__ Rescale guess(Rows& rows) {
-        float sum[kRowsPerThread] = {0.0f, 0.0f};
+        float sum[kRowsPerThread];
         exponentiate<Element>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
         Rescale rescale;
         if (!__all_sync(kWholeWarp, small(sum))) {
             float offset[kRowsPerThread];
             rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
-            sum[0] = sum[1] = 0.0f;
             exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
         }
-        rows.sum[0] += sum[0];
-        rows.sum[1] += sum[1];
+        add(rows.sum, sum);
         return rescale;
     }
 
