@@ -158,7 +158,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 
 
 def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
-    """How many findings, or why nobody can say. Zero needs every one of these.
+    """How many findings, or why nobody can say. What was printed counts even if the tool went down after it. Zero needs every one of these.
 
     The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
     is 0; the target neither died nor failed; and the worker itself says that its launches ``ran``.
@@ -168,7 +168,7 @@ def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> R
         (too_old(version), Code.TOOL_TOO_OLD, f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"),
         (bool(log.lost), Code.TOOL_LOST_TRACK, log.lost),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
-        (log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
+        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
         (not count and bool(log.died), Code.CRASH, log.died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),

@@ -223,3 +223,11 @@ def test_initcheck_follows_shared_memory_unless_bulk_copies_wrote_it(bulk, space
         sanitizer.argv(Path("/cs"), "memcheck", kernels=(), log=Path("/log"), command=(), bulk=one) for one in (False, True)
     ]
     assert memcheck[0] == memcheck[1]
+
+
+def test_a_finding_counts_though_the_tool_hung_after_it():
+    text = recorded("oob").split("========= ERROR SUMMARY")[0]
+    assert sanitizer.parse(text, "memcheck").total is None
+    found = reading(text, "memcheck", returncode=-15, ran=False)
+    assert isinstance(found, Measured)
+    assert found.value >= 1
