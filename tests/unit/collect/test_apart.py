@@ -92,11 +92,9 @@ def test_the_last_or_only_workload_is_not_blamed_for_a_sick_machine_either(monke
 
 
 def test_a_machine_that_falls_ill_while_they_run_apart_is_to_blame(monkeypatch):
-    workers = Workers(monkeypatch, fatal={"b": Code.CRASH, "d": Code.HANG})
+    Workers(monkeypatch, fatal={"b": Code.CRASH, "d": Code.HANG})
     health = iter([True, False])
-    outcomes = apart.all_of(
-        WORKLOADS, lambda some: SimpleNamespace(workloads=some), healthy=lambda: next(health), together=1
-    )
+    outcomes = apart.all_of(WORKLOADS, lambda some: SimpleNamespace(workloads=some), healthy=lambda: next(health), together=1)
     codes = {name: outcome.missing and outcome.missing.code for name, outcome in outcomes.items()}
     assert codes == {"a": None, "b": Code.CRASH, "c": None, "d": Code.DEVICE_UNHEALTHY}
 
