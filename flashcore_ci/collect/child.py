@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -155,9 +156,38 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
         return Missing(code=Code.INVALID_RESULT, message="the result is not the answer to this job")
     shape = {"outcomes": dict, "environment": dict, "finished": bool}
     whole = all(isinstance(content.get(key), wanted) for key, wanted in shape.items()) and "started" in content
-    if not whole or not all(isinstance(outcome, dict) for outcome in content["outcomes"].values()):
+    if not whole or not all(_is_outcome(outcome) for outcome in content["outcomes"].values()):
         return Missing(code=Code.INVALID_RESULT, message="the result lacks what a result has")
     return content
+
+
+def _is_outcome(said: Any) -> bool:
+    """Whether a worker could have said this of a workload: a subject runs in its process, and may write anything."""
+    return isinstance(said, dict) and all(OUTCOME[name](said[name]) for name in OUTCOME.keys() & said.keys())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and value in {"nan", "inf", "-inf"})
+
+
+def _are_masks(value: Any) -> bool:
+    return isinstance(value, dict) and all(re.fullmatch(r"0x[0-9a-f]{1,16}", mask) for mask in value)
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+OUTCOME: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("seconds", "kept", "dropped"), lambda value: isinstance(value, int | float) and math.isfinite(value)),
+    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius"), _is_number),
+    "readings": _is(dict),
+    "notes": _is(list),
+    "reasons": _are_masks,
+    "batched": _is(bool),
+    "problems": _is(list),
+}
+"""What is known of an outcome's values, where they are there."""
 
 
 def _nothing(fault: Missing, completed: Completed | None, result: Path) -> Ended:

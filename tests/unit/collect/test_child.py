@@ -37,6 +37,33 @@ def code(found):
     return found.code
 
 
+SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batched": False, "more": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("readings", 5),
+        ("readings", None),
+        ("notes", "n"),
+        ("seconds", "long"),
+        ("seconds", "nan"),
+        ("seconds", None),
+        ("kept", [1]),
+        ("ms", "fast"),
+        ("megacycles", {}),
+        ("std_percent", "none"),
+        ("reasons", ["0x4"]),
+        ("reasons", {"power": 1}),
+        ("batched", "yes"),
+    ],
+)
+def test_an_outcome_that_no_worker_writes_is_no_result(tmp_path, name, value):
+    assert child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": SOUND}}), **DUE)["outcomes"] == {"big": SOUND}
+    found = child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": {**SOUND, name: value}}}), **DUE)
+    assert code(found) is Code.INVALID_RESULT
+
+
 def make_order(folder=Path("/scratch"), **changes):
     values = {
         "kind": "correctness",
