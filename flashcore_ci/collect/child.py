@@ -95,7 +95,7 @@ def run(order: Order, go: Go | None = None) -> Ended:
     data = _job(order, nonce, go)
     job.write_bytes(data)
     command = (str(order.python), "-m", "flashcore_ci.worker", str(job), str(result))
-    began = clock.wall()
+    began, since = clock.wall(), clock.monotonic()
     try:
         completed = process.run(
             command if order.wrap is None else order.wrap(command),
@@ -116,7 +116,8 @@ def run(order: Order, go: Go | None = None) -> Ended:
     _note(folder / "ended.json", completed)
     if go is not None and go.cancelled:
         return _nothing(STOPPED, completed, result)
-    content = read_result(result, kind=order.kind, nonce=nonce, job=hashlib.sha256(data).hexdigest(), began=began)
+    set_back = min(0.0, (clock.wall() - began) - (clock.monotonic() - since))  # by which somebody moved the clock meanwhile
+    content = read_result(result, kind=order.kind, nonce=nonce, job=hashlib.sha256(data).hexdigest(), began=began + set_back)
     return judge(order, completed, content, result)
 
 

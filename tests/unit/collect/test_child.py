@@ -220,21 +220,47 @@ def test_reasons_of_the_worker():
     assert child.missing_of({"missing": {"code": "hang", "message": "m"}}) == Missing(code=Code.HANG, message="m")
 
 
-def test_a_child_gets_its_job_and_answers_it(tmp_path, monkeypatch, ended):
-    seen = {}
+@pytest.fixture
+def answered(monkeypatch, ended):
+    """A child that answers at this time by the file system's clock; what it was given. The wall clock reads ``walls`` around it."""
 
-    def run(argv, *, variables, timeout, logs, **_):
-        seen.update(argv=argv, variables=variables, timeout=timeout)
-        job = Path(argv[-2]).read_bytes()
-        content = json.loads(job)
-        answer = {**RESULT, "nonce": content["nonce"], "job": hashlib.sha256(job).hexdigest()}
-        Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
-        os.utime(argv[-1], (1001.0, 1001.0))
-        seen["job"] = content
-        return ended()
+    def answers(*, at, walls):
+        seen, walls = {}, iter(walls)
 
-    monkeypatch.setattr(child.process, "run", run)
-    monkeypatch.setattr(child.clock, "wall", lambda: 1000.0)
+        def run(argv, *, variables, timeout, logs, **_):
+            job = Path(argv[-2]).read_bytes()
+            seen.update(argv=argv, variables=variables, timeout=timeout, job=json.loads(job))
+            answer = {**RESULT, "nonce": seen["job"]["nonce"], "job": hashlib.sha256(job).hexdigest()}
+            Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
+            os.utime(argv[-1], (at, at))
+            return ended()
+
+        monkeypatch.setattr(child.process, "run", run)
+        monkeypatch.setattr(child.clock, "wall", lambda: next(walls))
+        monkeypatch.setattr(child.clock, "monotonic", iter([50.0, 52.0]).__next__)
+        return seen
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("at", "walls", "fault"),
+    [
+        (1001.0, (1000.0, 1002.0), None),
+        (701.0, (1000.0, 702.0), None),  # set back by 300 s meanwhile
+        (4601.0, (1000.0, 4602.0), None),  # set forward by an hour
+        (699.0, (1000.0, 702.0), Code.INVALID_RESULT),
+        (701.0, (1000.0, 1002.0), Code.INVALID_RESULT),
+    ],
+)
+def test_a_clock_that_somebody_moves_makes_no_result_old(tmp_path, answered, at, walls, fault):
+    answered(at=at, walls=walls)
+    ended = child.run(make_order(tmp_path))
+    assert (ended.fault and ended.fault.code) == fault
+
+
+def test_a_child_gets_its_job_and_answers_it(tmp_path, answered):
+    seen = answered(at=1001.0, walls=(1000.0, 1002.0))
     order = make_order(tmp_path, options={"repeats": 3}, variables={"A": "b"}, wrap=lambda command: ("tool", *command))
     assert child.run(order).fault is None
     assert seen["argv"][:4] == ("tool", "/python", "-m", "flashcore_ci.worker")
