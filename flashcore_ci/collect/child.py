@@ -157,14 +157,19 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
         return Missing(code=Code.INVALID_RESULT, message="the result is not the answer to this job")
     shape = {"outcomes": dict, "environment": dict, "finished": bool}
     whole = all(isinstance(content.get(key), wanted) for key, wanted in shape.items()) and "started" in content
-    if not whole or not all(_is_outcome(outcome) for outcome in content["outcomes"].values()):
+    if not whole:
         return Missing(code=Code.INVALID_RESULT, message="the result lacks what a result has")
-    return content
+    return {**content, "outcomes": {name: _outcome(said) for name, said in content["outcomes"].items()}}
 
 
-def _is_outcome(said: Any) -> bool:
-    """Whether a worker could have said this of a workload: a subject runs in its process, and may write anything."""
-    return isinstance(said, dict) and all(OUTCOME[name](said[name]) for name in OUTCOME.keys() & said.keys())
+def _outcome(said: Any) -> dict[str, Any]:
+    """What the worker said of a workload, if it could have: a subject runs in its process, and may write anything."""
+    strange = (
+        ["outcome"] if not isinstance(said, dict) else [n for n, is_one in OUTCOME.items() if n in said and not is_one(said[n])]
+    )
+    if not strange:
+        return dict(said)
+    return {"missing": {"code": Code.INVALID_RESULT, "message": f"the worker gave something that is no {strange[0]}"}}
 
 
 def _is_number(value: Any) -> bool:

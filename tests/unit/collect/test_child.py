@@ -43,6 +43,8 @@ SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batche
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        (None, 5),
+        (None, None),
         ("readings", 5),
         ("readings", None),
         ("notes", "n"),
@@ -60,8 +62,10 @@ SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batche
 )
 def test_an_outcome_that_no_worker_writes_is_no_result(tmp_path, name, value):
     assert child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": SOUND}}), **DUE)["outcomes"] == {"big": SOUND}
-    found = child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": {**SOUND, name: value}}}), **DUE)
-    assert code(found) is Code.INVALID_RESULT
+    strange = value if name is None else {**SOUND, name: value}
+    found = child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": strange, "small": SOUND}}), **DUE)
+    assert code(child.missing_of(found["outcomes"]["big"])) is Code.INVALID_RESULT
+    assert found["outcomes"]["small"] == SOUND
 
 
 def make_order(folder=Path("/scratch"), **changes):
@@ -115,7 +119,6 @@ def test_a_result_older_than_the_start_is_refused(tmp_path):
         {**RESULT, "kind": "timing"},
         {**RESULT, "schema": "result-v0"},
         {**RESULT, "outcomes": []},
-        {**RESULT, "outcomes": {"big": 5}},
         {**RESULT, "finished": "yes"},
         {key: value for key, value in RESULT.items() if key != "started"},
         [RESULT],
