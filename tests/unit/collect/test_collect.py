@@ -125,7 +125,7 @@ def world(tmp_path, monkeypatch):
     seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
     monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
-    monkeypatch.setattr(profile.ncu, "actions", lambda *_: ())
+    monkeypatch.setattr(profile, "_actions", lambda *_: ())
     monkeypatch.setattr(profile.ncu, "readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
     return scripted
 
