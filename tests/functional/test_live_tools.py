@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import random
 import shutil
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from replayed import PROFILE, ROOT, SANITIZERS, Machine, all_are, of, only
 
-from flashcore_ci.adapters import ncu
+from flashcore_ci.adapters import ncu, process
 from flashcore_ci.model.reading import Missing
 
 SANITIZER = ROOT / "tests/recordings/sanitizer"
@@ -18,7 +19,16 @@ SANITIZER = ROOT / "tests/recordings/sanitizer"
 
 # --- ncu -----------------------------------------------------------------------------------------------------------------
 
+
+def fatal(_: bytes) -> bytes:
+    """A report with one byte changed, on which ncu's reader aborts."""
+    data = lzma.decompress((ROOT / "tests/recordings/ncu/two-workloads.ncu-rep.xz").read_bytes())
+    assert data[109_027] == 0
+    return data[:109_027] + b"\x04" + data[109_028:]
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "fatal": fatal,
     "empty": lambda _: b"",
     "junk": lambda data: random.Random(7).randbytes(len(data)),
     "cut": lambda data: data[: len(data) // 2],
@@ -32,6 +42,14 @@ def test_a_damaged_report_is_invalid(machine: Machine, damage: str) -> None:
     done = machine.gate(*only(*PROFILE))
     assert all_are(machine.verdicts(), "INCONCLUSIVE", "invalid-report")
     assert done.returncode == 11
+
+
+def test_a_report_may_end_its_reader_and_not_the_gate(tmp_path: Path) -> None:
+    (tmp_path / "fatal.ncu-rep").write_bytes(fatal(b""))
+    argv = ncu.reading_argv(tmp_path / "ncu", tmp_path / "fatal.ncu-rep")
+    done = process.run(argv, logs=tmp_path, name="read", timeout=60, variables={"PYTHONPATH": str(ROOT)})
+    assert done.signal_name == "SIGABRT"
+    assert ncu.parse_actions(done.text()) == ()
 
 
 def test_no_report_at_all_is_invalid(machine: Machine) -> None:
