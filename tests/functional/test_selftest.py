@@ -118,6 +118,12 @@ def test_a_wrong_list_is_refused(tmp_path: Path, old: str, new: str, said: str) 
     assert said in str(raised.value)
 
 
+def test_a_clean_target_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = altered(tmp_path, '"sound-*", "defect_sound",', '"sond-*", "defect_sound",')
+    assert done.returncode == 3
+    assert 'clean: "sond-*" matches no target of gates/defects.toml' in done.stderr
+
+
 def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:
     done = altered(tmp_path, 'damage = "cut-log"', 'damage = "cut-log-in-two"')
     assert done.returncode == 2
