@@ -40,7 +40,11 @@ class Reports:
         self._server: subprocess.Popen[bytes] | None = None
 
     def read(self, data: bytes) -> object:
-        """The readings of these bytes as the gate would take them. DiedError when the reader died of them."""
+        """The readings of the recorded report's first workload, of these bytes. DiedError as ``actions``."""
+        return ncu.readings(self.actions(data), WORKLOAD, (KERNEL,))
+
+    def actions(self, data: bytes) -> tuple[ncu.Action, ...]:
+        """What these bytes hold, as the gate reads it. DiedError when the reader died of them."""
         self.file.write_bytes(data)
         said, server = b"", self._running()
         with contextlib.suppress(BrokenPipeError):
@@ -52,7 +56,7 @@ class Reports:
                 self.close()
                 raise DiedError(str(server.returncode))
             said += more
-        return ncu.readings(ncu.parse_actions(said.removesuffix(END).decode()), WORKLOAD, (KERNEL,))
+        return ncu.parse_actions(said.removesuffix(END).decode())
 
     def close(self) -> None:
         """End the process."""
