@@ -124,14 +124,15 @@ def test_the_language_of_the_machine_changes_nothing(machine: Machine, variables
     valid(machine.folder / "run")
 
 
-@pytest.mark.parametrize("check", SANITIZERS)
-def test_a_tool_that_does_not_see_its_control_proves_nothing(machine: Machine, check: str) -> None:
-    (log,) = machine.logs(f"control-{check}")
-    log.write_bytes(
-        next(file for file in machine.logs(check) if "sound" in file.name or file.name == f"{check}.log").read_bytes()
-    )
-    machine.processes(f"control-{check}")[0]["exit_status"] = 0
-    machine.gate(*only(check))
-    before, after = of(machine.recorded, check), machine.verdicts()
-    assert {verdict for key, verdict in after.items() if before[key][0] == "PASS"} == {("INCONCLUSIVE", "control-failed")}
-    assert all(after[key] == verdict for key, verdict in before.items() if verdict[0] == "FAIL")
+def test_a_tool_that_does_not_see_its_control_proves_nothing(machine: Machine) -> None:
+    for check in SANITIZERS:
+        (log,) = machine.logs(f"control-{check}")
+        log.write_bytes(
+            next(file for file in machine.logs(check) if "sound" in file.name or file.name == f"{check}.log").read_bytes()
+        )
+        machine.processes(f"control-{check}")[0]["exit_status"] = 0
+    machine.gate(*only(*SANITIZERS))
+    for check in SANITIZERS:
+        before, after = of(machine.recorded, check), of(machine.verdicts(), check)
+        assert {verdict for key, verdict in after.items() if before[key][0] == "PASS"} == {("INCONCLUSIVE", "control-failed")}
+        assert all(after[key] == verdict for key, verdict in before.items() if verdict[0] == "FAIL")
