@@ -206,6 +206,11 @@ def of(verdicts: Verdicts, *gates: str) -> Verdicts:
     return {check: verdict for check, verdict in verdicts.items() if check[0] in gates}
 
 
+def once_green(machine: Machine, gate: str) -> set[tuple[str, str]]:
+    """What has become of everything that this gate let pass when it was recorded."""
+    return {verdict for check, verdict in of(machine.verdicts(), gate).items() if machine.recorded[check][0] == "PASS"}
+
+
 def all_are(verdicts: Verdicts, outcome: str, code: str) -> bool:
     """Whether there are verdicts and each is this one."""
     return bool(verdicts) and set(verdicts.values()) == {(outcome, code)}
