@@ -67,8 +67,10 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def root(tmp_path):
-    return written(tmp_path / "root")
+def root(workshop):
+    """At one path for all: what one test compiled of the files as they are below, the next need not."""
+    shutil.rmtree(workshop / "tiny", ignore_errors=True)
+    return written(workshop / "tiny/root")
 
 
 def written(root: Path) -> Path:
