@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -47,7 +48,11 @@ def main(target: Path) -> None:
         request = Request(suite=Path(test.suite), out=Path(out), environ=os.environ)
         answers = from_recording(test, request, lambda _: None)
     named = f"one {device.device.name}, driver {device.device.driver}" if device.device else "a machine without a GPU"
-    target.write_text(page(answers, f"{named}, {device.collected_at[:10]}"), encoding="utf-8")
+    told = json.loads((ROOT / test.recording).with_name("defects.json").read_bytes())
+    where = (
+        f"{named}, {device.collected_at[:10]}; its processes took {told['seconds']:.0f} s from the first to the end of the last"
+    )
+    target.write_text(page(answers, where), encoding="utf-8")
     print(target)
 
 

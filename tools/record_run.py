@@ -3,8 +3,8 @@
 Usage: ``record_run.py RUN DEST``. DEST gets two files, named after the run's suite:
 
 * ``SUITE.tar.xz``: the packed run (plan, evidence, and the tools' own files: sanitizer logs, .ncu-rep, samples);
-* ``SUITE.json``: versions of the tools as they print them, the verdicts that this run led to, and each process that it
-  started: command line, how it ended, what it printed, and the result that the worker wrote.
+* ``SUITE.json``: how long its processes took together, versions of the tools as they print them, the verdicts that this run led to, and each
+  process that it started: command line, how it ended, what it printed, and the result that the worker wrote.
 
 From file names in command lines the folders are cut; nothing else is changed. Collect at a path that may be published.
 """
@@ -41,10 +41,17 @@ def _recording(run: Path) -> dict[str, Any]:
     logs = run / LOGS
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     return {
+        "seconds": _seconds(logs),
         "versions": {name: _said(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
         "verdicts": [[v["gate"], v["target"], v["outcome"], v["reason"]["code"]] for v in report["verdicts"]],
         "processes": [_process(folder) for folder in sorted(logs.iterdir()) if folder.is_dir()],
     }
+
+
+def _seconds(logs: Path) -> float:
+    """From when the first process was given its job until the last one had ended."""
+    begun, ended = ([file.stat().st_mtime for file in logs.glob(f"*/{name}.json")] for name in ("job", "ended"))
+    return round(max(ended) - min(begun), 1)
 
 
 def _process(folder: Path) -> dict[str, Any]:

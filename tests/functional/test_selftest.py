@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import subprocess
@@ -48,6 +49,10 @@ def test_the_recorded_self_test_catches_every_defect_within_ten_seconds(tmp_path
     count = len(load_selftest(FILE).planted)
     assert done.stdout.splitlines()[-1] == f"{count} of {count} caught; what has no defect is green"
     assert "MISSED" not in done.stdout
+
+
+def test_the_self_test_takes_a_gpu_for_ten_minutes_at_most() -> None:
+    assert 10 < json.loads((ROOT / "tests/recordings/runs/defects.json").read_bytes())["seconds"] < 600
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
