@@ -60,6 +60,7 @@ METRICS = (
     Metric(name="cycles/sm", unit="cycle", sources=("sm__cycles_elapsed.max",), source_unit="cycle"),
     Metric(name="time/gpu/profiled", unit="ms", sources=(DURATION,), source_unit="ns", scale=1e-6),
 )
+MOST_LINE = 1000
 SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy")
 
 COMPLAINTS: tuple[tuple[str, Code], ...] = (
@@ -115,9 +116,11 @@ def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[st
 def complaint(text: str) -> Missing | None:
     """What ncu itself says went wrong, if anything."""
     for words, code in COMPLAINTS:
-        for line in text.splitlines():
-            if words in line:
-                return Missing(code=code, message=line.removeprefix("==ERROR==").removeprefix("==WARNING==").strip()[:300])
+        at = text.find(words)
+        if at >= 0:
+            around = text[text.rfind("\n", 0, at) + 1 : at + MOST_LINE].splitlines()
+            line = next(line for line in around if words in line)
+            return Missing(code=code, message=line.removeprefix("==ERROR==").removeprefix("==WARNING==").strip()[:300])
     return None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from pathlib import Path
 
 from flashcore_ci.adapters import ncu, process
+from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import apart, child
 from flashcore_ci.collect.apart import Outcome
 from flashcore_ci.collect.child import Go, Order
@@ -89,12 +91,17 @@ def _observe(
     )
 
 
+@lru_cache(maxsize=4)
+def _complaint(completed: Completed) -> Missing | None:
+    """What ncu complains of: the same for all workloads of a process, whose output may be long."""
+    return ncu.complaint(f"{completed.text()}\n{completed.error_text()}")
+
+
 def _read(
     outcome: Outcome, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
 ) -> dict[str, Reading] | Missing:
     """What ncu complains of comes before what the workload seems to have done wrong under it."""
-    text = "" if outcome.completed is None else f"{outcome.completed.text()}\n{outcome.completed.error_text()}"
-    complaint = ncu.complaint(text)
+    complaint = None if outcome.completed is None else _complaint(outcome.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint
     if outcome.missing is not None:
