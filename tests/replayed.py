@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,9 +216,9 @@ def all_are(verdicts: Verdicts, outcome: str, code: str) -> bool:
     return bool(verdicts) and set(verdicts.values()) == {(outcome, code)}
 
 
-def valid(folder: Path) -> None:
-    """The reports in ``folder`` are what their readers expect, and none is missing."""
-    assert [name for name in FILES if not (folder / name).stat().st_size] == []
+def valid(folder: Path, *, files: Iterable[str] = FILES) -> None:
+    """The reports in ``folder`` are what their readers expect, and none of these is missing."""
+    assert [name for name in files if not (folder / name).stat().st_size] == []
     JUNIT.assertValid(lxml.etree.parse(folder / "junit.xml"))
     jsonschema.validate(json.loads((folder / "report.json").read_text(encoding="utf-8")), REPORT)
 

