@@ -99,7 +99,8 @@ def test_a_machine_that_falls_ill_while_they_run_apart_is_to_blame(monkeypatch):
     assert codes == {"a": None, "b": Code.CRASH, "c": None, "d": Code.DEVICE_UNHEALTHY}
 
 
-def test_one_alone_is_not_run_twice(monkeypatch):
-    workers = Workers(monkeypatch, fatal={"a": Code.HANG})
+@pytest.mark.parametrize("scripted", [{"fatal": {"a": Code.HANG}}, {"fault": Missing(code=Code.HANG, message="before it began")}])
+def test_one_alone_is_not_run_twice(monkeypatch, scripted):
+    workers = Workers(monkeypatch, **scripted)
     assert workers.all_of(workloads=WORKLOADS[:1]) == {"a": Code.HANG}
     assert workers.ran == [["a"]]

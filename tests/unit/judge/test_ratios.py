@@ -84,3 +84,8 @@ def test_the_prior_is_of_a_round_of_two_processes():
     found = priors(noise, "megacycles")["big"]
     assert math.sqrt(found.variance) == pytest.approx(math.sqrt(2) * 1e-3, rel=0.2)
     assert found.freedom <= 35
+
+
+def test_a_recording_is_worth_no_more_than_it_holds():
+    assert priors(make_noise(processes=5), "ms")["big"].freedom == 4
+    assert priors(make_noise(processes=40), "ms")["big"].freedom <= MOST_FREEDOM

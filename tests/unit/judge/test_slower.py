@@ -9,6 +9,7 @@ from comparing import (
     BUILD,
     CHECK,
     COMPUTE,
+    NO_DRIFT,
     NO_SLOWER,
     comparison,
     lognormal,
@@ -162,6 +163,29 @@ class TestBases:
         assert said(replace(lost, identity=replace(lost.identity, machine_code="another"))) == {}
         assert said(replace(lost, base=None)) == {}
         assert said(comparison(rounds())) == {}
+
+    def test_one_recording_that_compared_is_enough_to_compare(self):
+        lost = comparison((), missing=Missing(code=Code.NO_BASE, message="the base cannot run it: raised"))
+        sources = tuple(
+            Source(origin=RECORDED, evidence=make_evidence(observations=(one,))) for one in (lost, comparison(rounds()))
+        )
+        assert baseless(plan_of(), (BUILD,), sources) == {}
+
+    def test_rows_are_those_of_the_same_question(self):
+        plan = plan_of(CHECK, make_check(NO_DRIFT))
+        facts = dict(
+            judged(make_evidence(observations=(comparison(rounds(2.0), plan=plan),)), plan=plan).verdicts[0].reason.facts
+        )
+        assert facts["errors"].endswith("; 1 rows")
+
+    @pytest.mark.parametrize("changes", [{"clock_policy": "locked at 1500 MHz"}, {"device": "NVIDIA H100"}])
+    def test_the_noise_of_another_machine_or_clock_says_nothing_here(self, changes):
+        observation = comparison(rounds())
+        facts = dict(verdict_on(observation, standards=Standards(noises=(make_noise(0.1, **changes),))).reason.facts)
+        assert facts["noise/cycles"].endswith("no recording of it on such a machine")
+        used = dict(verdict_on(observation, standards=Standards(noises=(make_noise(0.1),))).reason.facts)
+        assert "recording" in used["noise/cycles"]
+        assert not used["noise/cycles"].endswith("no recording of it on such a machine")
 
     def test_code_that_is_the_same_takes_no_share_of_the_error(self):
         twin = replace(COMPUTE, id="twin")
