@@ -171,7 +171,9 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
         evidence = recording.evidence
         so_far.suite = suite_of(request)
         if recording.plan.suite != so_far.suite.name:
-            progress(f"this run was collected for the suite {recording.plan.suite!r}, and is judged by {so_far.suite.name!r}: --suite chooses")
+            progress(
+                f"this run was collected for the suite {recording.plan.suite!r}, and is judged by {so_far.suite.name!r}: --suite chooses"
+            )
         so_far.plan = comparable(
             planned(so_far.suite, basing.as_recorded(request, recording), progress), basing.unable(recording)
         )
