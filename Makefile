@@ -9,7 +9,7 @@ OUT ?= runs/latest
 GATE_ARGS ?=
 SELFTEST_ARGS ?= --recorded
 N ?= 100000
-PYTEST_ARGS ?= --numprocesses=auto
+PYTEST_ARGS ?= --numprocesses=auto --dist=worksteal
 NVCC ?= nvcc
 
 .DEFAULT_GOAL := help

@@ -5,11 +5,13 @@ A test that wants something to go wrong alters the recording: one thing at a tim
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -192,8 +194,19 @@ class Machine:
 
     def survivors(self) -> list[int]:
         """The fakes that still run."""
-        pids = [int(line) for line in (self.recording / "pids").read_text(encoding="ascii").split()]
+        noted = self.recording / "pids"
+        pids = [int(line) for line in noted.read_text(encoding="ascii").split()] if noted.exists() else []
         return [pid for pid in pids if alive(pid)]
+
+    def end(self) -> None:
+        """End what a gate that was killed has left: tools wait for their workers, and some workers for ever."""
+        deadline = time.monotonic() + 10
+        while left := self.survivors():
+            assert time.monotonic() < deadline, left
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def only(*gates: str) -> list[str]:

@@ -74,6 +74,7 @@ def machine(tmp_path: Path, defects: Path) -> Iterator[replayed.Machine]:
     """A machine that repeats the recorded run of the planted defects."""
     machine = replayed.Machine(tmp_path, defects, replayed.environ())
     yield machine
+    machine.end()
     assert machine.unknown == ""
 
 

@@ -31,6 +31,7 @@ def test_a_gate_that_is_killed_at_any_stage_leaves_nothing_that_could_be_judged(
     tool.communicate(timeout=60)
     assert not (machine.folder / "run/report.json").exists()
     assert machine.judge("run", "again").returncode == 4
+    machine.end()  # the worker, and the tool that waits for it, would wait for ever
 
 
 def test_a_gate_that_is_killed_leaves_no_verdict_and_does_not_hinder_the_next(machine: Machine, waits: Path) -> None:
