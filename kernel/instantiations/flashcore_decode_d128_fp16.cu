@@ -4,11 +4,11 @@
 namespace {
 struct Tuning {
     static constexpr flashcore::decode::Config config = {
-        .head_dim = 128, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 6,
+        .head_dim = 128, .dtype = flashcore::DType::kFp16, .tile_keys = 64, .stages = 5,
         .consumer_warps = 8};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = 232448;
+constexpr int kSharedBytes = 199680;
 static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 

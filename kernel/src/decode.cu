@@ -92,15 +92,24 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
     FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
     FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
-    const Problem problem{static_cast<DType>(args.dtype), static_cast<int>(args.head_dim), args.batch, args.heads, args.kv_heads,
-                          args.sq, room(args), args.causal != 0, args.deterministic != 0, args.splits};
+    const Problem problem{static_cast<DType>(args.dtype),
+                          static_cast<int>(args.head_dim),
+                          args.batch,
+                          args.heads,
+                          args.kv_heads,
+                          args.sq,
+                          room(args),
+                          args.causal != 0,
+                          args.deterministic != 0,
+                          args.splits};
     chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     if (chosen.tiles > kExtentLimit) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * key tiles must not exceed 2^30");
     }
-    if (chosen.counters > kCounters) {
-        return fail(Status::kInvalidArgument, "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kCounters / chosen.row_units));
+    if (chosen.counters > kTickets) {
+        return fail(Status::kInvalidArgument,
+                    "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
+                    static_cast<long long>(kTickets / chosen.row_units));
     }
     return Status::kOk;
 }
@@ -137,16 +146,17 @@ Status check_tables(const Arguments& args) {
     const auto stream = static_cast<cudaStream_t>(args.stream);
     std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(room(args) - args.new_keys));
     if (args.lengths != nullptr) {
-        FLASHCORE_RETURN_IF_FAILED(check(cudaMemcpyAsync(lengths.data(), args.lengths, lengths.size() * sizeof(int32_t),
-                                                         cudaMemcpyDeviceToHost, stream), "lengths"));
+        FLASHCORE_RETURN_IF_FAILED(
+            check(cudaMemcpyAsync(lengths.data(), args.lengths, lengths.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
+                  "lengths"));
     }
     std::vector<int32_t> table(args.page_size > 0 ? static_cast<size_t>(args.batch * args.table_width) : 0);
     if (!table.empty()) {
         const auto width = static_cast<size_t>(args.table_width) * sizeof(int32_t);
-        FLASHCORE_RETURN_IF_FAILED(check(cudaMemcpy2DAsync(table.data(), width, args.page_table,
-                                                           static_cast<size_t>(args.table_stride) * sizeof(int32_t), width,
-                                                           static_cast<size_t>(args.batch), cudaMemcpyDeviceToHost, stream),
-                                         "page_table"));
+        FLASHCORE_RETURN_IF_FAILED(check(
+            cudaMemcpy2DAsync(table.data(), width, args.page_table, static_cast<size_t>(args.table_stride) * sizeof(int32_t),
+                              width, static_cast<size_t>(args.batch), cudaMemcpyDeviceToHost, stream),
+            "page_table"));
     }
     FLASHCORE_RETURN_IF_FAILED(check(cudaStreamSynchronize(stream), "check"));
     for (int64_t sequence = 0; sequence < args.batch; ++sequence) {
@@ -174,16 +184,16 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
     const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
         const int64_t blocks = args.head_dim / kBlockColumns;
-        const TensorShape shape{name,
-                                operand.data,
-                                {kBlockColumns, params.cache.page_size, blocks, args.kv_heads, params.cache.pages},
-                                {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement,
-                                 operand.head_stride * kBytesPerElement, operand.batch_stride * kBytesPerElement},
-                                {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys),
-                                 static_cast<uint32_t>(blocks), 1, 1},
-                                5,
-                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
-                                blocks == 1 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+        const TensorShape shape{
+            name,
+            operand.data,
+            {kBlockColumns, params.cache.page_size, blocks, args.kv_heads, params.cache.pages},
+            {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
+             operand.batch_stride * kBytesPerElement},
+            {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys), static_cast<uint32_t>(blocks), 1, 1},
+            5,
+            {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+            blocks == 1 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
         return encode(encoder, shape, type, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
@@ -202,8 +212,12 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
     params.pieces = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
     const bool paged = args.page_size > 0;
     const int keys = static_cast<int>(room(args));
-    params.cache = {args.lengths, paged ? args.page_table : nullptr, args.table_stride, keys,
-                    paged ? args.page_size : std::max(keys, 1), static_cast<int>(paged ? args.pages : args.batch),
+    params.cache = {args.lengths,
+                    paged ? args.page_table : nullptr,
+                    args.table_stride,
+                    keys,
+                    paged ? args.page_size : std::max(keys, 1),
+                    static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
     params.cut = chosen.cut;
@@ -211,7 +225,9 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_units = chosen.row_units;
     params.box_keys = paged ? std::min(args.page_size, config.tile_keys) : config.tile_keys;
-    params.policy = chosen.row_units == 1 ? kEvictFirst : kKeep;
+    params.spare_place = chosen.spare_place;
+    params.whole = chosen.whole;
+    params.policy = chosen.row_units == 1 && args.head_dim > kBlockColumns ? kEvictFirst : kKeep;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;

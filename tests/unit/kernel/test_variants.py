@@ -16,6 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "kernel/variants.toml").read_text(encoding="utf-8"))
 ENTRIES = [{**TABLE["attention"]["tiles"][entry["tile"]], **entry} for entry in TABLE["attention"]["entries"]]
+DECODE = [{**TABLE["decode"]["tiles"][entry["tile"]], **entry} for entry in TABLE["decode"]["entries"]]
 SUBJECTS = ("attention", "stream")
 
 
@@ -89,6 +90,22 @@ def test_budgets_of_registers_and_shared_memory(entry: dict[str, Any]) -> None:
     assert entry["tile_m"] == 64 * warpgroups
 
 
+@pytest.mark.parametrize("entry", DECODE, ids=lambda entry: entry["symbol"])
+def test_budgets_of_decode(entry: dict[str, Any]) -> None:
+    warps, stages, d = entry["consumer_warps"], entry["stages"], entry["head_dim"]
+    assert entry["symbol"] == f"flashcore_decode_d{d}_{entry['dtype']}"
+    tiles = 2 * stages * entry["tile_keys"] * d * 2
+    merge = warps * 8 * (d + 4) * 4 + warps * 16 * 8
+    slots = stages * (2 * 8 + 9 * 4) + 8
+    assert entry["dynamic_shared_bytes"] == -(-(tiles + merge + slots) // 1024) * 1024 <= 227 * 1024
+    warps_of_a_quarter = -(-(warps + 1) // 4)
+    assert entry["max_registers"] <= min(16384 // 32 // warps_of_a_quarter // 8 * 8, 255)
+
+
+def test_one_decode_entry_for_every_head_dimension_and_type() -> None:
+    assert [(e["head_dim"], e["dtype"]) for e in DECODE] == [(d, t) for d in (64, 128, 256) for t in ("fp16", "bf16")]
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_subject_names_files_that_exist(name: str) -> None:
     described = load(f"kernel/subjects/{name}.py").build(ROOT)
@@ -114,8 +131,8 @@ def test_launchers_do_not_reach_device_code(name: str) -> None:
 
 
 def test_layers_of_the_headers() -> None:
-    """ptx < sm90 < core < attention, stream: nothing includes what stands above it."""
-    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "stream": 3}
+    """ptx < sm90 < core < attention, decode, stream: nothing includes what stands above it."""
+    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3}
     for path in (ROOT / "kernel/include/flashcore").rglob("*.*h"):
         own = path.parent.name
         for other in re.findall(r'#include "flashcore/(\w+)/', path.read_text(encoding="utf-8")):

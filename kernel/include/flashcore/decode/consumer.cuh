@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "flashcore/decode/merge.cuh"
-#include "flashcore/decode/walk.cuh"
 #include "flashcore/ptx/math.cuh"
 #include "flashcore/ptx/mma.cuh"
 
@@ -22,22 +21,65 @@ public:
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), chunk_(lane) {}
 
-    // The query of a piece is on its way while the piece before it is put together, if there are registers for both.
-    __device__ __forceinline__ void run(Walk<KeysOf> walk) {
-        Piece piece;
-        Piece next;
-        bool more = true;
-        for (bool attended = false; more; attended = true) {
-            more = walk.next(next);
-            if (more && kQueryAhead) load_query(next);
-            if (attended) Merge<Tuning>(params_, shared_, piece, warp_, lane_).run(state_);
-            if (more && !kQueryAhead) load_query(next);
+    // The query of a piece is on its way while the piece before it is put together, if there are registers for both. Putting
+    // together is rehearsed first: code that runs for the first time comes from memory, line after line, for microseconds. While
+    // the first keys are on their way nobody waits for that; at the end of a piece everybody would.
+    __device__ __forceinline__ void run() {
+        Step step{};
+        Piece piece{};
+        Joint joint{0, 2, 0, params_.spare_place};
+        for (Phase phase = Phase::kRehearse;;) {
+            const bool more = step.tile != kNoTile;
+            Piece next{};
+            if (phase != Phase::kRehearse && more) next = from_first_lane(shared_.piece[ring_.slot]);
+            if (phase != Phase::kRehearse && more && kQueryAhead) load_query(next);
+            if (phase != Phase::kBegin) {
+                Merge<Tuning>(params_, shared_, piece, joint, phase == Phase::kRehearse, warp_, lane_).run(state_);
+            }
+            if (phase == Phase::kRehearse) {
+                phase = Phase::kBegin;
+                step = arriving();
+                continue;
+            }
+            if (!more) break;
+            if (!kQueryAhead) load_query(next);
             piece = next;
-            if (more) attend(piece);
+            joint = joint_of(params_.cut, {sm90::uniform(shared_.line_tiles), static_cast<int>(gridDim.x), params_.whole}, piece);
+            keys_ = piece.keys;
+            state_ = {};
+            do {
+                attend(step.tile);
+                __syncwarp();
+                ring_.release(shared_.ring, lane_ == 0);
+                ring_.advance();
+                step = arriving();
+            } while (step.begins == 0);
+#pragma unroll
+            for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
+            phase = Phase::kGoOn;
         }
     }
 
 private:
+    enum class Phase { kRehearse, kBegin, kGoOn };
+
+    // What comes next; waits for it. Only the lane that gives the slot back reads what is in it, and tells the others.
+    __device__ __forceinline__ Step arriving() const {
+        ring_.wait_full(shared_.ring);
+        return from_first_lane(shared_.step[ring_.slot]);
+    }
+
+    template <class T>
+    __device__ __forceinline__ T from_first_lane(const T& value) const {
+        static_assert(sizeof(T) % sizeof(int) == 0, "word by word");
+        T copy{};
+        if (lane_ == 0) copy = value;
+        int* const words = reinterpret_cast<int*>(&copy);
+#pragma unroll
+        for (size_t i = 0; i < sizeof(T) / sizeof(int); ++i) words[i] = sm90::uniform(words[i]);
+        return copy;
+    }
+
     __device__ __forceinline__ void load_query(const Piece& piece) {
         const Unit unit(params_, piece);
         const int first_row = unit.first_row + params_.rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
@@ -69,23 +111,8 @@ private:
         }
     }
 
-    __device__ __forceinline__ void attend(const Piece& piece) {
-        keys_ = piece.keys;
-        state_ = {};
-#pragma unroll 1
-        for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) {
-            ring_.wait_full(shared_.ring);
-            attend(tile);
-            __syncwarp();
-            ring_.release(shared_.ring, lane_ == 0);
-            ring_.advance();
-        }
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
-    }
-
-    // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place in
-    // the sequence alone.
+    // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place
+    // in the sequence alone.
     __device__ __forceinline__ void attend(int tile) {
         constexpr int kGroups = kConfig.tile_keys / kGroupKeys;
         const int first_key = tile * kConfig.tile_keys;
@@ -135,7 +162,8 @@ private:
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float score = scores[half][i] * params_.score_sign;
-                scores[half][i] = key + half * sm90::kMmaColumns + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
+                scores[half][i] =
+                    key + half * sm90::kMmaColumns + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
             }
         }
     }
@@ -151,7 +179,8 @@ private:
         bool rescale = false;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const float largest = fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+            const float largest =
+                fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
             const float maximum = fmaxf(state_.maximum[r], sm90::quad_max(largest));
             const float centre = centre_of(maximum);
             rescale |= maximum > state_.maximum[r];

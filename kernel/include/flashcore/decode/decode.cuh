@@ -12,7 +12,8 @@ template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
     static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
-    static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0, "a box divides a tile");
+    static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
+                  "a box divides a tile");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
     static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps take turns by a mask");
     static_assert(kConfig.consumer_warps <= 8, "a warp adds up one row of each row tile");
@@ -36,13 +37,12 @@ __device__ __forceinline__ void decode(const Params& params) {
         ptx::tma_prefetch_map(&params.v);
         shared.init_barriers();
     }
-    const Walk<KeysOf> walk = walk_of(params, lane);
     __syncthreads();
 
     if (warp == kConfig.consumer_warps) {
-        Producer<Tuning>(params, shared, lane).run(walk);
+        Producer<Tuning>(params, shared, lane).run();
     } else {
-        Consumer<Tuning>(params, shared, warp, lane).run(walk);
+        Consumer<Tuning>(params, shared, warp, lane).run();
     }
 }
 

@@ -30,7 +30,8 @@ struct Unit {
     int first_row;  // packed
 
     __device__ __forceinline__ Unit(const Params& params, const Piece& piece)
-        : sequence(piece.sequence), kv_head(divide(piece.unit, params.row_units)),
+        : sequence(piece.sequence),
+          kv_head(divide(piece.unit, params.row_units)),
           first_row((piece.unit - kv_head * params.row_units) * params.rows.per_unit) {}
 };
 
@@ -48,10 +49,17 @@ public:
     static constexpr int kPairs = kConfig.head_dim / 2;  // of columns
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
-    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, int warp, int lane)
-        : params_(params), shared_(shared), piece_(piece), unit_(params, piece), warp_(warp), lane_(lane) {}
+    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint,
+                                     bool rehearsal, int warp, int lane)
+        : params_(params),
+          shared_(shared),
+          unit_(params, piece),
+          joint_(joint),
+          rehearsal_(rehearsal),
+          warp_(warp),
+          lane_(lane) {}
 
-    __device__ __forceinline__ void run(State<kConfig.head_dim>& state) {
+    __device__ __forceinline__ void run(State<kConfig.head_dim>& state) const {
         share_statistics(state);
         barrier();
         add_statistics();
@@ -65,7 +73,7 @@ public:
             add_sums(half);
             barrier();
         }
-        if (piece_.count > 1 && is_last()) add_pieces();
+        if (joint_.count > 1 && (rehearsal_ || is_last())) add_pieces();
     }
 
 private:
@@ -143,10 +151,10 @@ private:
                 sums.y += part.y;
             }
             const float2 statistics = shared_.statistics[row_tile][row % kTileRows];
-            if (piece_.count == 1) {
+            if (joint_.count == 1) {
                 store(row, pair, {statistics, sums});
             } else {
-                float2* const place = place_of(piece_.index);
+                float2* const place = place_of(joint_.index);
                 place[params_.rows.per_unit + row * kPairs + pair] = sums;
                 if (pair == 0) place[row] = statistics;
             }
@@ -155,7 +163,7 @@ private:
 
     // A place in the workspace: the statistics of all rows, then their sums.
     __device__ __forceinline__ float2* place_of(int piece) const {
-        return reinterpret_cast<float2*>(params_.pieces) + (piece_.place + piece) * place_pairs();
+        return reinterpret_cast<float2*>(params_.pieces) + (joint_.place + piece) * place_pairs();
     }
     __device__ __forceinline__ int64_t place_pairs() const { return static_cast<int64_t>(params_.rows.per_unit) * (1 + kPairs); }
 
@@ -164,13 +172,13 @@ private:
         __threadfence();
         barrier();
         if (warp_ == 0 && lane_ == 0) {
-            unsigned* const counter = params_.counters + piece_.counter;
+            unsigned* const counter = params_.counters + joint_.counter;
             shared_.arrived = atomicAdd(counter, 1u);
-            if (shared_.arrived == piece_.count - 1u) *counter = 0;
+            if (shared_.arrived == joint_.count - 1u) *counter = 0;
             __threadfence();
         }
         barrier();
-        return shared_.arrived == piece_.count - 1u;
+        return shared_.arrived == joint_.count - 1u;
     }
 
     // Each warp takes 64 columns of a row: its lanes know the weights of 32 pieces at a time, and two columns each.
@@ -183,19 +191,19 @@ private:
             const int pair = line % kParts * sm90::kWarpThreads + lane_;
             const float2* const first = place_of(0);
             float maximum = sm90::minus_infinity();
-            for (int piece = lane_; piece < piece_.count; piece += sm90::kWarpThreads) {
+            for (int piece = lane_; piece < joint_.count; piece += sm90::kWarpThreads) {
                 maximum = fmaxf(maximum, __ldcg(first + piece * place_pairs() + row).x);
             }
             maximum = sm90::warp_max(maximum);
             float sum = 0.0f;
             float2 sums = {0.0f, 0.0f};
-            for (int begin = 0; begin < piece_.count; begin += sm90::kWarpThreads) {
-                const int own = least(begin + lane_, piece_.count - 1);
+            for (int begin = 0; begin < joint_.count; begin += sm90::kWarpThreads) {
+                const int own = least(begin + lane_, joint_.count - 1);
                 const float2 statistics = __ldcg(first + own * place_pairs() + row);
-                const float factor = begin + lane_ < piece_.count ? weight(statistics.x, centre_of(maximum)) : 0.0f;
+                const float factor = begin + lane_ < joint_.count ? weight(statistics.x, centre_of(maximum)) : 0.0f;
                 sum += statistics.y * factor;
                 const float2* part = first + begin * place_pairs() + params_.rows.per_unit + row * kPairs + pair;
-                const int pieces = least(piece_.count - begin, sm90::kWarpThreads);
+                const int pieces = least(joint_.count - begin, sm90::kWarpThreads);
 #pragma unroll 4
                 for (int i = 0; i < pieces; ++i, part += place_pairs()) {
                     const float2 columns = __ldcg(part);
@@ -213,12 +221,13 @@ private:
         const int query = divide(unit_.first_row + row, params_.rows.group);
         const int head = (unit_.kv_head - query) * params_.rows.group + unit_.first_row + row;
         const FlashcoreOperand& out = params_.out;
-        auto* const elements = static_cast<Element*>(out.data) + unit_.sequence * out.batch_stride + query * out.sequence_stride +
-                               head * out.head_stride;
+        auto* const row_of_out = static_cast<Element*>(out.data) + unit_.sequence * out.batch_stride +
+                                 query * out.sequence_stride + head * out.head_stride;
         const auto [maximum, sum] = columns.statistics;
         const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-        reinterpret_cast<uint32_t*>(elements)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
-        if (params_.lse == nullptr || pair != 0) return;
+        auto* const words = rehearsal_ ? reinterpret_cast<uint32_t*>(place_of(0)) : reinterpret_cast<uint32_t*>(row_of_out);
+        words[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
+        if (params_.lse == nullptr || pair != 0 || rehearsal_) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * params_.rows.group;
         const float value = fmaf(maximum, params_.scale, logf(sum));
         params_.lse[(unit_.sequence * heads + head) * params_.rows.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
@@ -226,8 +235,9 @@ private:
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
-    const Piece& piece_;
     Unit unit_;
+    Joint joint_;
+    bool rehearsal_;  // everything is done, but what comes of it goes to a spare place of the workspace
     int warp_;
     int lane_;
 };

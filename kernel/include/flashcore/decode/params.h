@@ -14,6 +14,8 @@ namespace flashcore::decode {
 
 // The workspace: counters at its beginning, whatever the problem, and the pieces of cut units behind them.
 constexpr int64_t kCounters = 65536;
+constexpr int64_t kTickets =
+    kCounters - 2;  // the last two: shares handed out beyond the first of each CTA, and CTAs that are done
 constexpr int64_t kCounterBytes = kCounters * static_cast<int64_t>(sizeof(unsigned));
 
 // Where a sequence's keys are. A contiguous cache is one whose page is a sequence.
@@ -55,6 +57,8 @@ struct Params {
     Cache cache;
     Rows rows;
     Cut cut;
+    int spare_place;  // in the workspace, room for two
+    bool whole;       // equal shares, nothing is left over (Deal)
     uint64_t policy;  // of the copies, for L2
     int batch;
     int kv_heads;

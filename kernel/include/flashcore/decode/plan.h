@@ -8,6 +8,8 @@
 
 namespace flashcore::decode {
 
+constexpr int kDealtRows = 32;  // of a unit, at most: with more it is not memory that sets the pace, and places are large
+
 struct Problem {
     DType dtype;
     int head_dim;
@@ -26,6 +28,8 @@ struct Plan {
     Cut cut;
     int row_units;
     int ctas;
+    bool whole;
+    int spare_place;
     int64_t tiles;            // of the whole line, if every sequence is full
     int64_t counters;         // that the launch uses
     int64_t workspace_bytes;  // in all
@@ -47,7 +51,11 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t count = problem.sq * group;
     Plan plan{};
     const int shift = row_tile_shift(config, count);
-    plan.rows = {static_cast<int>(problem.sq), static_cast<int>(group), static_cast<int>(count), kTileRows << shift, shift,
+    plan.rows = {static_cast<int>(problem.sq),
+                 static_cast<int>(group),
+                 static_cast<int>(count),
+                 kTileRows << shift,
+                 shift,
                  problem.causal};
     plan.row_units = static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
     const int64_t units = problem.kv_heads * plan.row_units;
@@ -58,10 +66,13 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
     plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0};
     if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
+    plan.whole = plan.rows.per_unit > kDealtRows;
     const int64_t all_units = problem.batch * units;
-    plan.counters = pieces == 0 ? ctas : all_units;
-    const int64_t places = pieces == 0 ? 2 * ctas : all_units * plan.cut.most;
-    plan.workspace_bytes = kCounterBytes + places * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+    const int64_t shares = Deal(static_cast<int>(std::min<int64_t>(plan.tiles, INT32_MAX)), plan.ctas, plan.whole).shares();
+    plan.counters = pieces == 0 ? shares : all_units;
+    const int64_t places = pieces == 0 ? 2 * shares : all_units * plan.cut.most;
+    plan.spare_place = static_cast<int>(places);
+    plan.workspace_bytes = kCounterBytes + (places + 2) * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
     return plan;
 }
 

@@ -58,37 +58,57 @@ public:
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
-    __device__ __forceinline__ void run(Walk<KeysOf> walk) {
-        for (Piece piece; walk.next(piece);) {
-            pages_.enter(piece.sequence);
-            kv_head_ = divide(piece.unit, params_.row_units);
-            if (params_.cache.new_keys > 0) append(piece);
-            for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) load(tile, piece.keys);
+    __device__ __forceinline__ void run() {
+        const Line line(params_, lane_);
+        const int tiles = line.tiles();
+        if (lane_ == 0) shared_.line_tiles = tiles;
+        const Deal deal(tiles, static_cast<int>(gridDim.x), params_.whole);
+        ShareQueue queue(params_, deal, lane_);
+        for (int share; queue.take(share);) {
+            Walk<KeysOf> walk(params_.cut, deal, share, line.find(deal.begin(share)), KeysOf{&params_.cache});
+            for (Piece piece; walk.next(piece);) load(piece);
         }
+        send({kNoTile, 1}, {}, 0);
     }
 
 private:
+    __device__ __forceinline__ void load(const Piece& piece) {
+        pages_.enter(piece.sequence);
+        kv_head_ = divide(piece.unit, params_.row_units);
+        if (params_.cache.new_keys > 0) append(piece);
+        for (int tile = piece.first; tile < piece.last; ++tile) load(piece, tile);
+    }
+
     // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
     // key are not loaded: whatever is in their place is masked.
-    __device__ __forceinline__ void load(int tile, int keys) {
+    __device__ __forceinline__ void load(const Piece& piece, int tile) {
         const int first = tile * kConfig.tile_keys;
-        const int boxes = divide_up(least(keys - first, kConfig.tile_keys), params_.box_keys);
-        const int key = first + least(lane_, boxes - 1) * params_.box_keys;  // of this lane's box
+        const int boxes = divide_up(most(least(piece.keys - first, kConfig.tile_keys), 0), params_.box_keys);
+        const int key = first + least(lane_, most(boxes - 1, 0)) * params_.box_keys;  // of this lane's box
         const int slot = pages_.slot(key);
         pages_.want(slot);
         const int page = pages_.page(slot);
-        const int within = pages_.within(key, slot);
         const uint32_t box_bytes = static_cast<uint32_t>(params_.box_keys * kConfig.head_dim * kBytesPerElement);
-
-        position_.wait_empty(shared_.ring);
-        if (lane_ == 0) position_.announce(shared_.ring, 2 * boxes * box_bytes);
-        __syncwarp();
+        const int stage = position_.slot;
+        send({tile, tile == piece.first}, piece, 2 * boxes * box_bytes);
         if (lane_ < boxes) {
-            uint64_t* const full = &shared_.ring.full[position_.slot];
+            uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
-            ptx::tma_load_5d(shared_.k[position_.slot] + offset, &params_.k, full, 0, within, 0, kv_head_, page, params_.policy);
-            ptx::tma_load_5d(shared_.v[position_.slot] + offset, &params_.v, full, 0, within, 0, kv_head_, page, params_.policy);
+            const int within = pages_.within(key, slot);
+            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page, params_.policy);
+            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page, params_.policy);
         }
+    }
+
+    // Tells the consumers what comes next, once its slot is empty, and how many bytes of it there are to come.
+    __device__ __forceinline__ void send(const Step& step, const Piece& piece, uint32_t bytes) {
+        position_.wait_empty(shared_.ring);
+        if (lane_ == 0) {
+            shared_.step[position_.slot] = step;
+            if (step.begins != 0) shared_.piece[position_.slot] = piece;
+            position_.announce(shared_.ring, bytes);
+        }
+        __syncwarp();
         position_.advance();
     }
 

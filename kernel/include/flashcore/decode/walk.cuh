@@ -1,4 +1,4 @@
-// Where a CTA begins, worked out by every warp for itself from the lengths in device memory.
+// Which keys come next, worked out by the producer from the lengths in device memory.
 #pragma once
 
 #include "flashcore/decode/params.h"
@@ -51,7 +51,8 @@ public:
             if (behind != 0) {
                 const int found = __ffs(static_cast<int>(behind)) - 1;
                 const int before = origin + __shfl_sync(sm90::kWholeWarp, sum - tiles, found);
-                return place_in(first + found, before, divide(__shfl_sync(sm90::kWholeWarp, tiles, found), params_.cut.units), tile);
+                return place_in(first + found, before, divide(__shfl_sync(sm90::kWholeWarp, tiles, found), params_.cut.units),
+                                tile);
             }
             origin += __shfl_sync(sm90::kWholeWarp, sum, sm90::kWarpThreads - 1);
         }
@@ -59,18 +60,49 @@ public:
     }
 
 private:
-    __device__ __forceinline__ int tiles_in(int sequence) const { return params_.cut.units * tiles_of(params_.cut, keys_(sequence)); }
+    __device__ __forceinline__ int tiles_in(int sequence) const {
+        return params_.cut.units * tiles_of(params_.cut, keys_(sequence));
+    }
 
     const Params& params_;
     KeysOf keys_;
     int lane_;
 };
 
-__device__ __forceinline__ Walk<KeysOf> walk_of(const Params& params, int lane) {
-    const Line line(params, lane);
-    const Shares shares(line.tiles(), static_cast<int>(gridDim.x));
-    const int cta = static_cast<int>(blockIdx.x);
-    return Walk<KeysOf>(params.cut, shares, cta, line.find(shares.begin(cta)), KeysOf{&params.cache});
-}
+// Hands out shares, to one warp of each CTA. Every CTA begins with the share of its own number; what follows is the next one that
+// nobody has taken, asked for while the one before it is under way. The last CTA to find nothing left zeroes the counters for the
+// next launch. Who has which share changes nothing in the result.
+class ShareQueue {
+public:
+    __device__ __forceinline__ ShareQueue(const Params& params, const Deal& deal, int lane)
+        : tickets_(params.counters + kTickets), shares_(deal.shares()), lane_(lane), next_(blockIdx.x) {}
+
+    // Shares end with the first one that is behind the last.
+    __device__ __forceinline__ bool take(int& share) {
+        share = __shfl_sync(sm90::kWholeWarp, static_cast<int>(next_), 0);
+        if (shares_ == static_cast<int>(gridDim.x)) {
+            next_ = shares_;
+        } else if (lane_ == 0) {
+            if (share < shares_)
+                next_ = gridDim.x + atomicAdd(&tickets_[0], 1u);
+            else
+                finish();
+        }
+        return share < shares_;
+    }
+
+private:
+    __device__ __forceinline__ void finish() const {
+        __threadfence();
+        if (atomicAdd(&tickets_[1], 1u) != gridDim.x - 1) return;
+        tickets_[0] = 0;
+        tickets_[1] = 0;
+    }
+
+    unsigned* tickets_;
+    int shares_;
+    int lane_;
+    unsigned next_;  // of the first lane
+};
 
 }  // namespace flashcore::decode

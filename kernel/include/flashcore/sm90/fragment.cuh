@@ -41,8 +41,9 @@ __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
-// Byte offset, from the first of 16 rows of a column block, of the chunk that a lane names for ldmatrix.x4: lanes 0-15 the rows of
-// the left 8 columns, lanes 16-31 those of the right 8. The rows begin at a multiple of 8, so the swizzle depends on the lane alone.
+// Byte offset, from the first of 16 rows of a column block, of the chunk that a lane names for ldmatrix.x4: lanes 0-15 the rows
+// of the left 8 columns, lanes 16-31 those of the right 8. The rows begin at a multiple of 8, so the swizzle depends on the lane
+// alone.
 struct LaneChunk {
     uint32_t row;    // byte offset of the lane's row
     uint32_t chunk;  // byte offset of its chunk within the row, for the first 16 columns
