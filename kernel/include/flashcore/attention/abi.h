@@ -3,12 +3,7 @@
 
 #include <cstdint>
 
-struct FlashcoreOperand {
-    void* data;  // a multiple of 16 bytes
-    int64_t batch_stride;
-    int64_t sequence_stride;
-    int64_t head_stride;
-};
+#include "flashcore/core/operand.h"
 
 struct FlashcoreAttentionArguments {
     uint32_t size;     // sizeof(FlashcoreAttentionArguments), so that a caller of another version is refused
