@@ -5,8 +5,7 @@ sequence), ``d``, ``lengths`` (see LENGTHS), ``causal`` (default true), ``page``
 keys, how many the call appends), ``splits``, ``deterministic``, ``max_ctas``, ``input`` (see INPUTS).
 
 Whatever no sequence holds is NaN: the cache behind a sequence's end, the rest of its last page, pages that nobody has, and the slots
-that the call is to fill. Pages lie in the pool in no order, and the table is garbage behind a sequence's last page. Only the values go by
-the seed; lengths and table are always the same.
+that the call is to fill. Pages lie in the pool in no order, and the table is garbage behind a sequence's last page. Only values go by the seed.
 
 A launch that appends writes to the cache, and inputs are nobody's to write to: ``run`` then gives it a copy, and the whole copy is an
 output, with MARK where the cache holds NaN, so that a lost row and a row too many are both seen. Such workloads are not timed.
@@ -41,15 +40,14 @@ DEFAULTS: dict[str, Any] = {
     "max_ctas": 0,
     "input": "normal",
 }
-DECLARED = ("symbol", "max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")
 DEVICE = "cuda"
 OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
 CHOICES = {"dtype": ("fp16", "bf16"), "d": (64, 128, 256), "page": (0, 16, 64, 128, 256), "sq": range(1, 17)}
 
 
 def _ragged(b: int, sk: int) -> list[int]:
-    """Log-uniform from sk/128 to sk, in no order: one long sequence weighs as much as many short ones."""
-    return [round(sk * 128.0 ** (((5 * i) % b + 0.5) / b - 1.0)) for i in range(b)]
+    """Log-uniform from sk/128 to sk, short and long by turns: one long sequence weighs as much as many short ones."""
+    return [round(sk * 128.0 ** (((b - 1 - i // 2 if i % 2 else i // 2) + 0.5) / b - 1.0)) for i in range(b)]
 
 
 def _edges(b: int, sk: int) -> list[int]:
@@ -68,7 +66,12 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     return {
         **{key: table[key] for key in ("library", "launchers", "includes", "binding")},
         "entries": [
-            {"source": f"kernel/instantiations/{entry['symbol']}.cu", **{key: entry.get(key) for key in DECLARED}}
+            {
+                "symbol": entry["symbol"],
+                "source": f"kernel/instantiations/{entry['symbol']}.cu",
+                **{key: entry[key] for key in ("max_registers", "requires", "dynamic_shared_bytes")},
+                "loads_bulk_copies": True,
+            }
             for entry in entries
         ],
     }
@@ -115,8 +118,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _table(p) if p["page"] else None
     if table is not None:
         k, v = (_paged(cache, table, p) for cache in (k, v))
-    drawn = {"q": q, "k": k, "v": v, "lengths": before.to(torch.int32), "page_table": table}
-    return {**drawn, **new, **{key: p[key] for key in OPTIONS}}
+    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **{key: p[key] for key in OPTIONS}}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,9 +140,8 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         inputs["q"], k, v, lengths=inputs["lengths"], page_table=inputs["page_table"], k_new=inputs.get("k_new"), v_new=inputs.get("v_new"),
         out=outputs["out"], lse=outputs["lse"], **{name: inputs[name] for name in OPTIONS},
     )  # fmt: skip
-    for name, cache in (("k", k), ("v", v)):
-        if name in outputs:
-            outputs[name].copy_(cache.nan_to_num(MARK))
+    for name in outputs.keys() & {"k", "v"}:
+        outputs[name].copy_({"k": k, "v": v}[name].nan_to_num(MARK))
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,7 +260,7 @@ def _table(p: Mapping[str, Any]) -> Any:
     used = _used(p)
     shuffle = torch.randperm(used.numel() + SPARE_PAGES, generator=torch.Generator().manual_seed(1))[: used.numel()]
     garbage = torch.tensor(GARBAGE)[torch.arange(used.numel()) % len(GARBAGE)]
-    return torch.where(used, shuffle.view_as(used), garbage.view_as(used)).to(torch.int32).to(DEVICE)
+    return torch.where(used, shuffle.view_as(used), garbage.view_as(used)).int().to(DEVICE)
 
 
 def _used(p: Mapping[str, Any]) -> Any:
