@@ -1,0 +1,129 @@
+// The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
+#pragma once
+
+#include "flashcore/decode/params.h"
+#include "flashcore/decode/shared_storage.cuh"
+#include "flashcore/decode/walk.cuh"
+
+namespace flashcore::decode {
+
+// The pages of one sequence. The warp holds 32 entries of its row of the table and reads the next ones when it gets there.
+class Pages {
+public:
+    __device__ __forceinline__ Pages(const Cache& cache, int lane) : cache_(cache), lane_(lane) {}
+
+    __device__ __forceinline__ void enter(int sequence) {
+        sequence_ = sequence;
+        first_ = last_ = 0;
+    }
+
+    // Makes the entries first .. last available; at most 32 of them. All lanes call.
+    __device__ __forceinline__ void want(int first, int last) {
+        if (cache_.table == nullptr || (first_ <= first && last < last_)) return;
+        first_ = first;
+        last_ = first + sm90::kWarpThreads;
+        const int slot = least(first + lane_, cache_.room / cache_.page_size - 1);
+        entry_ = read(slot);
+    }
+
+    // The page in one of these entries, each lane its own. All lanes call.
+    __device__ __forceinline__ int page(int slot) const {
+        if (cache_.table == nullptr) return sequence_;
+        return __shfl_sync(sm90::kWholeWarp, entry_, slot - first_);
+    }
+
+    // The page in any entry, straight from the table.
+    __device__ __forceinline__ int read(int slot) const {
+        if (cache_.table == nullptr) return sequence_;
+        return most(least(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
+    }
+
+private:
+    const Cache& cache_;
+    int lane_;
+    int sequence_ = 0;
+    int first_ = 0;  // entries first_ .. last_ - 1 are held
+    int last_ = 0;
+    int entry_ = 0;
+};
+
+template <class Tuning>
+class Producer {
+public:
+    static constexpr Config kConfig = Tuning::config;
+
+    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
+        : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
+
+    __device__ __forceinline__ void run(Walk<KeysOf> walk) {
+        for (Piece piece; walk.next(piece);) {
+            pages_.enter(piece.sequence);
+            kv_head_ = piece.unit / params_.row_units;
+            if (params_.cache.new_keys > 0) append(piece);
+            for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) load(tile, piece.keys);
+        }
+    }
+
+private:
+    // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
+    // key are not loaded: whatever is in their place is masked.
+    __device__ __forceinline__ void load(int tile, int keys) {
+        const int first = tile * kConfig.tile_keys;
+        const int boxes = divide_up(least(keys - first, kConfig.tile_keys), params_.box_keys);
+        const int page_size = params_.cache.page_size;
+        pages_.want(first / page_size, (first + (boxes - 1) * params_.box_keys) / page_size);
+        const int key = first + least(lane_, boxes - 1) * params_.box_keys;
+        const int page = pages_.page(key / page_size);
+        const uint32_t box_bytes = static_cast<uint32_t>(params_.box_keys * kConfig.head_dim * kBytesPerElement);
+
+        position_.wait_empty(shared_.ring);
+        if (lane_ == 0) position_.announce(shared_.ring, 2 * boxes * box_bytes);
+        __syncwarp();
+        if (lane_ < boxes) {
+            uint64_t* const full = &shared_.ring.full[position_.slot];
+            const uint32_t offset = lane_ * box_bytes;
+            ptx::tma_load_5d(shared_.k[position_.slot] + offset, &params_.k, full, 0, key % page_size, 0, kv_head_, page);
+            ptx::tma_load_5d(shared_.v[position_.slot] + offset, &params_.v, full, 0, key % page_size, 0, kv_head_, page);
+        }
+        position_.advance();
+    }
+
+    // Writes the new keys and values of this piece into the cache, which the copies then read like any other. Nobody else reads
+    // them: other units of this KV head write the same for themselves.
+    __device__ __forceinline__ void append(const Piece& piece) {
+        constexpr int kChunkElements = 8;
+        constexpr int kChunks = kConfig.head_dim / kChunkElements;
+        const int old = piece.keys - params_.cache.new_keys;
+        const int first = most(piece.first * kConfig.tile_keys, old);
+        const int last = least(piece.last * kConfig.tile_keys, piece.keys);
+        if (first >= last) return;
+        for (int i = lane_; i < (last - first) * kChunks; i += sm90::kWarpThreads) {
+            const int key = first + i / kChunks;
+            const int column = i % kChunks * kChunkElements;
+            const int page = pages_.read(key / params_.cache.page_size);
+            const int within = key % params_.cache.page_size;
+            const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, column);
+            const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, column);
+            *at<uint4>(params_.k_cache, page, within, column) = k;
+            *at<uint4>(params_.v_cache, page, within, column) = v;
+        }
+        ptx::fence_async();
+        __syncwarp();
+    }
+
+    template <class T>
+    __device__ __forceinline__ T* at(const FlashcoreOperand& operand, int64_t batch, int64_t row, int column) const {
+        auto* const elements = static_cast<uint16_t*>(operand.data);
+        return reinterpret_cast<T*>(elements + batch * operand.batch_stride + row * operand.sequence_stride +
+                                    kv_head_ * operand.head_stride + column);
+    }
+
+    const Params& params_;
+    SharedStorage<Tuning>& shared_;
+    int lane_;
+    Pages pages_;
+    int kv_head_ = 0;
+    sm90::RingPosition<kConfig.stages> position_;
+};
+
+}  // namespace flashcore::decode

@@ -1,0 +1,150 @@
+// Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and in every role.
+//
+// A unit is one sequence, one KV head and up to 16 * consumer_warps query rows; its keys are counted in tiles. The tiles of all
+// units stand in one line (batch by batch, unit by unit), and each CTA has an equal share of that line. A unit is cut into pieces
+// where a share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece
+// belongs to the CTA in whose share it begins. A unit of several pieces is put together in their order.
+#pragma once
+
+#include "flashcore/core/host_device.h"
+
+namespace flashcore::decode {
+
+constexpr int kPieceKeys = 256;  // of a piece that is cut by its unit's own length, at least
+constexpr int kMostPieces = 64;  // of such a unit
+
+struct Cut {
+    int tile;    // keys of a tile
+    int units;   // of each sequence
+    int ctas;
+    int pieces;  // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
+};
+
+FLASHCORE_HOST_DEVICE constexpr int least(int a, int b) { return a < b ? a : b; }
+FLASHCORE_HOST_DEVICE constexpr int most(int a, int b) { return a < b ? b : a; }
+FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
+
+// A sequence without keys has a tile too: somebody must write its zeros.
+FLASHCORE_HOST_DEVICE constexpr int tiles_of(const Cut& cut, int keys) { return most(divide_up(keys, cut.tile), 1); }
+
+// Into how many pieces a unit is cut that is cut by its own length.
+FLASHCORE_HOST_DEVICE constexpr int pieces_of(const Cut& cut, int tiles) {
+    const int wanted = cut.pieces > 0 ? cut.pieces : least(divide_up(tiles * cut.tile, kPieceKeys), kMostPieces);
+    return least(wanted, tiles);
+}
+
+FLASHCORE_HOST_DEVICE constexpr int first_tile(int tiles, int pieces, int piece) {
+    return static_cast<int>(static_cast<long long>(tiles) * piece / pieces);
+}
+
+// The first piece that begins at `tile` or behind it; `pieces` if none does.
+FLASHCORE_HOST_DEVICE constexpr int piece_from(int tiles, int pieces, int tile) {
+    return static_cast<int>((static_cast<long long>(tile) * pieces + tiles - 1) / tiles);
+}
+
+// Equal shares of a line of tiles: the first `longer` CTAs have one tile more than the others.
+struct Shares {
+    int whole;
+    int longer;
+
+    FLASHCORE_HOST_DEVICE constexpr Shares(int tiles, int ctas) : whole(tiles / ctas), longer(tiles % ctas) {}
+
+    FLASHCORE_HOST_DEVICE constexpr int begin(int cta) const { return cta * whole + least(cta, longer); }
+
+    FLASHCORE_HOST_DEVICE constexpr int owner(int tile) const {
+        const int boundary = longer * (whole + 1);
+        return tile < boundary ? tile / (whole + 1) : longer + (tile - boundary) / whole;
+    }
+};
+
+// Where a unit stands in the line.
+struct Place {
+    int sequence;
+    int unit;    // of the sequence
+    int origin;  // its first tile in the line
+};
+
+struct Piece {
+    int sequence;
+    int unit;
+    int keys;      // of the sequence
+    int first;     // tile of the unit
+    int last;      // the tile behind the last one
+    int index;     // which of the unit's pieces
+    int count;     // of its pieces
+    int owner;     // of the unit's first piece
+};
+
+// The pieces of one CTA, in order. `Keys` gives the number of keys of a sequence.
+template <class Keys>
+class Walk {
+public:
+    // `begin` is the place of the unit that holds the first tile of the share of `cta`.
+    FLASHCORE_HOST_DEVICE Walk(const Cut& cut, const Shares& shares, int cta, const Place& begin, const Keys& keys)
+        : cut_(cut), keys_(keys), shares_(shares), cta_(cta), at_(shares.begin(cta)), place_(begin) {
+        if (at_ < end()) measure();
+    }
+
+    FLASHCORE_HOST_DEVICE bool next(Piece& piece) {
+        while (at_ < end()) {
+            const bool found = cut_.pieces == 0 ? cut_by_share(piece) : cut_by_length(piece);
+            if (at_ == place_.origin + tiles_) next_unit();
+            if (found) return true;
+        }
+        return false;
+    }
+
+private:
+    FLASHCORE_HOST_DEVICE int end() const { return shares_.begin(cta_ + 1); }
+
+    FLASHCORE_HOST_DEVICE bool cut_by_share(Piece& piece) {
+        const int last = least(tiles_, end() - place_.origin);
+        const int owner = shares_.owner(place_.origin);
+        const int count = shares_.owner(place_.origin + tiles_ - 1) - owner + 1;
+        piece = {place_.sequence, place_.unit, sequence_keys_, at_ - place_.origin, last, cta_ - owner, count, owner};
+        at_ = place_.origin + last;
+        return true;
+    }
+
+    // A piece whose first tile lies in an earlier share is passed over.
+    FLASHCORE_HOST_DEVICE bool cut_by_length(Piece& piece) {
+        const int count = pieces_of(cut_, tiles_);
+        const int index = piece_from(tiles_, count, at_ - place_.origin);
+        const int first = first_tile(tiles_, count, index);
+        const bool found = index < count && place_.origin + first < end();
+        const int last = found ? first_tile(tiles_, count, index + 1) : least(first, end() - place_.origin);
+        if (found) piece = {place_.sequence, place_.unit, sequence_keys_, first, last, index, count, 0};
+        at_ = place_.origin + last;
+        return found;
+    }
+
+    FLASHCORE_HOST_DEVICE void next_unit() {
+        place_.origin += tiles_;
+        if (++place_.unit < cut_.units) return;
+        place_.unit = 0;
+        ++place_.sequence;
+        if (at_ < end()) measure();
+    }
+
+    FLASHCORE_HOST_DEVICE void measure() {
+        sequence_keys_ = keys_(place_.sequence);
+        tiles_ = tiles_of(cut_, sequence_keys_);
+    }
+
+    const Cut& cut_;
+    Keys keys_;
+    Shares shares_;
+    int cta_;
+    int at_;  // the next tile of the line
+    Place place_;
+    int sequence_keys_ = 0;
+    int tiles_ = 0;  // of a unit of this sequence
+};
+
+// The unit that holds `tile`, within a sequence whose first tile in the line is `origin`.
+FLASHCORE_HOST_DEVICE constexpr Place place_in(int sequence, int origin, int tiles, int tile) {
+    const int unit = (tile - origin) / tiles;
+    return {sequence, unit, origin + unit * tiles};
+}
+
+}  // namespace flashcore::decode

@@ -1,0 +1,31 @@
+// The one owner of shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "flashcore/decode/config.h"
+#include "flashcore/ptx/tma.cuh"
+#include "flashcore/sm90/operand.cuh"
+#include "flashcore/sm90/pipeline.cuh"
+
+namespace flashcore::decode {
+
+// A tile lies in boxes, one behind the other: [box][column block][key][64 elements], swizzled (sm90/operand.cuh).
+template <class Tuning>
+struct alignas(kSharedAlignment) SharedStorage {
+    static constexpr Config kConfig = Tuning::config;
+
+    uint8_t k[kConfig.stages][tile_bytes(kConfig)];
+    uint8_t v[kConfig.stages][tile_bytes(kConfig)];
+    float sums[kConfig.consumer_warps][kMergeRows][kMergePitch];  // of every warp, a few rows and columns at a time
+    float2 statistics[kConfig.consumer_warps][kTileRows];         // maximum and sum of every warp's rows
+    sm90::RingBarriers<kConfig.stages> ring;
+    unsigned arrived;  // pieces of a unit that were finished before this one
+
+    __device__ __forceinline__ void init_barriers() {
+        ring.init(kConfig.consumer_warps);
+        ptx::fence_mbarrier_init();
+    }
+};
+
+}  // namespace flashcore::decode
