@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "kernel/variants.toml").read_text(encoding="utf-8"))
 ENTRIES = [{**TABLE["attention"]["tiles"][entry["tile"]], **entry} for entry in TABLE["attention"]["entries"]]
-SUBJECTS = ("attention", "stream")
+SUBJECTS = ("attention", "decode", "stream")
 
 
 def load(path: str) -> ModuleType:
@@ -114,8 +114,8 @@ def test_launchers_do_not_reach_device_code(name: str) -> None:
 
 
 def test_layers_of_the_headers() -> None:
-    """ptx < sm90 < core < attention, stream: nothing includes what stands above it."""
-    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "stream": 3}
+    """ptx < sm90 < core < attention, decode, stream: nothing includes what stands above it."""
+    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3}
     for path in (ROOT / "kernel/include/flashcore").rglob("*.*h"):
         own = path.parent.name
         for other in re.findall(r'#include "flashcore/(\w+)/', path.read_text(encoding="utf-8")):
