@@ -66,8 +66,9 @@ serving: ## Time decode and ragged prefill with the kernels in OUT/build beside 
 	$(PYTHON) tools/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
 
 .PHONY: performance
-performance: $(VENV)/.package ## Draw docs/performance.md and its pictures from the samples
+performance: $(VENV)/.package ## Draw docs/performance.md from the samples, docs/roofline.md from the evidence, and their pictures
 	$(BIN)/python tools/peers.py draw
+	$(BIN)/python tools/roofline.py
 
 .PHONY: microbench
 microbench: build/microbench ## Measure what the pipes of this GPU do (NVCC, a Hopper GPU)
