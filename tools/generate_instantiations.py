@@ -28,7 +28,7 @@ struct Tuning {{
         .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
         .turns = {turns}, .query_in_registers = {query_in_registers}, .staged_output = {staged_output},
-        .optimistic = {optimistic}, .most_keys = {most_keys}}};
+        .optimistic = {optimistic}, .scores_again = {scores_again}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};

@@ -32,7 +32,6 @@ DEFAULTS: dict[str, Any] = {
     "max_ctas": 0,
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
-SHORT = {(128, True): 2048}  # (tile, causal) with an entry function of its own for up to so many keys
 CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd")}
 
 
@@ -59,14 +58,13 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
-    short = "_short" if p["sk"] <= SHORT.get((tile, p["causal"]), -1) else ""
     pairs = _visible_pairs(p["sq"], p["sk"], causal=p["causal"])
     query_elements = p["b"] * p["h"] * p["sq"] * p["d"]
     key_elements = p["b"] * p["hkv"] * p["sk"] * p["d"]
     return {
         "flops": 4.0 * p["b"] * p["h"] * p["d"] * pairs,
         "bytes": float(2 * ELEMENT_BYTES * (query_elements + key_elements) + LSE_BYTES * p["b"] * p["h"] * p["sq"]),
-        "entries": [f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}{short}"] if query_elements else [],
+        "entries": [f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"] if query_elements else [],
     }
 
 

@@ -27,7 +27,7 @@ class Problem:
     def group(self) -> int:
         if not self.causal:
             return 1
-        budget = (16 if self.sk < 1024 else 32 if self.sk < 4096 else 64) << 20
+        budget = (16 if self.sk < 1024 else 32 if self.sk < 4096 else 64 if self.sk < 16384 else 128) << 20
         return min(max(budget // (2 * max(self.sk, 1) * self.head_dim * 2), 1), self.sequences)
 
     def tile_at(self, index: int) -> tuple[int, int]:

@@ -19,7 +19,6 @@ ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
     *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
-    *(f"flashcore_attention_fwd_d128_{dtype}_causal_short" for dtype in DTYPES),
 }
 
 

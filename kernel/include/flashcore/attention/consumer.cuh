@@ -65,7 +65,7 @@ private:
     __device__ __forceinline__ void inner_step(Rows& rows) {
         --step_;
         issue_scores_and_output();
-        this->template finish_scores<1>();
+        this->template finish_scores<1, kKeys == Keys::kClear && kConfig.scores_again>();
         const Rescale rescale = this->template softmax<kKeys>(rows, [this] { finish_output(); });
         if (rescale.needed) multiply(output_, rescale);
     }

@@ -27,29 +27,23 @@ struct Plan {
 // at that moment, so that more of them may be in flight. Measured: kernel/TUNING.md, version 5.
 constexpr int64_t kShortKeys = 1024;
 constexpr int64_t kLongKeys = 4096;
+constexpr int64_t kVeryLongKeys = 16384;
 inline int64_t interleaved_bytes(int64_t sk) {
     constexpr int64_t kMegabyte = int64_t{1} << 20;
-    return (sk < kShortKeys ? 16 : sk < kLongKeys ? 32 : 64) * kMegabyte;
+    return (sk < kShortKeys ? 16 : sk < kLongKeys ? 32 : sk < kVeryLongKeys ? 64 : 128) * kMegabyte;
 }
 
 // Columns of a tile beyond the head dimension are read as zeros and not written, so a variant serves smaller ones too.
 inline bool serves(const Config& config, const Problem& problem) {
-    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal &&
-           (config.most_keys == 0 || problem.sk <= config.most_keys);
+    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
 }
 
-// Less padding is better; then a tile made for short sequences, where it serves.
-inline bool better(const Config& one, const Config& other) {
-    if (one.head_dim != other.head_dim) return one.head_dim < other.head_dim;
-    return one.most_keys != 0 && other.most_keys == 0;
-}
-
-// The number of the best variant for a problem. -1: none serves it.
+// The number of the variant with the least padding for a problem. -1: none serves it.
 inline int choose(const AttentionVariant* const* variants, int count, const Problem& problem) {
     int best = -1;
     for (int i = 0; i < count; ++i) {
         if (!serves(variants[i]->config, problem)) continue;
-        if (best < 0 || better(variants[i]->config, variants[best]->config)) best = i;
+        if (best < 0 || variants[i]->config.head_dim < variants[best]->config.head_dim) best = i;
     }
     return best;
 }

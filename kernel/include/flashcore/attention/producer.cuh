@@ -22,11 +22,11 @@ class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
 
-    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared) : params_(params), shared_(shared) {}
+    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
+        : params_(params), shared_(shared), queue_(params) {}
 
     __device__ __forceinline__ void run() {
-        TileQueue queue(params_);
-        for (int index = queue.take(); index != kNoTile; index = queue.take()) {
+        for (int index = queue_.take(); index != kNoTile; index = queue_.take()) {
             load(tile_at(params_, index, kConfig.tile_m));
         }
         for (int part = 0; part < kConfig.consumer_warpgroups; ++part) send_tile(part, {kNoTile, 0}, 0);
@@ -42,8 +42,13 @@ private:
         kv_head_ = head / params_.heads_per_kv_head;
         if (steps > 0) load_step(k_, shared_.k_ring, shared_.k, &params_.k, steps - 1);
         load_query(tile, head);
+        if (steps == 0) queue_.draw();
         for (int step = steps - 1; step >= 0; --step) {
-            if (step > 0) load_step(k_, shared_.k_ring, shared_.k, &params_.k, step - 1);
+            if (step > 0) {
+                load_step(k_, shared_.k_ring, shared_.k, &params_.k, step - 1);
+            } else {
+                queue_.draw();
+            }
             load_step(v_, shared_.v_ring, shared_.v, &params_.v, step);
         }
     }
@@ -79,6 +84,7 @@ private:
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
+    TileQueue queue_;
     int batch_;  // of the tile that is being loaded
     int kv_head_;
     sm90::RingPosition<kConfig.q_stages> q_;

@@ -13,20 +13,21 @@ struct alignas(8) Tile {
 constexpr int kNoTile = -1;
 
 // Hands out tile numbers, to one thread of each CTA. Every CTA begins with its own number; what follows is the next number
-// that nobody has taken. The last CTA to find nothing left zeroes the counters for the next launch.
+// that nobody has drawn. It is drawn when the tile before is nearly loaded: earlier, a CTA would keep to itself what others have
+// time for; later, loading would wait for the answer. The last CTA to find nothing left zeroes the counters for the next launch.
 class TileQueue {
 public:
     __device__ __forceinline__ explicit TileQueue(const Params& params) : params_(params), index_(blockIdx.x) {}
 
-    __device__ __forceinline__ int take() {
-        const int taken = index_;
-        if (taken >= params_.schedule.tiles) {
-            if (params_.tickets != nullptr) finish();
-            return kNoTile;
-        }
+    __device__ __forceinline__ void draw() {
         index_ = params_.tickets != nullptr ? static_cast<int>(gridDim.x + atomicAdd(&params_.tickets->next, 1u))
-                                            : taken + static_cast<int>(gridDim.x);
-        return taken;
+                                            : index_ + static_cast<int>(gridDim.x);
+    }
+
+    __device__ __forceinline__ int take() const {
+        if (index_ < params_.schedule.tiles) return index_;
+        if (params_.tickets != nullptr) finish();
+        return kNoTile;
     }
 
 private:
