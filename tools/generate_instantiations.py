@@ -87,7 +87,23 @@ extern "C" const flashcore::stream::StreamVariant {symbol}_variant = {{
     flashcore::launch<{symbol}, Tuning::config.threads, {dynamic_shared_bytes}, flashcore::stream::Params>}};
 """
 
-TEMPLATES = {"attention": ATTENTION, "decode": DECODE, "stream": STREAM}
+VARLEN = """\
+#include "{header}"
+
+namespace {{
+constexpr int kThreads = {threads};
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+    const __grid_constant__ flashcore::attention::Ragged ragged) {{
+    flashcore::attention::prepare<kThreads>(ragged);
+}}
+
+extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::Ragged>}};
+"""
+
+TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
 LISTED = ("attention", "decode")  # operations whose launcher chooses among several entry functions
 
 

@@ -74,7 +74,8 @@ def test_budgets_of_registers_and_shared_memory(entry: dict[str, Any]) -> None:
     query = entry["tile_m"] * entry["head_dim"] * 2
     keys = entry["tile_n"] * entry["head_dim"] * 2
     warpgroups = entry["consumer_warpgroups"]
-    barriers = 8 * (2 * entry["q_stages"] * warpgroups + 4 * entry["kv_stages"]) + 8 * entry["q_stages"] * warpgroups
+    tiles = 32 * entry["q_stages"] * warpgroups + 48
+    barriers = 8 * (2 * entry["q_stages"] * warpgroups + 4 * entry["kv_stages"]) + tiles
     assert barriers <= 1024
     assert entry["dynamic_shared_bytes"] == entry["q_stages"] * query + 2 * entry["kv_stages"] * keys + 1024 <= 227 * 1024
     at_launch = 65536 // (128 * (1 + warpgroups)) // 8 * 8
@@ -90,7 +91,7 @@ def test_subject_names_files_that_exist(name: str) -> None:
     assert all((ROOT / file).is_file() for file in files)
     for entry in described["entries"]:
         text = (ROOT / entry["source"]).read_text(encoding="utf-8")
-        assert re.findall(r"^ +(\w+)\(const __grid_constant__", text, re.MULTILINE) == [entry["symbol"]]
+        assert re.findall(r"(\w+)\(\s*const __grid_constant__", text) == [entry["symbol"]]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
