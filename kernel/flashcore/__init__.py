@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from flashcore._decode import decode
     from flashcore._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
+    from flashcore._varlen import attention_varlen
 
 __all__ = [
     "LibraryError",
     "attention",
+    "attention_varlen",
     "decode",
     "flash_attn_func",
     "flash_attn_varlen_func",
@@ -30,6 +32,7 @@ __all__ = [
 
 _MODULES = {
     "attention": "_attention",
+    "attention_varlen": "_varlen",
     "decode": "_decode",
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",

@@ -101,13 +101,13 @@ def flash_attn_varlen_func(
     """Sequences of different lengths, one behind the other: q (all queries, heads, d), k and v (all keys, kv heads, d).
 
     Sequence i has rows ``cu_seqlens[i]`` up to ``cu_seqlens[i + 1]`` (int32, on the device), or the first ``seqused[i]`` of them.
-    ``max_seqlen_q`` is not needed. With ``return_attn_probs`` also the log-sum-exp, float32 (heads, all queries).
+    ``max_seqlen_q`` and ``max_seqlen_k`` are not needed. With ``return_attn_probs`` also the log-sum-exp, float32 (heads, all queries).
     """
     given = (qv, q_descale, k_descale, v_descale, tuple(window_size), attention_chunk, softcap, sinks)
     if given != _NO_PREFILL or num_splits > 1:
         _refuse(_PREFILL, given, num_splits)
     return attention_varlen(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_k=max_seqlen_k, causal=causal, scale=softmax_scale,
+        q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
         seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs, max_ctas=_blocks(q, sm_margin) if sm_margin else 0,
     )  # fmt: skip
 
@@ -217,7 +217,7 @@ def _ragged(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengt
     )
     result = attention_varlen(
         q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
-        max_seqlen_k=k_cache.shape[1], seqused_k=lengths, **options,
+        seqused_k=lengths, **options,
     )  # fmt: skip
     out, lse = result if isinstance(result, tuple) else (result, None)
     out = out.unflatten(0, (batch, queries))

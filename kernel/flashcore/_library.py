@@ -12,7 +12,7 @@ ABI_VERSION = 1
 
 OK, INVALID_ARGUMENT = 0, 1
 ENTRY_POINTS = {
-    "attention": ("flashcore_attention_forward", "flashcore_attention_varlen"),
+    "attention": ("flashcore_attention_forward", "flashcore_attention_varlen", "flashcore_attention_varlen_workspace_bytes"),
     "decode": ("flashcore_decode", "flashcore_decode_workspace_bytes"),
     "stream": ("flashcore_stream_axpy",),
 }

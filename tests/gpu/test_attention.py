@@ -173,11 +173,12 @@ def test_a_tiny_first_tile_followed_by_two_to_the_127(flashcore: Any) -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("growth", [7.5, 8.5, 14.5, 15.5, 40.0, 300.0, 3e5])
 @pytest.mark.parametrize("where", [0, 130, 500, 895])
-def test_a_key_that_outgrows_all_before_it(where: int, growth: float, dtype: str, causal: bool) -> None:
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_a_key_that_outgrows_all_before_it(d: int, where: int, growth: float, dtype: str, causal: bool) -> None:
     """Keys are visited from the last: at 0 to 895 of 1000 the one whose exponential is 2^growth comes in a step without a mask."""
-    inputs = subject.inputs({"b": 1, "h": 2, "d": 64, "sq": 1000, "sk": 1000, "dtype": dtype, "causal": causal}, 5)
+    inputs = subject.inputs({"b": 1, "h": 2, "d": d, "sq": 1000, "sk": 1000, "dtype": dtype, "causal": causal}, 5)
     q, k = (inputs[name] if inputs[name].shape[1] == 1000 else inputs[name].transpose(1, 2) for name in ("q", "k"))
-    weight = math.sqrt(growth * math.log(2.0) * 8.0)
+    weight = math.sqrt(growth * math.log(2.0) * math.sqrt(d))
     q[..., 0] = weight
     k[..., 0] = 0.0
     k[:, where, :, 0] = weight

@@ -35,6 +35,8 @@ class Kernels:
     def flashcore_decode_workspace_bytes(self, _reference: Any) -> int:
         return WORKSPACE_BYTES
 
+    flashcore_attention_varlen_workspace_bytes = flashcore_decode_workspace_bytes
+
     def flashcore_error_string(self) -> bytes:
         return b"splits: must not be negative"
 

@@ -19,7 +19,7 @@ ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
     *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
-    *(f"flashcore_attention_fwd_d128_{dtype}_causal_short" for dtype in DTYPES),
+    "flashcore_attention_varlen_prepare",
 }
 
 
@@ -94,6 +94,16 @@ def test_shapes_and_inputs_that_were_asked_for(hopper):
     assert {p["d"] for p in attention if p.get("max_ctas") == 2 and p["causal"]} == {64, 128, 256}
     assert any(p["causal"] and p["sq"] > p.get("sk", p["sq"]) for p in attention)
     assert any(p["b"] % 2 and p["h"] % 2 for p in attention)
+
+
+def test_ragged_batches_that_were_asked_for(hopper):
+    attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    prefill = [p for p in attention if "lengths" in p]
+    assert {(p["d"], p["causal"]) for p in prefill if p["lengths"] == "edges"} == {
+        (d, c) for d in (64, 128, 256) for c in (False, True)
+    }
+    assert all(p["h"] > p["hkv"] and p["max_ctas"] < p["b"] for p in prefill if p["lengths"] == "edges")
+    assert any(p["b"] >= 100 and p["sq"] != p["sk"] for p in prefill if p["lengths"] == "ragged")
 
 
 def test_edges_of_decode_that_were_asked_for(hopper):
