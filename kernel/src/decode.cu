@@ -182,7 +182,8 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
                                 {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys),
                                  static_cast<uint32_t>(blocks), 1, 1},
                                 5,
-                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"}};
+                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+                                blocks == 1 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
         return encode(encoder, shape, type, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
@@ -197,7 +198,7 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
     params.v_new = args.v_new;
     params.out = args.out;
     params.lse = args.lse;
-    params.arrivals = static_cast<unsigned*>(args.workspace);
+    params.counters = static_cast<unsigned*>(args.workspace);
     params.pieces = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
     const bool paged = args.page_size > 0;
     const int keys = static_cast<int>(room(args));
@@ -206,11 +207,11 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
     params.cut = chosen.cut;
-    params.most_pieces = chosen.most_pieces;
     params.batch = static_cast<int>(args.batch);
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_units = chosen.row_units;
     params.box_keys = paged ? std::min(args.page_size, config.tile_keys) : config.tile_keys;
+    params.policy = chosen.row_units == 1 ? kEvictFirst : kKeep;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;
@@ -230,7 +231,7 @@ Status decode(const Arguments& args) {
     Params params{};
     fill(args, variant->config, chosen, params);
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
-    return check(variant->launch(params, chosen.cut.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+    return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ constexpr int kTensorRank = 5;                            // at most
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
+// How long L2 keeps what a copy reads.
+constexpr uint64_t kKeep = 0x1000000000000000;        // as long as anything else
+constexpr uint64_t kEvictFirst = 0x12F0000000000000;  // it is not read again
+
 // A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of the other dimensions, in bytes.
 struct TensorShape {
     const char* name;
@@ -23,6 +27,7 @@ struct TensorShape {
     uint32_t box[kTensorRank];
     int rank = 4;
     const char* dimension[kTensorRank - 1] = {"sequence", "head", "batch"};  // whose strides these are
+    CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;   // what a miss brings into L2
 };
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -69,8 +74,8 @@ inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMap
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
     const CUresult result = encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
-                                    kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                                    kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion,
+                                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));

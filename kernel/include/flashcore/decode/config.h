@@ -17,14 +17,15 @@ struct Config {
 constexpr int kBytesPerElement = 2;
 constexpr int kGroupKeys = 16;     // what a warp takes at a time: K of one mma
 constexpr int kTileRows = 16;      // query rows of a row tile: M of one mma
-constexpr int kMergeRows = 8;      // rows and ...
-constexpr int kMergeColumns = 64;  // ... columns that the warps add up at a time
-constexpr int kMergePitch = 72;    // floats from row to row there: eight banks further, so that a warp's 8-byte stores meet no conflict
+constexpr int kMergeRows = 8;   // that the warps add up at a time
+constexpr int kMergePad = 4;    // floats between rows there
 constexpr int kSharedAlignment = 1024;
 
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + 1) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) { return config.tile_keys * config.head_dim * kBytesPerElement; }
-FLASHCORE_HOST_DEVICE constexpr int merge_floats(const Config& config) { return config.consumer_warps * kMergeRows * kMergePitch; }
+FLASHCORE_HOST_DEVICE constexpr int merge_floats(const Config& config) { 
+    return config.consumer_warps * kMergeRows * (config.head_dim + kMergePad);
+}
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
     const int statistics = config.consumer_warps * kTileRows * 2 * 4;  // a maximum and a sum for each row
     const int barriers = 2 * config.stages * 8 + 8;                    // and who came last

@@ -16,53 +16,49 @@ public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kDepthSteps = kConfig.head_dim / sm90::kMmaDepth;
     static constexpr int kStepsPerBlock = sm90::kBlockColumns / sm90::kMmaDepth;
+    static constexpr bool kQueryAhead = kConfig.head_dim < 256;
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), chunk_(lane) {}
 
+    // The query of a piece is on its way while the piece before it is put together, if there are registers for both.
     __device__ __forceinline__ void run(Walk<KeysOf> walk) {
-        for (Piece piece; walk.next(piece);) {
-            begin(piece);
-            for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) {
-                ring_.wait_full(shared_.ring);
-                attend(tile);
-                __syncwarp();
-                ring_.release(shared_.ring, lane_ == 0);
-                ring_.advance();
-            }
-#pragma unroll
-            for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
-            Merge<Tuning>(params_, shared_, piece, warp_, lane_).run(state_);
+        Piece piece;
+        Piece next;
+        bool more = true;
+        for (bool attended = false; more; attended = true) {
+            more = walk.next(next);
+            if (more && kQueryAhead) load_query(next);
+            if (attended) Merge<Tuning>(params_, shared_, piece, warp_, lane_).run(state_);
+            if (more && !kQueryAhead) load_query(next);
+            piece = next;
+            if (more) attend(piece);
         }
     }
 
 private:
-    __device__ __forceinline__ void begin(const Piece& piece) {
-        keys_ = piece.keys;
-        const int kv_head = piece.unit / params_.row_units;
-        const int first_row = piece.unit % params_.row_units * params_.rows.per_unit + params_.rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
+    __device__ __forceinline__ void load_query(const Piece& piece) {
+        const Unit unit(params_, piece);
+        const int first_row = unit.first_row + params_.rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = first_row + r * sm90::kGroupRows;
-            const bool exists = row < params_.rows.count;
-            const int hidden = params_.rows.causal ? params_.rows.sq - 1 - row / params_.rows.group : 0;
-            visible_[r] = exists ? piece.keys - hidden : 0;
-            load_query(query_row(piece.sequence, kv_head, row), exists, r);
+            const int query = divide(row, params_.rows.group);
+            const int head = (unit.kv_head - query) * params_.rows.group + row;
+            hidden_[r] = params_.rows.causal ? params_.rows.sq - 1 - query : 0;
+            load_row(query_row(piece.sequence, query, head), row < params_.rows.count, r);
         }
-        state_ = {};
     }
 
-    __device__ __forceinline__ const uint32_t* query_row(int sequence, int kv_head, int row) const {
-        const int head = kv_head * params_.rows.group + row % params_.rows.group;
-        const int query = row / params_.rows.group;
+    __device__ __forceinline__ const uint32_t* query_row(int sequence, int query, int head) const {
         const FlashcoreOperand& q = params_.q;
         return reinterpret_cast<const uint32_t*>(static_cast<const Element*>(q.data) + sequence * q.batch_stride +
                                                  query * q.sequence_stride + head * q.head_stride);
     }
 
     // A row as the A operand; rows that do not exist are zero.
-    __device__ __forceinline__ void load_query(const uint32_t* row, bool exists, int r) {
+    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r) {
 #pragma unroll
         for (int step = 0; step < kDepthSteps; ++step) {
 #pragma unroll
@@ -73,6 +69,21 @@ private:
         }
     }
 
+    __device__ __forceinline__ void attend(const Piece& piece) {
+        keys_ = piece.keys;
+        state_ = {};
+#pragma unroll 1
+        for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) {
+            ring_.wait_full(shared_.ring);
+            attend(tile);
+            __syncwarp();
+            ring_.release(shared_.ring, lane_ == 0);
+            ring_.advance();
+        }
+#pragma unroll
+        for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
+    }
+
     // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place in
     // the sequence alone.
     __device__ __forceinline__ void attend(int tile) {
@@ -80,6 +91,7 @@ private:
         const int first_key = tile * kConfig.tile_keys;
         const int groups = least(divide_up(keys_ - first_key, kGroupKeys), kGroups);
         const int turns = kConfig.consumer_warps >> params_.rows.tile_shift;
+#pragma unroll 1
         for (int group = ((warp_ >> params_.rows.tile_shift) - tile * kGroups) & (turns - 1); group < groups; group += turns) {
             const int key = group * kGroupKeys;
             const int box_key = key & (params_.box_keys - 1);
@@ -123,7 +135,7 @@ private:
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float score = scores[half][i] * params_.score_sign;
-                scores[half][i] = key + half * sm90::kMmaColumns + i % 2 < visible_[i / 2] ? score : sm90::minus_infinity();
+                scores[half][i] = key + half * sm90::kMmaColumns + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
             }
         }
     }
@@ -166,8 +178,8 @@ private:
     int warp_;
     int lane_;
     sm90::LaneChunk chunk_;
-    int keys_ = 0;                     // of the sequence
-    int visible_[sm90::kRowsPerLane];  // of these, to each of this lane's rows
+    int keys_ = 0;                    // of the sequence
+    int hidden_[sm90::kRowsPerLane];  // of these, the last ones, from each of this lane's rows
     sm90::RingPosition<kConfig.stages> ring_;
     uint32_t query_[kDepthSteps][4];
     State<kConfig.head_dim> state_;

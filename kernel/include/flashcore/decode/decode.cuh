@@ -12,7 +12,6 @@ template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
     static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
-    static_assert(kConfig.head_dim % kMergeColumns == 0, "the warps add up whole column blocks");
     static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0, "a box divides a tile");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
     static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps take turns by a mask");

@@ -23,22 +23,21 @@ struct State {
 // What is subtracted where `maximum` is the largest score: without a key, -inf minus -inf would be NaN.
 __device__ __forceinline__ float centre_of(float maximum) { return maximum == sm90::minus_infinity() ? 0.0f : maximum; }
 
-// A row's sums, and two neighbouring columns of its output.
-struct Sums {
-    float maximum = sm90::minus_infinity();
-    float sum = 0.0f;
-    float2 output = {0.0f, 0.0f};
+// Rows of a unit among those of its sequence.
+struct Unit {
+    int sequence;
+    int kv_head;
+    int first_row;  // packed
 
-    __device__ __forceinline__ void add(float2 statistics, float2 columns, float scale_log2) {
-        const float larger = fmaxf(maximum, statistics.x);
-        const float centre = centre_of(larger);
-        const float own = ptx::exp2_approx((maximum - centre) * scale_log2);
-        const float other = ptx::exp2_approx((statistics.x - centre) * scale_log2);
-        maximum = larger;
-        sum = sum * own + statistics.y * other;
-        output.x = output.x * own + columns.x * other;
-        output.y = output.y * own + columns.y * other;
-    }
+    __device__ __forceinline__ Unit(const Params& params, const Piece& piece)
+        : sequence(piece.sequence), kv_head(divide(piece.unit, params.row_units)),
+          first_row((piece.unit - kv_head * params.row_units) * params.rows.per_unit) {}
+};
+
+// Two neighbouring columns of a row, not yet divided by the sum.
+struct Columns {
+    float2 statistics;  // maximum and sum of the row
+    float2 sums;
 };
 
 template <class Tuning>
@@ -50,21 +49,21 @@ public:
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
     __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, int warp, int lane)
-        : params_(params), shared_(shared), piece_(piece), warp_(warp), lane_(lane),
-          first_row_(piece.unit % params.row_units * params.rows.per_unit) {}
+        : params_(params), shared_(shared), piece_(piece), unit_(params, piece), warp_(warp), lane_(lane) {}
 
     __device__ __forceinline__ void run(State<kConfig.head_dim>& state) {
         share_statistics(state);
+        barrier();
+        add_statistics();
+        barrier();
+        centre(state);
         const int halves = params_.rows.count > kMergeRows ? 2 : 1;
 #pragma unroll 1
         for (int half = 0; half < halves; ++half) {
-#pragma unroll
-            for (int column = 0; column < kConfig.head_dim; column += kMergeColumns) {
-                share_sums(state, half, column);
-                barrier();
-                add_warps(half, column);
-                barrier();
-            }
+            share_sums(state, half);
+            barrier();
+            add_sums(half);
+            barrier();
         }
         if (piece_.count > 1 && is_last()) add_pieces();
     }
@@ -73,19 +72,41 @@ private:
     static constexpr int kConsumerBarrier = 1;
     __device__ __forceinline__ static void barrier() { ptx::named_barrier_sync(kConsumerBarrier, kThreads); }
 
-    // Every warp tells its rows' statistics, and takes its sums relative to the largest score of all warps.
-    __device__ __forceinline__ void share_statistics(State<kConfig.head_dim>& state) {
+    __device__ __forceinline__ float weight(float maximum, float centre) const {
+        return ptx::exp2_approx((maximum - centre) * params_.scale_log2);
+    }
+
+    __device__ __forceinline__ void share_statistics(const State<kConfig.head_dim>& state) const {
+        if (lane_ % sm90::kQuadLanes != 0) return;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const int row = lane_ / sm90::kQuadLanes + r * sm90::kGroupRows;
-            if (lane_ % sm90::kQuadLanes == 0) shared_.statistics[warp_][row] = {state.maximum[r], state.sum[r]};
+            shared_.statistics[warp_][lane_ / sm90::kQuadLanes + r * sm90::kGroupRows] = {state.maximum[r], state.sum[r]};
         }
-        barrier();
+    }
+
+    // Of each row over the warps that have its row tile, in their order. They go where those of the first such warp were.
+    __device__ __forceinline__ void add_statistics() const {
+        const int line = warp_ * sm90::kWarpThreads + lane_;
+        const int row_tile = line / kTileRows;
+        if (row_tile >= params_.rows.tiles()) return;
+        float maximum = sm90::minus_infinity();
+        float sum = 0.0f;
+        for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
+            maximum = fmaxf(maximum, shared_.statistics[warp][line % kTileRows].x);
+        }
+        for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
+            const float2 own = shared_.statistics[warp][line % kTileRows];
+            sum += own.y * weight(own.x, centre_of(maximum));
+        }
+        shared_.statistics[row_tile][line % kTileRows] = {maximum, sum};
+    }
+
+    // A warp's sums relative to the largest score of all warps.
+    __device__ __forceinline__ void centre(State<kConfig.head_dim>& state) const {
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = lane_ / sm90::kQuadLanes + r * sm90::kGroupRows;
-            const float centre = centre_of(statistics(params_.rows.tile_of(warp_), row).x);
-            const float factor = ptx::exp2_approx((state.maximum[r] - centre) * params_.scale_log2);
+            const float factor = weight(state.maximum[r], centre_of(shared_.statistics[params_.rows.tile_of(warp_)][row].x));
 #pragma unroll
             for (auto& output : state.output) {
                 output[2 * r] *= factor;
@@ -94,114 +115,121 @@ private:
         }
     }
 
-    // Maximum and sum of a row over all warps that have its row tile, in their order.
-    __device__ __forceinline__ float2 statistics(int row_tile, int row) const {
-        Sums all;
-        for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
-            all.add(shared_.statistics[warp][row], {0.0f, 0.0f}, params_.scale_log2);
-        }
-        return {all.maximum, all.sum};
-    }
-
-    __device__ __forceinline__ void share_sums(const State<kConfig.head_dim>& state, int half, int first_column) {
+    __device__ __forceinline__ void share_sums(const State<kConfig.head_dim>& state, int half) const {
         float* const row = shared_.sums[warp_][lane_ / sm90::kQuadLanes] + lane_ % sm90::kQuadLanes * 2;
 #pragma unroll
-        for (int column = 0; column < kMergeColumns; column += sm90::kMmaColumns) {
-            const float* output = state.output[(first_column + column) / sm90::kMmaColumns];
-            *reinterpret_cast<float2*>(row + column) = {half == 0 ? output[0] : output[2], half == 0 ? output[1] : output[3]};
+        for (int i = 0; i < kConfig.head_dim / sm90::kMmaColumns; ++i) {
+            const float* output = state.output[i];
+            *reinterpret_cast<float2*>(row + i * sm90::kMmaColumns) = {half == 0 ? output[0] : output[2],
+                                                                       half == 0 ? output[1] : output[3]};
         }
     }
 
-    // Each warp adds up a row of every row tile, each lane two columns of it.
-    __device__ __forceinline__ void add_warps(int half, int first_column) {
-        for (int line = warp_; line < params_.rows.tiles() * kMergeRows; line += kConfig.consumer_warps) {
-            const int row_tile = line / kMergeRows;
-            const int row = row_tile * kTileRows + half * kMergeRows + line % kMergeRows;
-            float2 sum = {0.0f, 0.0f};
+    // Each thread adds up two columns of a row. A finished row leaves, a part of one waits for the others in the workspace.
+    __device__ __forceinline__ void add_sums(int half) const {
+        const int lines = params_.rows.tiles() * kMergeRows * kPairs;
+#pragma unroll 1
+        for (int line = warp_ * sm90::kWarpThreads + lane_; line < lines; line += kThreads) {
+            const int pair = line % kPairs;
+            const int row_of_half = line / kPairs % kMergeRows;
+            const int row_tile = line / (kPairs * kMergeRows);
+            const int row = row_tile * kTileRows + half * kMergeRows + row_of_half;
+            if (unit_.first_row + row >= params_.rows.count) continue;
+            float2 sums = {0.0f, 0.0f};
+#pragma unroll 4
             for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
-                const float2 part = *reinterpret_cast<const float2*>(shared_.sums[warp][line % kMergeRows] + lane_ * 2);
-                sum.x += part.x;
-                sum.y += part.y;
+                const float2 part = *reinterpret_cast<const float2*>(shared_.sums[warp][row_of_half] + pair * 2);
+                sums.x += part.x;
+                sums.y += part.y;
             }
-            const float2 statistic = statistics(row_tile, row % kTileRows);
-            emit(row, first_column / 2 + lane_, {statistic.x, statistic.y, sum});
+            const float2 statistics = shared_.statistics[row_tile][row % kTileRows];
+            if (piece_.count == 1) {
+                store(row, pair, {statistics, sums});
+            } else {
+                float2* const place = place_of(piece_.index);
+                place[params_.rows.per_unit + row * kPairs + pair] = sums;
+                if (pair == 0) place[row] = statistics;
+            }
         }
     }
 
-    // A finished row of the unit leaves, a part of one waits for the others. `pair`: which two columns.
-    __device__ __forceinline__ void emit(int row, int pair, const Sums& sums) const {
-        if (first_row_ + row >= params_.rows.count) return;
-        if (piece_.count == 1) {
-            store(row, pair, sums);
-            return;
-        }
-        float2* const place = place_of(piece_.index);
-        place[params_.rows.per_unit + row * kPairs + pair] = sums.output;
-        if (pair == 0) place[row] = {sums.maximum, sums.sum};
-    }
-
-    // A place in the workspace: the statistics of all rows, then their sums. A unit that is cut where shares end has its first
-    // piece in the second place of a CTA, and the others in the first place of those that follow.
+    // A place in the workspace: the statistics of all rows, then their sums.
     __device__ __forceinline__ float2* place_of(int piece) const {
-        const int64_t pair_count = static_cast<int64_t>(params_.rows.per_unit) * (kPairs + 1);
-        const int64_t place = params_.cut.pieces == 0 ? 2 * (piece_.owner + piece) + (piece == 0 ? 1 : 0)
-                                                      : static_cast<int64_t>(unit()) * params_.most_pieces + piece;
-        return reinterpret_cast<float2*>(params_.pieces) + place * pair_count;
+        return reinterpret_cast<float2*>(params_.pieces) + (piece_.place + piece) * place_pairs();
     }
-
-    __device__ __forceinline__ int unit() const { return piece_.sequence * params_.cut.units + piece_.unit; }
+    __device__ __forceinline__ int64_t place_pairs() const { return static_cast<int64_t>(params_.rows.per_unit) * (1 + kPairs); }
 
     // Whether this piece is the last of its unit to be finished. Leaves the counter as it was before the launch.
     __device__ __forceinline__ bool is_last() const {
         __threadfence();
         barrier();
         if (warp_ == 0 && lane_ == 0) {
-            unsigned* const arrivals = params_.arrivals + (params_.cut.pieces == 0 ? piece_.owner : unit());
-            shared_.arrived = atomicAdd(arrivals, 1u);
-            if (shared_.arrived == piece_.count - 1u) *arrivals = 0;
+            unsigned* const counter = params_.counters + piece_.counter;
+            shared_.arrived = atomicAdd(counter, 1u);
+            if (shared_.arrived == piece_.count - 1u) *counter = 0;
             __threadfence();
         }
         barrier();
         return shared_.arrived == piece_.count - 1u;
     }
 
+    // Each warp takes 64 columns of a row: its lanes know the weights of 32 pieces at a time, and two columns each.
     __device__ __forceinline__ void add_pieces() const {
-        const int rows = least(params_.rows.count - first_row_, params_.rows.per_unit);
-        for (int i = warp_ * sm90::kWarpThreads + lane_; i < rows * kPairs; i += kThreads) {
-            const int row = i / kPairs;
-            Sums sums;
-#pragma unroll 8
-            for (int piece = 0; piece < piece_.count; ++piece) {
-                const float2* const place = place_of(piece);
-                sums.add(__ldcg(place + row), __ldcg(place + params_.rows.per_unit + i), params_.scale_log2);
+        constexpr int kParts = kPairs / sm90::kWarpThreads;
+        const int rows = least(params_.rows.count - unit_.first_row, params_.rows.per_unit);
+#pragma unroll 1
+        for (int line = warp_; line < rows * kParts; line += kConfig.consumer_warps) {
+            const int row = line / kParts;
+            const int pair = line % kParts * sm90::kWarpThreads + lane_;
+            const float2* const first = place_of(0);
+            float maximum = sm90::minus_infinity();
+            for (int piece = lane_; piece < piece_.count; piece += sm90::kWarpThreads) {
+                maximum = fmaxf(maximum, __ldcg(first + piece * place_pairs() + row).x);
             }
-            store(row, i % kPairs, sums);
+            maximum = sm90::warp_max(maximum);
+            float sum = 0.0f;
+            float2 sums = {0.0f, 0.0f};
+            for (int begin = 0; begin < piece_.count; begin += sm90::kWarpThreads) {
+                const int own = least(begin + lane_, piece_.count - 1);
+                const float2 statistics = __ldcg(first + own * place_pairs() + row);
+                const float factor = begin + lane_ < piece_.count ? weight(statistics.x, centre_of(maximum)) : 0.0f;
+                sum += statistics.y * factor;
+                const float2* part = first + begin * place_pairs() + params_.rows.per_unit + row * kPairs + pair;
+                const int pieces = least(piece_.count - begin, sm90::kWarpThreads);
+#pragma unroll 4
+                for (int i = 0; i < pieces; ++i, part += place_pairs()) {
+                    const float2 columns = __ldcg(part);
+                    const float other = __shfl_sync(sm90::kWholeWarp, factor, i);
+                    sums.x = fmaf(columns.x, other, sums.x);
+                    sums.y = fmaf(columns.y, other, sums.y);
+                }
+            }
+            store(row, pair, {{maximum, sm90::warp_sum(sum)}, sums});
         }
     }
 
     // A row that saw no key gives 0 and -infinity.
-    __device__ __forceinline__ void store(int row, int pair, const Sums& sums) const {
-        const int packed_row = first_row_ + row;
-        const int query = packed_row / params_.rows.group;
-        const int head = piece_.unit / params_.row_units * params_.rows.group + packed_row % params_.rows.group;
+    __device__ __forceinline__ void store(int row, int pair, const Columns& columns) const {
+        const int query = divide(unit_.first_row + row, params_.rows.group);
+        const int head = (unit_.kv_head - query) * params_.rows.group + unit_.first_row + row;
         const FlashcoreOperand& out = params_.out;
-        auto* const columns = static_cast<Element*>(out.data) + piece_.sequence * out.batch_stride + query * out.sequence_stride +
-                              head * out.head_stride;
-        const float inverse = sums.sum == 0.0f ? 0.0f : __fdividef(1.0f, sums.sum);
-        reinterpret_cast<uint32_t*>(columns)[pair] = ptx::pack<Element>(sums.output.x * inverse, sums.output.y * inverse);
+        auto* const elements = static_cast<Element*>(out.data) + unit_.sequence * out.batch_stride + query * out.sequence_stride +
+                               head * out.head_stride;
+        const auto [maximum, sum] = columns.statistics;
+        const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+        reinterpret_cast<uint32_t*>(elements)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * params_.rows.group;
-        const float value = fmaf(sums.maximum, params_.scale, __logf(sums.sum));
-        params_.lse[(piece_.sequence * heads + head) * params_.rows.sq + query] =
-            sums.sum == 0.0f ? sm90::minus_infinity() : value;
+        const float value = fmaf(maximum, params_.scale, logf(sum));
+        params_.lse[(unit_.sequence * heads + head) * params_.rows.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     const Piece& piece_;
+    Unit unit_;
     int warp_;
     int lane_;
-    int first_row_;  // of the unit, among the packed rows of its KV head
 };
 
 }  // namespace flashcore::decode

@@ -50,12 +50,12 @@ struct Params {
     FlashcoreOperand v_new;
     FlashcoreOperand out;
     float* lse;  // (batch, heads, sq) or null
-    unsigned* arrivals;
+    unsigned* counters;
     float* pieces;
     Cache cache;
     Rows rows;
     Cut cut;
-    int most_pieces;  // of a unit that is cut by its own length: so many places belong to it
+    uint64_t policy;  // of the copies, for L2
     int batch;
     int kv_heads;
     int row_units;  // units of a KV head

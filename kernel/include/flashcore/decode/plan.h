@@ -25,7 +25,7 @@ struct Plan {
     Rows rows;
     Cut cut;
     int row_units;
-    int most_pieces;
+    int ctas;
     int64_t tiles;            // of the whole line, if every sequence is full
     int64_t counters;         // that the launch uses
     int64_t workspace_bytes;  // in all
@@ -54,12 +54,13 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t unit_tiles = std::max<int64_t>((problem.room + config.tile_keys - 1) / config.tile_keys, 1);
     plan.tiles = problem.batch * units * unit_tiles;
     const int64_t ctas = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
-    plan.cut = {config.tile_keys, static_cast<int>(units), static_cast<int>(std::min(ctas, std::max<int64_t>(plan.tiles, 1))),
-                problem.splits > 0 ? problem.splits : problem.deterministic ? -1 : 0};
-    if (plan.cut.pieces != 0) plan.most_pieces = pieces_of(plan.cut, static_cast<int>(unit_tiles));
+    plan.ctas = static_cast<int>(std::min(ctas, std::max<int64_t>(plan.tiles, 1)));
+    const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
+    plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0};
+    if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
     const int64_t all_units = problem.batch * units;
-    plan.counters = plan.cut.pieces == 0 ? ctas : all_units;
-    const int64_t places = plan.cut.pieces == 0 ? 2 * ctas : all_units * plan.most_pieces;
+    plan.counters = pieces == 0 ? ctas : all_units;
+    const int64_t places = pieces == 0 ? 2 * ctas : all_units * plan.cut.most;
     plan.workspace_bytes = kCounterBytes + places * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
     return plan;
 }

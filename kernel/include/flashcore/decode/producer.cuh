@@ -14,16 +14,19 @@ public:
 
     __device__ __forceinline__ void enter(int sequence) {
         sequence_ = sequence;
-        first_ = last_ = 0;
+        first_ = last_ = 0;  // none
     }
 
-    // Makes the entries first .. last available; at most 32 of them. All lanes call.
-    __device__ __forceinline__ void want(int first, int last) {
-        if (cache_.table == nullptr || (first_ <= first && last < last_)) return;
-        first_ = first;
-        last_ = first + sm90::kWarpThreads;
-        const int slot = least(first + lane_, cache_.room / cache_.page_size - 1);
-        entry_ = read(slot);
+    // Which entry of its row of the table a key's page is in, and its place in that page.
+    __device__ __forceinline__ int slot(int key) const { return cache_.table == nullptr ? 0 : divide(key, cache_.page_size); }
+    __device__ __forceinline__ int within(int key, int slot) const { return key - slot * cache_.page_size; }
+
+    // Makes entries available: each lane wants one, the lanes 32 that follow each other at most. All lanes call.
+    __device__ __forceinline__ void want(int slot) {
+        if (cache_.table == nullptr || __all_sync(sm90::kWholeWarp, first_ <= slot && slot < last_)) return;
+        first_ = __shfl_sync(sm90::kWholeWarp, slot, 0);
+        last_ = first_ + sm90::kWarpThreads;
+        entry_ = read(least(first_ + lane_, divide(cache_.room, cache_.page_size) - 1));
     }
 
     // The page in one of these entries, each lane its own. All lanes call.
@@ -58,7 +61,7 @@ public:
     __device__ __forceinline__ void run(Walk<KeysOf> walk) {
         for (Piece piece; walk.next(piece);) {
             pages_.enter(piece.sequence);
-            kv_head_ = piece.unit / params_.row_units;
+            kv_head_ = divide(piece.unit, params_.row_units);
             if (params_.cache.new_keys > 0) append(piece);
             for (int tile = piece.first; tile < piece.last && tile * kConfig.tile_keys < piece.keys; ++tile) load(tile, piece.keys);
         }
@@ -70,10 +73,11 @@ private:
     __device__ __forceinline__ void load(int tile, int keys) {
         const int first = tile * kConfig.tile_keys;
         const int boxes = divide_up(least(keys - first, kConfig.tile_keys), params_.box_keys);
-        const int page_size = params_.cache.page_size;
-        pages_.want(first / page_size, (first + (boxes - 1) * params_.box_keys) / page_size);
-        const int key = first + least(lane_, boxes - 1) * params_.box_keys;
-        const int page = pages_.page(key / page_size);
+        const int key = first + least(lane_, boxes - 1) * params_.box_keys;  // of this lane's box
+        const int slot = pages_.slot(key);
+        pages_.want(slot);
+        const int page = pages_.page(slot);
+        const int within = pages_.within(key, slot);
         const uint32_t box_bytes = static_cast<uint32_t>(params_.box_keys * kConfig.head_dim * kBytesPerElement);
 
         position_.wait_empty(shared_.ring);
@@ -82,8 +86,8 @@ private:
         if (lane_ < boxes) {
             uint64_t* const full = &shared_.ring.full[position_.slot];
             const uint32_t offset = lane_ * box_bytes;
-            ptx::tma_load_5d(shared_.k[position_.slot] + offset, &params_.k, full, 0, key % page_size, 0, kv_head_, page);
-            ptx::tma_load_5d(shared_.v[position_.slot] + offset, &params_.v, full, 0, key % page_size, 0, kv_head_, page);
+            ptx::tma_load_5d(shared_.k[position_.slot] + offset, &params_.k, full, 0, within, 0, kv_head_, page, params_.policy);
+            ptx::tma_load_5d(shared_.v[position_.slot] + offset, &params_.v, full, 0, within, 0, kv_head_, page, params_.policy);
         }
         position_.advance();
     }
@@ -100,8 +104,9 @@ private:
         for (int i = lane_; i < (last - first) * kChunks; i += sm90::kWarpThreads) {
             const int key = first + i / kChunks;
             const int column = i % kChunks * kChunkElements;
-            const int page = pages_.read(key / params_.cache.page_size);
-            const int within = key % params_.cache.page_size;
+            const int slot = pages_.slot(key);
+            const int page = pages_.read(slot);
+            const int within = pages_.within(key, slot);
             const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, column);
             const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, column);
             *at<uint4>(params_.k_cache, page, within, column) = k;

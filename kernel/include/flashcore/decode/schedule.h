@@ -12,17 +12,20 @@ namespace flashcore::decode {
 
 constexpr int kPieceKeys = 256;  // of a piece that is cut by its unit's own length, at least
 constexpr int kMostPieces = 64;  // of such a unit
+constexpr int kMostForced = 1024;
 
 struct Cut {
     int tile;    // keys of a tile
     int units;   // of each sequence
-    int ctas;
     int pieces;  // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
+    int most;    // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
 };
 
 FLASHCORE_HOST_DEVICE constexpr int least(int a, int b) { return a < b ? a : b; }
 FLASHCORE_HOST_DEVICE constexpr int most(int a, int b) { return a < b ? b : a; }
-FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
+// Of numbers that are not negative; unsigned divisions are shorter.
+FLASHCORE_HOST_DEVICE constexpr int divide(int a, int b) { return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b)); }
+FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return divide(a + b - 1, b); }
 
 // A sequence without keys has a tile too: somebody must write its zeros.
 FLASHCORE_HOST_DEVICE constexpr int tiles_of(const Cut& cut, int keys) { return most(divide_up(keys, cut.tile), 1); }
@@ -33,27 +36,19 @@ FLASHCORE_HOST_DEVICE constexpr int pieces_of(const Cut& cut, int tiles) {
     return least(wanted, tiles);
 }
 
-FLASHCORE_HOST_DEVICE constexpr int first_tile(int tiles, int pieces, int piece) {
-    return static_cast<int>(static_cast<long long>(tiles) * piece / pieces);
-}
-
-// The first piece that begins at `tile` or behind it; `pieces` if none does.
-FLASHCORE_HOST_DEVICE constexpr int piece_from(int tiles, int pieces, int tile) {
-    return static_cast<int>((static_cast<long long>(tile) * pieces + tiles - 1) / tiles);
-}
-
-// Equal shares of a line of tiles: the first `longer` CTAs have one tile more than the others.
+// A number of tiles in equal shares: the first `longer` have one tile more than the others.
 struct Shares {
     int whole;
     int longer;
 
-    FLASHCORE_HOST_DEVICE constexpr Shares(int tiles, int ctas) : whole(tiles / ctas), longer(tiles % ctas) {}
+    FLASHCORE_HOST_DEVICE constexpr Shares(int tiles, int shares) : whole(divide(tiles, shares)), longer(tiles - whole * shares) {}
 
-    FLASHCORE_HOST_DEVICE constexpr int begin(int cta) const { return cta * whole + least(cta, longer); }
+    FLASHCORE_HOST_DEVICE constexpr int begin(int share) const { return share * whole + least(share, longer); }
 
     FLASHCORE_HOST_DEVICE constexpr int owner(int tile) const {
         const int boundary = longer * (whole + 1);
-        return tile < boundary ? tile / (whole + 1) : longer + (tile - boundary) / whole;
+        const bool in_longer = tile < boundary;
+        return (in_longer ? 0 : longer) + divide(in_longer ? tile : tile - boundary, in_longer ? whole + 1 : whole);
     }
 };
 
@@ -67,21 +62,22 @@ struct Place {
 struct Piece {
     int sequence;
     int unit;
-    int keys;      // of the sequence
-    int first;     // tile of the unit
-    int last;      // the tile behind the last one
-    int index;     // which of the unit's pieces
-    int count;     // of its pieces
-    int owner;     // of the unit's first piece
+    int keys;     // of the sequence
+    int first;    // tile of the unit
+    int last;     // the tile behind the last one
+    int index;    // which of the unit's pieces
+    int count;    // of its pieces
+    int counter;  // in the workspace, of its pieces that are finished
+    int place;    // in the workspace, of its first piece; the others follow
 };
 
-// The pieces of one CTA, in order. `Keys` gives the number of keys of a sequence.
-template <class Keys>
+// The pieces of one CTA, in order. `KeysOf` gives the number of keys of a sequence.
+template <class KeysOf>
 class Walk {
 public:
     // `begin` is the place of the unit that holds the first tile of the share of `cta`.
-    FLASHCORE_HOST_DEVICE Walk(const Cut& cut, const Shares& shares, int cta, const Place& begin, const Keys& keys)
-        : cut_(cut), keys_(keys), shares_(shares), cta_(cta), at_(shares.begin(cta)), place_(begin) {
+    FLASHCORE_HOST_DEVICE Walk(const Cut& cut, const Shares& shares, int cta, const Place& begin, const KeysOf& keys_of)
+        : cut_(cut), keys_of_(keys_of), shares_(shares), cta_(cta), at_(shares.begin(cta)), place_(begin) {
         if (at_ < end()) measure();
     }
 
@@ -97,11 +93,12 @@ public:
 private:
     FLASHCORE_HOST_DEVICE int end() const { return shares_.begin(cta_ + 1); }
 
+    // Places do not meet: the CTA that has the last of n pieces may own the next unit, and 2 (owner + n - 1) >= 2 owner + n.
     FLASHCORE_HOST_DEVICE bool cut_by_share(Piece& piece) {
         const int last = least(tiles_, end() - place_.origin);
         const int owner = shares_.owner(place_.origin);
         const int count = shares_.owner(place_.origin + tiles_ - 1) - owner + 1;
-        piece = {place_.sequence, place_.unit, sequence_keys_, at_ - place_.origin, last, cta_ - owner, count, owner};
+        piece = {place_.sequence, place_.unit, keys_, at_ - place_.origin, last, cta_ - owner, count, owner, 2 * owner};
         at_ = place_.origin + last;
         return true;
     }
@@ -109,11 +106,14 @@ private:
     // A piece whose first tile lies in an earlier share is passed over.
     FLASHCORE_HOST_DEVICE bool cut_by_length(Piece& piece) {
         const int count = pieces_of(cut_, tiles_);
-        const int index = piece_from(tiles_, count, at_ - place_.origin);
-        const int first = first_tile(tiles_, count, index);
+        const Shares pieces(tiles_, count);
+        const int at = at_ - place_.origin;
+        const int index = at == 0 ? 0 : pieces.owner(at - 1) + 1;
+        const int first = pieces.begin(index);
         const bool found = index < count && place_.origin + first < end();
-        const int last = found ? first_tile(tiles_, count, index + 1) : least(first, end() - place_.origin);
-        if (found) piece = {place_.sequence, place_.unit, sequence_keys_, first, last, index, count, 0};
+        const int last = found ? pieces.begin(index + 1) : least(first, end() - place_.origin);
+        const int number = place_.sequence * cut_.units + place_.unit;
+        if (found) piece = {place_.sequence, place_.unit, keys_, first, last, index, count, number, number * cut_.most};
         at_ = place_.origin + last;
         return found;
     }
@@ -127,23 +127,23 @@ private:
     }
 
     FLASHCORE_HOST_DEVICE void measure() {
-        sequence_keys_ = keys_(place_.sequence);
-        tiles_ = tiles_of(cut_, sequence_keys_);
+        keys_ = keys_of_(place_.sequence);
+        tiles_ = tiles_of(cut_, keys_);
     }
 
     const Cut& cut_;
-    Keys keys_;
+    KeysOf keys_of_;
     Shares shares_;
     int cta_;
     int at_;  // the next tile of the line
     Place place_;
-    int sequence_keys_ = 0;
+    int keys_ = 0;   // of the sequence
     int tiles_ = 0;  // of a unit of this sequence
 };
 
 // The unit that holds `tile`, within a sequence whose first tile in the line is `origin`.
 FLASHCORE_HOST_DEVICE constexpr Place place_in(int sequence, int origin, int tiles, int tile) {
-    const int unit = (tile - origin) / tiles;
+    const int unit = divide(tile - origin, tiles);
     return {sequence, unit, origin + unit * tiles};
 }
 

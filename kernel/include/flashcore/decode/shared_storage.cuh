@@ -17,8 +17,8 @@ struct alignas(kSharedAlignment) SharedStorage {
 
     uint8_t k[kConfig.stages][tile_bytes(kConfig)];
     uint8_t v[kConfig.stages][tile_bytes(kConfig)];
-    float sums[kConfig.consumer_warps][kMergeRows][kMergePitch];  // of every warp, a few rows and columns at a time
-    float2 statistics[kConfig.consumer_warps][kTileRows];         // maximum and sum of every warp's rows
+    float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
+    float2 statistics[kConfig.consumer_warps][kTileRows];  // maximum and sum of every warp's rows; then, of the first warps, of all
     sm90::RingBarriers<kConfig.stages> ring;
     unsigned arrived;  // pieces of a unit that were finished before this one
 

@@ -40,8 +40,8 @@ public:
     __device__ __forceinline__ Place find(int tile) const {
         if (params_.cache.lengths == nullptr) {
             const int tiles = tiles_in(0);
-            const int sequence = tile / tiles;
-            return place_in(sequence, sequence * tiles, tiles / params_.cut.units, tile);
+            const int sequence = divide(tile, tiles);
+            return place_in(sequence, sequence * tiles, divide(tiles, params_.cut.units), tile);
         }
         int origin = 0;
         for (int first = 0; first < params_.batch; first += sm90::kWarpThreads) {
@@ -51,7 +51,7 @@ public:
             if (behind != 0) {
                 const int found = __ffs(static_cast<int>(behind)) - 1;
                 const int before = origin + __shfl_sync(sm90::kWholeWarp, sum - tiles, found);
-                return place_in(first + found, before, __shfl_sync(sm90::kWholeWarp, tiles, found) / params_.cut.units, tile);
+                return place_in(first + found, before, divide(__shfl_sync(sm90::kWholeWarp, tiles, found), params_.cut.units), tile);
             }
             origin += __shfl_sync(sm90::kWholeWarp, sum, sm90::kWarpThreads - 1);
         }
@@ -70,7 +70,7 @@ __device__ __forceinline__ Walk<KeysOf> walk_of(const Params& params, int lane) 
     const Line line(params, lane);
     const Shares shares(line.tiles(), static_cast<int>(gridDim.x));
     const int cta = static_cast<int>(blockIdx.x);
-    return {params.cut, shares, cta, line.find(shares.begin(cta)), KeysOf{&params.cache}};
+    return Walk<KeysOf>(params.cut, shares, cta, line.find(shares.begin(cta)), KeysOf{&params.cache});
 }
 
 }  // namespace flashcore::decode

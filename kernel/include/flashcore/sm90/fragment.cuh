@@ -29,6 +29,18 @@ __device__ __forceinline__ float quad_sum(float value) {
     return value + __shfl_xor_sync(kWholeWarp, value, 2);
 }
 
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+    for (int lane = 1; lane < kWarpThreads; lane *= 2) value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, lane));
+    return value;
+}
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int lane = 1; lane < kWarpThreads; lane *= 2) value += __shfl_xor_sync(kWholeWarp, value, lane);
+    return value;
+}
+
 // Byte offset, from the first of 16 rows of a column block, of the chunk that a lane names for ldmatrix.x4: lanes 0-15 the rows of
 // the left 8 columns, lanes 16-31 those of the right 8. The rows begin at a multiple of 8, so the swizzle depends on the lane alone.
 struct LaneChunk {
