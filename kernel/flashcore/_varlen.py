@@ -105,7 +105,7 @@ def attention_varlen(
     key = (causal, scale, max_ctas, *map(described, (q, k, v, *lengths, out, lse)))
     launch = _launches.get(key)
     if launch is None:
-        launch = _launches.keep(key, _prepare(q, k, v, lengths, out, lse, (causal, scale, max_ctas)))
+        launch = _launches.keep(key, _prepare(q, k, v, lengths, out=out, lse=lse, options=(causal, scale, max_ctas)))
     if out is None:
         out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
     if lse is None and return_lse:
@@ -125,6 +125,7 @@ def _prepare(
     k: torch.Tensor,
     v: torch.Tensor,
     lengths: tuple[torch.Tensor | None, ...],
+    *,
     out: torch.Tensor | None,
     lse: torch.Tensor | None,
     options: tuple[bool, float | None, int],
