@@ -19,6 +19,7 @@ class Ledger:
     turns: bool = True
     query_in_registers: bool = False
     staged_output: bool = False
+    scores_again: bool = False  # the keys of a step go back when its exponentials are known to hold, after its values
     kv_stages: int = 2
     tiles: tuple[int, ...] = (2, 1, 1)  # key tiles of each query tile, in the order of this CTA
     parts: tuple[tuple[int, ...], ...] = ()  # per tile, what each consumer does: steps that it skips, or SITS_OUT; default: none
@@ -218,8 +219,7 @@ class Consumer:
         self.skip_values(tile, step)
         while True:
             while step:
-                self.product(tile, step, tile, step - 1)
-                self.release("v", ("v", tile, step))
+                self.inner_step(tile, step)
                 step -= 1
             last = tile + 1 == len(self.ledger.tiles)
             self.arriving(tile + 1)
@@ -227,6 +227,7 @@ class Consumer:
                 break
             slot, first = self.held, self.begin(tile + 1)
             self.product(tile, 0, tile + 1, first)
+            self.finish_scores(tile + 1, first)
             self.release("v", ("v", tile, 0))
             self.store(tile, slot)
             self.skip_values(tile + 1, first)
@@ -238,10 +239,17 @@ class Consumer:
         self.store(tile, self.held)
         return tile + 1
 
+    def inner_step(self, tile: int, step: int) -> None:
+        self.product(tile, step, tile, step - 1)
+        if not self.ledger.scores_again:
+            self.finish_scores(tile, step - 1)
+        self.release("v", ("v", tile, step))
+        if self.ledger.scores_again:
+            self.finish_scores(tile, step - 1)
+
     def product(self, tile: int, step: int, next_tile: int, next_step: int) -> None:
         """Scores of the next step, then the output of this one, within one turn."""
         self.wait("k", ("k", next_tile, next_step))
         self.take_turn()
         self.wait("v", ("v", tile, step))
         self.pass_turn()
-        self.finish_scores(next_tile, next_step)

@@ -159,10 +159,8 @@ def result_reader(folder: Path) -> Reader:
         if isinstance(content, Missing):
             return content
         for one in content["outcomes"].values():
-            said = one.get("readings", {})
             child.missing_of(one)
-            if isinstance(said, dict):
-                correctness.readings(said)
+            correctness.readings(one.get("readings", {}))
         return content
 
     return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))

@@ -28,7 +28,7 @@ struct Tuning {{
         .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
         .turns = {turns}, .query_in_registers = {query_in_registers}, .staged_output = {staged_output},
-        .optimistic = {optimistic}, .most_keys = {most_keys}}};
+        .optimistic = {optimistic}, .scores_again = {scores_again}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};
@@ -87,7 +87,23 @@ extern "C" const flashcore::stream::StreamVariant {symbol}_variant = {{
     flashcore::launch<{symbol}, Tuning::config.threads, {dynamic_shared_bytes}, flashcore::stream::Params>}};
 """
 
-TEMPLATES = {"attention": ATTENTION, "decode": DECODE, "stream": STREAM}
+VARLEN = """\
+#include "{header}"
+
+namespace {{
+constexpr int kThreads = {threads};
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+    const __grid_constant__ flashcore::attention::Ragged ragged) {{
+    flashcore::attention::prepare<kThreads>(ragged);
+}}
+
+extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::Ragged>}};
+"""
+
+TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
 LISTED = ("attention", "decode")  # operations whose launcher chooses among several entry functions
 
 

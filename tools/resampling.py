@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rival_rules import Side
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide
+from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide, primary_share
 from flashcore_ci.judge.distributions import f_quantile
 from flashcore_ci.judge.ratios import Prior, priors
 from flashcore_ci.model.codes import Code
@@ -41,7 +41,7 @@ class Row:
     @property
     def errors(self) -> Errors:
         """Those of the last look."""
-        return Errors.of(rows=self.rows, scales=2 if self.compute_bound else 1)
+        return Errors.of(rows=self.rows, share=primary_share(beside=self.compute_bound))
 
     def verdict(self, base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> Code:
         """What the gate says after the look at which it stops. ``slowdown`` (log ratio) is laid on head."""

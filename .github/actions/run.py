@@ -35,6 +35,7 @@ INPUTS = {
     "require": ("evidence", "needs", "suite", "base", "out", "toolchain", "build"),
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
+    "selftest": ("out", "gpu", "python"),
 }
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}

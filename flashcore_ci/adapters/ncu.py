@@ -17,12 +17,11 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.metrics import MOST_SHARE
 from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FOLDERS = ("/opt/nvidia/nsight-compute", "/usr/local/NVIDIA-Nsight-Compute")
 PEAK = "avg.pct_of_peak_sustained_elapsed"
-MOST_SHARE = 110.0
-"""Per cent of a peak that a real reading stays below: the counters' own error is a few per cent, an altered report has no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,16 @@
 """The one door to other processes. Nothing else in the package imports ``subprocess``.
 
 A child gets a process group of its own and no standard input; its output goes to files, so that no pipe can fill up.
-When time is up, or the tool itself is told to stop, the whole group gets SIGTERM, then SIGKILL.
+When time is up, or the tool itself is told to stop, the whole group gets SIGTERM, then SIGKILL. A child is not reaped before its group
+has had its last signal: until then nobody else can be given its number.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -21,8 +24,10 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
 
+RUNS = math.inf  # what has not ended; and to wait for that
+
 _children: set[int] = set()
-_sessions: set[int] = set()
+_sessions: dict[int, float] = {}  # of each child, whose number is its session's: when it ended, in seconds since boot
 _lock = threading.Lock()
 _stopping = threading.Event()
 
@@ -120,11 +125,21 @@ def stopping() -> bool:
 
 
 def is_ours(pid: int) -> bool:
-    """Whether the process ``pid`` descends from a child that was started here (False when it is gone or out of sight)."""
+    """Whether the process ``pid`` descends from a child that was started here (False when it is gone or out of sight).
+
+    What still dies of a child that has ended is ours; a stranger that was given an ended child's number began after that.
+    """
     try:
-        return os.getsid(pid) in _sessions
-    except (ProcessLookupError, PermissionError):
+        ended = _sessions.get(os.getsid(pid))
+        return ended is not None and _began(pid) <= ended
+    except (OSError, ValueError):
         return False
+
+
+def _began(pid: int) -> float:
+    """When the process began, in seconds since boot, cut to a hundredth: field 22 of proc(5)'s stat."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment(env: Mapping[str, str] | None, variables: Mapping[str, str] | None) -> dict[str, str]:
@@ -150,15 +165,37 @@ def _start(
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
     with _lock:
         _children.add(child.pid)
-        _sessions.add(child.pid)
+        _sessions[child.pid] = RUNS
     return child
+
+
+def _ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether the child ends within so many seconds; on Linux it is not reaped."""
+    if not hasattr(os, "pidfd_open"):
+        return _reaped(child, seconds)
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except ProcessLookupError:  # whoever started us ignores its children, and so do we
+        return True
+    try:
+        watch = select.poll()
+        watch.register(descriptor, select.POLLIN)
+        return bool(watch.poll(None if seconds is RUNS else 1e3 * seconds))
+    finally:
+        os.close(descriptor)
+
+
+def _reaped(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(None if seconds is RUNS else seconds)
+        return True
+    return False
 
 
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
     """True when the child had to be given up on."""
     while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(POLL_SECONDS)
+        if _ends(child, POLL_SECONDS):
             return False
         if _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
             return True
@@ -166,14 +203,15 @@ def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
     """SIGTERM, a moment of grace, SIGKILL: to the group, so that grandchildren go too."""
-    if child.poll() is None:
+    if not _ends(child, 0):
         _signal_group(child.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_SECONDS)
+        _ends(child, GRACE_SECONDS)
     _signal_group(child.pid, signal.SIGKILL)
-    child.wait()
+    _ends(child, RUNS)
     with _lock:
         _children.discard(child.pid)
+        _sessions[child.pid] = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    child.wait()
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

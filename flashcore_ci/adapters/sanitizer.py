@@ -26,6 +26,9 @@ OPTIONS = {
     "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not land in the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
+GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
+"""For kernels whose ordinary loads read what bulk copies wrote: version 2026.4 reports every such load of shared memory."""
+
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
@@ -102,16 +105,19 @@ def too_old(version: str) -> bool:
     return not numbers >= FLOOR
 
 
-def argv(tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+def argv(
+    tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
+) -> tuple[str, ...]:
     """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
 
-    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run.
+    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``:
+    they load what bulk copies wrote, which initcheck cannot follow through shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
     return (
         *_common(tool, check, kernels, log),
-        *OPTIONS.get(check, ()),
+        *(GLOBAL_ONLY if bulk and check in GLOBAL_ONLY else OPTIONS).get(check, ()),
         "--show-backtrace",
         "device",
         "--print-limit",
@@ -152,7 +158,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 
 
 def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
-    """How many findings, or why nobody can say. Zero needs every one of these.
+    """How many findings, or why nobody can say. What was printed counts even if the tool went down after it. Zero needs every one of these.
 
     The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
     is 0; the target neither died nor failed; and the worker itself says that its launches ``ran``.
@@ -162,7 +168,7 @@ def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> R
         (too_old(version), Code.TOOL_TOO_OLD, f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"),
         (bool(log.lost), Code.TOOL_LOST_TRACK, log.lost),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
-        (log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
+        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
         (not count and bool(log.died), Code.CRASH, log.died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),

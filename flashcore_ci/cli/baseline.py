@@ -33,7 +33,10 @@ def propose_command(*, run: Path, suite: Path) -> int:
     request = Request(suite=suite, out=run, environ=os.environ)
     folder = (request.root / request.suite).parent / standards.BASELINES
     present = next((one for _, one in standards.baselines(folder) if one.is_for(evidence.provenance)), None)
-    proposed = propose(evidence, present)
+    try:
+        proposed = propose(evidence, present)
+    except ValueError as error:
+        raise EvidenceError(f"{run}: {error}", fix="time it again: this cannot have been measured") from None
     if proposed is None:
         raise EvidenceError(f"{run}: nothing was timed on a GPU", fix="give a run that `flashcore-ci gate` measured live")
     file = standards.file_of(proposed, folder)

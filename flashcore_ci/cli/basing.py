@@ -1,7 +1,9 @@
 """The base of a comparison: checked out beside the head, given head's subjects, built.
 
-Subjects are head's on both sides, so that both are asked the same; libraries and bindings are each side's own. What the base cannot
-run leaves the plan, with the reason.
+Subjects are head's on both sides, so that both are asked the same; libraries and bindings are each side's own. How the base's library is
+made, and by which entry functions it runs a workload, is the word of the base's own subject: a kernel that head gave another name
+is still what head is compared with. Where it has none (a new subject, a new parameter), head's subject is asked in the base's
+checkout. What the base cannot run leaves the plan, with the reason.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,33 +19,36 @@ from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.cli import checkouts, live, machine, standards
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
+from flashcore_ci.cli.words import Words
 from flashcore_ci.collect.collect import Opponents
-from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge import looks
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import SuiteError, UsageError
-from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
+from flashcore_ci.model.errors import UsageError
+from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Kind, SubjectRef, Suite, Workload
+from flashcore_ci.model.suite import Kind, Suite, Workload
 from flashcore_ci.plan.planner import comparable
 from flashcore_ci.store.run import Run
 
-AT_ONCE = 8
 NO_BASE = f"{Code.NO_BASE}: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A commit's checkout under head's subjects, its libraries and builds; ``plan`` holds what both sides can run."""
+    """A commit's checkout under head's subjects, its libraries and builds; ``plan`` holds what both sides can run.
+
+    ``identities`` are what it would run, by workload.
+    """
 
     commit: str
     root: Path
     libraries: Path
     plan: Plan
     builds: tuple[BuildEvidence, ...]
+    identities: dict[str, Identity]
     cannot: dict[str, str]
 
 
@@ -65,20 +69,24 @@ def prepared(commit: str, suite: Suite, plan: Plan, request: Request, progress: 
     progress(f"the base is {commit[: checkouts.SHOWN]}")
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as name:
         scratch = Path(name)
-        subjects = tuple(subject.file for subject in suite.subjects)
-        root = checkouts.of(commit, request, scratch, ours=subjects)
         wanted = plan.workloads_for(Kind.COMPARISON)
-        descriptions, cannot = _described(suite, wanted, root, request, scratch / "describe")
+        root = checkouts.of(commit, request, scratch, ours=tuple(subject.file for subject in suite.subjects))
+        words = Words(
+            own=checkouts.of(commit, request, scratch), heads=root, python=request.settings.python, scratch=scratch / "describe"
+        )
+        descriptions, cannot = words.on(suite, wanted)
         libraries = request.base_build or scratch / "libraries"
         builds = _built(descriptions, root, libraries, request, progress)
         able = tuple(workload for workload in wanted if workload.id not in cannot)
-        cannot |= _unbuilt(able, plan, descriptions, builds)
+        identities = _identities(able, plan, descriptions, builds)
+        cannot |= {workload.id: _why_unbuilt(workload, builds) for workload in able if workload.id not in identities}
         yield Base(
             commit=commit,
             root=root,
             libraries=libraries,
             plan=replace(comparable(plan, cannot), descriptions=descriptions),
             builds=builds,
+            identities=identities,
             cannot=cannot,
         )
 
@@ -93,23 +101,16 @@ def asked(suite: Suite, plan: Plan, request: Request, progress: Progress) -> Ite
         yield base
 
 
-def opponents(base: Base, plan: Plan, request: Request) -> Opponents:
+def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Opponents:
     """The base for the collector, with the verdict's own rule for when it is enough."""
     known = standards.of(request.root / request.suite)
+    heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
+    same = frozenset(name for name, identity in heads.items() if base.identities.get(name) == identity)
 
     def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
-        return looks.is_final(plan, target, samples, provenance=provenance, standards=known)
+        return looks.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
 
     return Opponents(root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=looks.LOOKS, final=final)
-
-
-def baseless(evidence: Evidence) -> dict[str, str]:
-    """Workloads of which a measurement showed that the base cannot run them, and how."""
-    return {
-        observation.target: observation.missing.message
-        for observation in evidence.observations
-        if observation.kind is Kind.COMPARISON and observation.missing is not None and observation.missing.code is Code.NO_BASE
-    }
 
 
 def as_recorded(request: Request, run: Run) -> Request:
@@ -119,36 +120,9 @@ def as_recorded(request: Request, run: Run) -> Request:
 
 
 def unable(run: Run) -> dict[str, str]:
-    """Workloads that the base of a recorded run could not run, and why."""
+    """Workloads that the base of a recorded run could not even build, and why."""
     said = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
-    return {target: why.removeprefix(NO_BASE) for target, why in said.items()} | baseless(run.evidence)
-
-
-def _described(
-    suite: Suite, wanted: tuple[Workload, ...], root: Path, request: Request, scratch: Path
-) -> tuple[tuple[Description, ...], dict[str, str]]:
-    """What head's subjects say in the base's checkout; and of which workloads they say that they cannot be, there, and why."""
-    cannot: dict[str, str] = {}
-    descriptions: list[Description] = []
-
-    def ask(subject: SubjectRef, workloads: tuple[Workload, ...]) -> tuple[Description, ...] | str:
-        asked = replace(suite, subjects=(subject,), workloads=workloads)
-        try:
-            return describe(asked, root=root, python=request.settings.python, scratch=scratch)
-        except SuiteError as error:
-            return error.problems[0]
-
-    for subject in suite.subjects:
-        workloads = tuple(workload for workload in wanted if workload.subject == subject.name)
-        said = ask(subject, workloads) if workloads else ()
-        if isinstance(said, str):  # which of them cannot be?
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                alone = list(pool.map(lambda workload, subject=subject: ask(subject, (workload,)), workloads))
-            cannot |= {workload.id: one for workload, one in zip(workloads, alone, strict=True) if isinstance(one, str)}
-            able = tuple(workload for workload in workloads if workload.id not in cannot)
-            said = ask(subject, able) if able else ()
-        descriptions += () if isinstance(said, str) else said
-    return tuple(descriptions), cannot
+    return {target: why.removeprefix(NO_BASE) for target, why in said.items()}
 
 
 def _built(
@@ -167,17 +141,21 @@ def _built(
     )
 
 
-def _unbuilt(
+def _identities(
     workloads: tuple[Workload, ...], plan: Plan, descriptions: tuple[Description, ...], builds: tuple[BuildEvidence, ...]
-) -> dict[str, str]:
-    """Workloads whose kernel the base has not, by its compiler's word."""
+) -> dict[str, Identity]:
+    """What would be compared, by workload; what was not built has none."""
     of = {build.subject: build for build in builds}
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
-    cannot = {}
-    for workload in workloads:
-        build = of[workload.subject]
-        identity = workload_identity(Kind.COMPARISON, workload, problems[workload.id], build, plan.protocol)
-        if identity is None:
-            why = build.error.message if build.error else "an entry function that it launches is not there"
-            cannot[workload.id] = f"the base does not build: {why}"
-    return cannot
+    found = {
+        workload.id: workload_identity(Kind.COMPARISON, workload, problems[workload.id], of[workload.subject], plan.protocol)
+        for workload in workloads
+        if workload.subject in of
+    }
+    return {name: identity for name, identity in found.items() if identity is not None}
+
+
+def _why_unbuilt(workload: Workload, builds: tuple[BuildEvidence, ...]) -> str:
+    """Why the base has no kernel for the workload, by its compiler's word."""
+    error = next((build.error for build in builds if build.subject == workload.subject), None)
+    return f"the base does not build: {error.message if error else 'an entry function that it launches is not there'}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from flashcore_ci.adapters import git
+from flashcore_ci.adapters import clock, git
 from flashcore_ci.cli.request import Request
 from flashcore_ci.model.identity import digest_of
 
 SHOWN = 12
 """How many digits of a commit people compare."""
+KEPT = 16
+"""The checkouts that are kept whatever their age; of the others, those that nobody used for ``IDLE_SECONDS`` go."""
+IDLE_SECONDS = 24 * 3600.0
 
 
 def of(commit: str, request: Request, scratch: Path, *, ours: tuple[str, ...] = ()) -> Path:
@@ -33,4 +37,23 @@ def of(commit: str, request: Request, scratch: Path, *, ours: tuple[str, ...] = 
                 shutil.copyfile(request.root / name, files / name)
             with contextlib.suppress(OSError):  # another run was quicker; its files are the same
                 files.rename(tree)
+        evict(tree.parent)
+    with contextlib.suppress(OSError):  # of another user, who uses it as well
+        os.utime(tree)
     return tree
+
+
+def evict(folder: Path) -> None:
+    """Remove what was not used for longest, also what a run that was killed left half done. No run takes as long as it is spared."""
+    used = sorted(((_used(entry), entry) for entry in folder.iterdir()), reverse=True)
+    for when, entry in used[KEPT:]:
+        if clock.wall() - when > IDLE_SECONDS:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _used(entry: Path) -> float:
+    """When it was used last; now, if it went this very moment."""
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return clock.wall()

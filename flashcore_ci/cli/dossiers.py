@@ -11,7 +11,7 @@ from typing import Any
 
 from flashcore_ci.judge.judge import Source, answering
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
-from flashcore_ci.model.evidence import BuildEvidence, Finding, Observation
+from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 
@@ -33,7 +33,7 @@ def of(
     sources: Sequence[Source],
     *,
     root: Path,
-    base: tuple[BuildEvidence, ...] = (),
+    base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
     """The dossier of what there is; without a plan it is empty. ``base`` as for the judge: another base's rounds are not shown."""
     if suite is None or plan is None:

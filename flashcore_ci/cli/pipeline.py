@@ -17,9 +17,9 @@ from flashcore_ci.cli.request import Request
 from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
-from flashcore_ci.judge.judge import Source, judge
+from flashcore_ci.judge.judge import Source, baseless, judge
 from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, known
-from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
+from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
@@ -36,7 +36,7 @@ class SoFar:
     plan: Plan | None = None
     builds: tuple[BuildEvidence, ...] = ()
     sources: list[Source] = field(default_factory=list)
-    base: tuple[BuildEvidence, ...] = ()
+    base: dict[str, Identity] = field(default_factory=dict)
     said: str = ""
 
 
@@ -59,10 +59,10 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
         so_far.sources.append(compiled_here(plan, builds, request))
         with basing.asked(suite, plan, request, progress) as base:
             if base is not None:
-                plan, so_far.base = comparable(plan, base.cannot), base.builds
+                plan, so_far.base = comparable(plan, base.cannot), base.identities
                 so_far.plan = plan
             so_far.sources += measured or evidence_for(plan, builds, request, progress, base)
-        so_far.plan = comparable(plan, basing.baseless(so_far.sources[-1].evidence))
+        so_far.plan = comparable(plan, baseless(plan, builds, tuple(so_far.sources), so_far.base))
         report = judged(so_far, request, as_of=request.as_of or clock.now())
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
@@ -141,10 +141,10 @@ def measure(
     logs = request.out / LOGS
     logs.mkdir()
     context = live.context(request, progress, logs.resolve())
-    evidence = collect(plan, builds, context, None if base is None else basing.opponents(base, plan, request))
-    write_run(request.out, comparable(plan, basing.baseless(evidence)), evidence)
-    origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
-    return Source(origin=origin, evidence=evidence, files=tool_files(request.out))
+    evidence = collect(plan, builds, context, None if base is None else basing.opponents(base, plan, builds, request))
+    source = Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
+    write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
+    return replace(source, files=tool_files(request.out))
 
 
 def collect_only(request: Request, progress: Progress) -> Evidence:
@@ -171,6 +171,7 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
         so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         so_far.sources.append(recorded.source_of(recording))
+        so_far.plan = comparable(so_far.plan, baseless(so_far.plan, evidence.builds, tuple(so_far.sources)))
         report = judged(so_far, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - as in gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +33,18 @@ def all_of(
 ) -> dict[str, Outcome]:
     """One outcome for every workload. ``orders`` makes a job of some; ``together`` may run at a time when they run apart.
 
-    ``healthy`` asks a known-good kernel after a crash or hang: without its word, nothing more is blamed on workloads.
+    ``healthy`` asks a known-good kernel after a crash or hang, also after the last one: without its word, none is blamed on workloads.
     """
     ended = child.run(orders(workloads), go)
     outcomes = _outcomes(workloads, ended)
     rest = tuple(workload for workload in workloads if workload.id not in outcomes)
-    if not rest:
+    fate = _fate(ended)
+    outcomes = _unless_ill(outcomes | {workload.id: _lost(fate, ended) for workload in rest}, healthy)
+    if len(workloads) == 1 or not all(_died(outcomes[workload.id]) for workload in rest):
         return outcomes
-    fault = _fate(ended)
-    if fault.code not in {Code.CRASH, Code.HANG} or len(workloads) == 1:
-        return outcomes | {workload.id: _lost(fault, ended) for workload in rest}
-    if not healthy():
-        ill = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed too, after: {fault.message}")
-        return {workload.id: _lost(ill, ended) for workload in workloads if _suspect(outcomes.get(workload.id))} | {
-            name: outcome for name, outcome in outcomes.items() if not _suspect(outcome)
-        }
     with ThreadPoolExecutor(together) as pool:
         alone = list(pool.map(lambda workload: once(orders((workload,))), rest))
-    return outcomes | {name: outcome for one in alone for name, outcome in one.items()}
+    return outcomes | _unless_ill({name: outcome for one in alone for name, outcome in one.items()}, healthy)
 
 
 def once(order: Order) -> dict[str, Outcome]:
@@ -85,6 +79,18 @@ def _lost(missing: Missing, ended: Ended) -> Outcome:
     return Outcome(values={}, missing=missing, completed=ended.completed, result=ended.result)
 
 
-def _suspect(outcome: Outcome | None) -> bool:
+def _died(outcome: Outcome) -> bool:
     """Whether a workload's own failure may as well be the machine's."""
-    return outcome is None or (outcome.missing is not None and outcome.missing.code in {Code.CRASH, Code.HANG})
+    return outcome.missing is not None and outcome.missing.code in child.DEATHS
+
+
+def _unless_ill(outcomes: dict[str, Outcome], healthy: Callable[[], bool]) -> dict[str, Outcome]:
+    """The outcomes; when something died, and a known-good kernel fails as well, no workload is blamed for it."""
+    dead = {name: one.missing for name, one in outcomes.items() if one.missing is not None and _died(one)}
+    if not dead or healthy():
+        return outcomes
+    said = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
+    ill = {
+        name: replace(outcomes[name], missing=Missing(code=Code.DEVICE_UNHEALTHY, message=text)) for name, text in said.items()
+    }
+    return outcomes | ill

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -94,7 +95,7 @@ def run(order: Order, go: Go | None = None) -> Ended:
     data = _job(order, nonce, go)
     job.write_bytes(data)
     command = (str(order.python), "-m", "flashcore_ci.worker", str(job), str(result))
-    began = clock.wall()
+    began, since = clock.wall(), clock.monotonic()
     try:
         completed = process.run(
             command if order.wrap is None else order.wrap(command),
@@ -115,7 +116,8 @@ def run(order: Order, go: Go | None = None) -> Ended:
     _note(folder / "ended.json", completed)
     if go is not None and go.cancelled:
         return _nothing(STOPPED, completed, result)
-    content = read_result(result, kind=order.kind, nonce=nonce, job=hashlib.sha256(data).hexdigest(), began=began)
+    set_back = min(0.0, (clock.wall() - began) - (clock.monotonic() - since))  # by which somebody moved the clock meanwhile
+    content = read_result(result, kind=order.kind, nonce=nonce, job=hashlib.sha256(data).hexdigest(), began=began + set_back)
     return judge(order, completed, content, result)
 
 
@@ -155,9 +157,43 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
         return Missing(code=Code.INVALID_RESULT, message="the result is not the answer to this job")
     shape = {"outcomes": dict, "environment": dict, "finished": bool}
     whole = all(isinstance(content.get(key), wanted) for key, wanted in shape.items()) and "started" in content
-    if not whole or not all(isinstance(outcome, dict) for outcome in content["outcomes"].values()):
+    if not whole:
         return Missing(code=Code.INVALID_RESULT, message="the result lacks what a result has")
-    return content
+    return {**content, "outcomes": {name: _outcome(said) for name, said in content["outcomes"].items()}}
+
+
+def _outcome(said: Any) -> dict[str, Any]:
+    """What the worker said of a workload, if it could have: a subject runs in its process, and may write anything."""
+    strange = (
+        ["outcome"] if not isinstance(said, dict) else [n for n, is_one in OUTCOME.items() if n in said and not is_one(said[n])]
+    )
+    if not strange:
+        return dict(said)
+    return {"missing": {"code": Code.INVALID_RESULT, "message": f"the worker gave something that is no {strange[0]}"}}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and value in {"nan", "inf", "-inf"})
+
+
+def _are_masks(value: Any) -> bool:
+    return isinstance(value, dict) and all(re.fullmatch(r"0x[0-9a-f]{1,16}", mask) for mask in value)
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+OUTCOME: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("seconds", "kept", "dropped"), lambda value: isinstance(value, int | float) and math.isfinite(value)),
+    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius"), _is_number),
+    "readings": _is(dict),
+    "notes": _is(list),
+    "reasons": _are_masks,
+    "batched": _is(bool),
+    "problems": _is(list),
+}
+"""What is known of an outcome's values, where they are there."""
 
 
 def _nothing(fault: Missing, completed: Completed | None, result: Path) -> Ended:

@@ -45,9 +45,13 @@ class Match:
     lost: list[str] = field(default_factory=list)
     reasons: list[Missing] = field(default_factory=list)
     fault: Missing | None = None
+    over: bool = False
 
     def add(self, number: int, outcomes: Mapping[str, Outcome | None]) -> None:
-        """Take in what both sides of a round gave. A side that is at fault itself ends the match."""
+        """Take in what both sides of a round gave. A side that is at fault itself ends the match; head's fault comes first.
+
+        A base that could run it before still can, whatever ailed it now: the match ends with the rounds that it has.
+        """
         for side in SIDES:
             outcome = outcomes[side]
             missing = Missing(code=Code.INVALID_RESULT, message="no outcome") if outcome is None else outcome.missing
@@ -55,9 +59,11 @@ class Match:
                 continue
             self.lost.append(f"round {number + 1}: {side}: {missing.code}: {missing.message}")
             self.reasons.append(missing)
-            if guilty(outcome):
-                base = Missing(code=Code.NO_BASE, message=f"the base cannot run it: {missing.code}: {missing.message}")
-                self.fault = base if side == "base" else self.fault or missing
+            self.over = self.over or guilty(outcome)
+            if guilty(outcome) and side == "head":
+                self.fault = missing
+            elif guilty(outcome) and not self.rounds:
+                self.fault = Missing(code=Code.NO_BASE, message=f"the base cannot run it: {missing.code}: {missing.message}")
         both = {side: outcome.values for side, outcome in outcomes.items() if outcome is not None and outcome.missing is None}
         if len(both) == len(SIDES):
             self.rounds.append(both)
@@ -164,7 +170,7 @@ def _finished(rounds: list[_Round], trials: Trials, head: Machine) -> Iterator[t
 
 
 def _over(match: Match, opponent: Opponent, provenance: Provenance) -> bool:
-    if match.fault is not None:
+    if match.over:
         return True
     return bool(match.rounds) and opponent.final(match.workload.id, dict(match.samples()), provenance)
 

@@ -87,5 +87,5 @@ def _complete(build: Any) -> Any:
     """The build with what an entry may leave out filled in; anything that is no build is left to the reader to refuse."""
     if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
         return build
-    optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None}
+    optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None, "loads_bulk_copies": False}
     return {**build, "entries": [{**optional, **entry} if isinstance(entry, dict) else entry for entry in build["entries"]]}

@@ -79,10 +79,26 @@ def _controlled(checked: dict[str, Checked], blind: Missing | None) -> dict[str,
 
 
 def _check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
-    """All workloads in one process; if that is not clean, each in its own, so that a finding has one owner."""
+    """What this check says of every workload; those that need another option are a group of their own."""
     if sanitizer.too_old(version):
         verdict = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: Checked(findings=verdict) for workload in workloads}
+    loading = tuple(one for one in workloads if name in sanitizer.GLOBAL_ONLY and _bulk(machine, one))
+    groups = [group for group in (tuple(one for one in workloads if one not in loading), loading) if group]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        checked = pool.map(lambda group: _check_group(machine, tool, version, name, group), groups)
+        return {key: value for group in checked for key, value in group.items()}
+
+
+def _bulk(machine: Machine, workload: Workload) -> bool:
+    """Whether a kernel of this workload loads, by ordinary loads, what bulk copies wrote into shared memory."""
+    build = machine.session.plan.description(workload.subject).build
+    entries = machine.session.entries(workload)
+    return build is not None and any(entry.loads_bulk_copies for entry in build.entries if entry.symbol in entries)
+
+
+def _check_group(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
+    """All workloads in one process; if that is not clean, each in its own, so that a finding has one owner."""
     whole = _run_check(machine, tool, version, name, workloads)
     if len(workloads) == 1 or all(_final(checked.findings) for checked in whole.values()):
         return whole
@@ -103,10 +119,14 @@ def _final(reading: Reading) -> bool:
 
 def _run_check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
     """One process. Of several workloads together only a clean verdict is worth something; see ``_check``."""
-    log = _log(machine, name, workloads)
+    bulk = _bulk(machine, workloads[0])
+    log = _log(machine, f"{name}-bulk" if bulk and name in sanitizer.GLOBAL_ONLY else name, workloads)
     kernels = _kernels(machine, workloads)
     outcomes = _launch(
-        machine, name, workloads, lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command)
+        machine,
+        name,
+        workloads,
+        lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command, bulk=bulk),
     )
     said = sanitizer.parse(process.read_text(log), name)
     checked = {}

@@ -11,6 +11,7 @@ import flashcore_ci
 from flashcore_ci.adapters import nvml
 from flashcore_ci.collect.context import Context
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
@@ -79,8 +80,12 @@ class Session:
         return Observation(kind=kind, target=workload.id, identity=identity, **learned)
 
     def busy(self) -> Missing | None:
-        """Who else uses the GPU, if this machine can name anyone who may not."""
-        others = nvml.strangers(nvml.read(self.uuid).users, self.context.allow)
+        """Who else uses the GPU, if this machine can name anyone who may not; or that the driver does not answer any more."""
+        try:
+            users = nvml.read(self.uuid).users
+        except CannotCollectError as error:  # it answered when the run began: what was measured before stands
+            return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
+        others = nvml.strangers(users, self.context.allow)
         if not others:
             return None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)

@@ -6,7 +6,7 @@ A compute-bound workload is compared in cycles, a memory-bound one in time. SLOW
 zero at an error of ``UNCHANGED``, and above the margin at an error of ``WITHIN``, each over all rows, looks and scales of
 the plan together. SAME when the slow-down is at most the margin, at an error of ``MISS`` a row. The errors are split by
 Bonferroni: no assumption on how rows, looks and scales depend on each other. Looks get growing shares, so that rounds which were lost
-can only lose power.
+can only lose power. Cycles get nine tenths and the time beside them one: time is the second question, and its margin is wide.
 
 The first look may acquit but never convict. A machine with two speeds that tosses a coin for each process would give n rounds in which every
 base is fast and every head slow with probability 4^-n: 1/1024 at 5 rounds, too often; 1/65536 at 8.
@@ -33,6 +33,8 @@ UNCHANGED = 0.001
 """How often, at most, a suite in which nothing changed has any row SLOWER."""
 WITHIN = 0.01
 """How often, at most, a suite in which nothing is slower by more than its margin has any row SLOWER."""
+BESIDE = 0.1
+"""The share of time in the errors of SLOWER where it is judged beside cycles."""
 MISS = 0.05
 TIME_MARGIN = math.log(1.02)
 """A kernel with the same cycles may take this much longer (log ratio) before its lower clock is held against it."""
@@ -73,10 +75,10 @@ class Errors:
     same: float
 
     @classmethod
-    def of(cls, *, rows: int, scales: int, rounds: int = LOOKS[-1]) -> Errors:
-        """The share of one test after so many rounds, in a plan of ``rows`` comparisons, each in so many scales."""
+    def of(cls, *, rows: int, share: float, rounds: int = LOOKS[-1]) -> Errors:
+        """Those of one test after so many rounds, in a plan of ``rows`` comparisons; ``share`` is that of its scale."""
         look = max((look for look in LOOKS if look <= rounds), default=LOOKS[0])
-        share = CONVICTS[look] / (rows * scales)
+        share *= CONVICTS[look] / rows
         return cls(unchanged=UNCHANGED * share, within=WITHIN * share, same=MISS * ACQUITS[look])
 
     def convict(self, estimate: Estimate, margin: float) -> bool:
@@ -86,12 +88,13 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the rounds say: ``code``, the estimate in the scale that is judged, that in time where both are, and at which errors."""
+    """What the rounds say: ``code``, the estimate in the scale that is judged, that in time where both are, each with its errors."""
 
     code: Code
     primary: Estimate
     time: Estimate | None
     errors: Errors
+    beside: Errors
     modes: tuple[str, ...] = ()
     resolution: float | None = None
 
@@ -108,30 +111,43 @@ def decide(
 
     ``rows`` is how many comparisons share the errors. ValueError for rounds that cannot have been measured, or fewer than two.
     """
-    scales = 1 if time is None else 2
-    errors = Errors.of(rows=rows, scales=scales, rounds=len(primary.base))
+    share = primary_share(beside=time is not None)
+    errors = Errors.of(rows=rows, share=share, rounds=len(primary.base))
+    beside = Errors.of(rows=rows, share=BESIDE, rounds=len(primary.base))
     first = estimate(primary.ratios, noise[0])
     second = estimate(time.ratios, noise[1]) if time else None
     modes = two_speeds(primary, margin)
-    holds_at = resolution(noise[0], Errors.of(rows=rows, scales=scales)) if noise[0] else None
-    code = _code(first, second, margin, errors)
+    holds_at = resolution(noise[0], Errors.of(rows=rows, share=share)) if noise[0] else None
+    code = _code(first, margin, errors)
+    if second is not None:
+        code = _with_time(code, second, beside)
     if code in {Code.SAME, Code.FASTER, Code.UNDECIDED} and holds_at is not None and holds_at > margin:
         code = Code.BELOW_RESOLUTION
     if modes and not (code is Code.SLOWER and min(primary.head) > max(primary.base)):
         code = Code.BIMODAL
-    return Decision(code=code, primary=first, time=second, errors=errors, modes=modes, resolution=holds_at)
+    return Decision(code=code, primary=first, time=second, errors=errors, beside=beside, modes=modes, resolution=holds_at)
 
 
-def _code(primary: Estimate, time: Estimate | None, margin: float, errors: Errors) -> Code:
+def primary_share(*, beside: bool) -> float:
+    """The share of the scale that is judged first; ``beside``: whether time is judged besides."""
+    return 1.0 - BESIDE if beside else 1.0
+
+
+def _code(primary: Estimate, margin: float, errors: Errors) -> Code:
     if errors.convict(primary, margin):
         return Code.SLOWER
-    if time is not None and errors.convict(time, TIME_MARGIN):
-        return Code.SLOWER_AT_LOWER_CLOCK
     if primary.rounds < LOOKS[0] or not primary.upper(errors.same) <= margin:
         return Code.UNDECIDED
-    if time is not None and primary.rounds < LOOKS[-1] and not time.upper(errors.same) <= TIME_MARGIN:
-        return Code.UNDECIDED  # as many cycles, but its time may yet turn out longer: another look
     return Code.FASTER if primary.upper(errors.same) < -margin else Code.SAME
+
+
+def _with_time(code: Code, time: Estimate, errors: Errors) -> Code:
+    """What cycles said, once time was asked too."""
+    if code is not Code.SLOWER and errors.convict(time, TIME_MARGIN):
+        return Code.SLOWER_AT_LOWER_CLOCK
+    if code in {Code.SAME, Code.FASTER} and time.rounds < LOOKS[-1] and not time.upper(errors.same) <= TIME_MARGIN:
+        return Code.UNDECIDED  # as many cycles, but its time may yet turn out longer: another look
+    return code
 
 
 def two_speeds(rounds: Rounds, margin: float) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from flashcore_ci.judge import drift, slower, summary
 from flashcore_ci.judge import waivers as waiving
@@ -11,13 +11,13 @@ from flashcore_ci.judge.matching import Match, Matcher, Source
 from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
 from flashcore_ci.judge.standards import Setting, Standards
 from flashcore_ci.model.codes import NEXT_STEP, Code
-from flashcore_ci.model.evidence import BuildEvidence, Provenance
+from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
-__all__ = ["Source", "answering", "judge"]
+__all__ = ["Source", "answering", "baseless", "judge"]
 
 ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
 """What a machine with the GPU could still answer: these are deferred when the caller says so."""
@@ -36,19 +36,20 @@ def judge(
     stale: StalePolicy,
     tool: str,
     standards: Standards | None = None,
-    base: tuple[BuildEvidence, ...] = (),
+    base: Mapping[str, Identity] | None = None,
 ) -> Report:
     """Exactly one verdict for each check, in plan order, from the first source that measured these builds.
 
     Where several recordings did, one that fails answers before one that passes.
 
     ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date. ``standards`` are the recorded noise
-    and the baselines of this checkout; ``base`` are the builds that comparisons must be with (none: with whatever they were).
+    and the baselines of this checkout; ``base`` is what comparisons must be with, by workload (none: with whatever they were).
     """
     day = waiving.day_of(as_of)
-    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base)
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
-    answers = [_answered(plan, check, matcher.matches(check), standards or Standards()) for check in plan.checks]
+    same = same_code(plan, matcher)
+    answers = [_answered(plan, check, matcher.matches(check), standards or Standards(), same) for check in plan.checks]
     matches = [match for match, _ in answers]
     verdicts = tuple(
         waiving.waived(_verdict(check, match, found, stale, sharing[check.gate.evidence, check.target]), waivers, day)
@@ -77,34 +78,66 @@ def answering(
     sources: tuple[Source, ...],
     *,
     standards: Standards | None = None,
-    base: tuple[BuildEvidence, ...] = (),
+    base: Mapping[str, Identity] | None = None,
 ) -> tuple[Match, ...]:
     """What the verdicts of ``judge`` rest on, each observation once, in plan order; checks without one have none here."""
-    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base)
-    found = ((check, matcher.matches(check)) for check in plan.checks)
-    matches = (many[0] if len(many) == 1 else _answered(plan, check, many, standards or Standards())[0] for check, many in found)
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
+    found, same = ((check, matcher.matches(check)) for check in plan.checks), same_code(plan, matcher)
+    matches = (
+        many[0] if len(many) == 1 else _answered(plan, check, many, standards or Standards(), same)[0] for check, many in found
+    )
     return tuple({id(match.observation): match for match in matches if match.observation is not None}.values())
 
 
-def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards) -> Setting:
-    """What a check on speed needs to know besides its samples. All rows of one statistic share its error."""
+def baseless(
+    plan: Plan, builds: tuple[BuildEvidence, ...], sources: tuple[Source, ...], base: Mapping[str, Identity] | None = None
+) -> dict[str, str]:
+    """Workloads of which all measurements of these very codes say that the base cannot run them, and how."""
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
+    cannot: dict[str, str] = {}
+    for check in plan.checks:
+        if check.gate.evidence is Kind.COMPARISON:
+            said = [_cannot(match.observation) for match in matcher.matches(check)]
+            cannot |= {check.target: said[0]} if all(said) else {}
+    return cannot
+
+
+def same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
+    """Workloads of which base and head are one code, by all that answers: they are not timed."""
+    return frozenset(
+        check.target
+        for check in plan.checks
+        if check.gate.evidence is Kind.COMPARISON
+        and all(match.observation and match.observation.base == match.observation.identity for match in matcher.matches(check))
+    )
+
+
+def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards, *, same: Container[str]) -> Setting:
+    """What a check on speed needs to know besides its samples.
+
+    All rows of one statistic share its error, but for those whose code is the ``same`` on both sides: they cannot be wrong.
+    """
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
-    rows = sum(other.gate.statistic is check.gate.statistic for other in plan.checks)
+    alike = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
+    rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same) for other in alike)
     return Setting(roof=roof, rows=rows, provenance=provenance, standards=standards)
 
 
-def _answered(plan: Plan, check: Check, matches: Sequence[Match], standards: Standards) -> tuple[Match, Answer]:
+def _answered(
+    plan: Plan, check: Check, matches: Sequence[Match], standards: Standards, same: Container[str]
+) -> tuple[Match, Answer]:
     """The match that answers, with its answer: the first that fails, else the first."""
-    answers = [(match, _answer(plan, check, match, standards)) for match in matches]
+    answers = [(match, _answer(plan, check, match, standards, same)) for match in matches]
     return next((one for one in answers if one[1].outcome is Outcome.FAIL), answers[0])
 
 
-def _answer(plan: Plan, check: Check, match: Match, standards: Standards) -> Answer:
+def _answer(plan: Plan, check: Check, match: Match, standards: Standards, same: Container[str]) -> Answer:
     if match.observation is not None and match.source is not None:
         relative = RELATIVE.get(check.gate.statistic)
         if relative is None:
             return answer(check, match.observation)
-        return relative(check, match.observation, setting_of(plan, check, match.source.evidence.provenance, standards))
+        setting = setting_of(plan, check, match.source.evidence.provenance, standards, same=same)
+        return relative(check, match.observation, setting)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
 
@@ -138,6 +171,12 @@ def _verdict(check: Check, match: Match, found: Answer, stale: StalePolicy, shar
         notes=(*told, *found.notes),
         seconds=observation.seconds / sharing if observation else 0.0,
     )
+
+
+def _cannot(observation: Observation | None) -> str:
+    """How the base failed to run it, if that is what the observation of a known base says."""
+    missing = observation.missing if observation is not None and observation.base is not None else None
+    return missing.message if missing is not None and missing.code is Code.NO_BASE else ""
 
 
 def _provenance(plan: Plan, matches: Sequence[Match], sources: Sequence[Source]) -> Provenance | None:

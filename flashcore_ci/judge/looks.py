@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from flashcore_ci.judge import slower
 from flashcore_ci.judge.comparison import LOOKS
@@ -16,10 +16,19 @@ from flashcore_ci.model.suite import Statistic
 __all__ = ["LOOKS", "is_final"]
 
 
-def is_final(plan: Plan, target: str, samples: Mapping[str, Samples], *, provenance: Provenance, standards: Standards) -> bool:
+def is_final(
+    plan: Plan,
+    target: str,
+    samples: Mapping[str, Samples],
+    *,
+    provenance: Provenance,
+    standards: Standards,
+    same: Container[str],
+) -> bool:
     """Whether every check of ``plan`` that compares ``target`` has its verdict, so that further rounds would not be looked at.
 
-    ``samples`` by name, as the observation will have them; ``provenance`` says on which kind of machine they were taken.
+    ``samples`` by name, as the observation will have them; ``provenance`` says on which kind of machine they were taken. ``same``
+    are the workloads whose code is the same on both sides.
     """
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
-    return all(slower.is_final(check, samples, setting_of(plan, check, provenance, standards)) for check in checks)
+    return all(slower.is_final(check, samples, setting_of(plan, check, provenance, standards, same=same)) for check in checks)

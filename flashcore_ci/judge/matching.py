@@ -53,12 +53,12 @@ class Match:
 
 @dataclass(slots=True)
 class Matcher:
-    """Finds the answer to each check of one plan on one set of builds; ``base`` are those of a base to compare with, if known."""
+    """Finds the answer to each check of one plan on one set of builds; ``base`` is what a base would run, by workload, if known."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
     sources: tuple[Source, ...]
-    base: tuple[BuildEvidence, ...] = ()
+    base: Mapping[str, Identity] = field(default_factory=dict)
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
     _matches: dict[tuple[Kind, str], tuple[Match, ...]] = field(init=False, default_factory=dict)
 
@@ -107,7 +107,7 @@ class Matcher:
 
     def _same_base(self, check: Check, observation: Observation) -> bool:
         """Whether a comparison is with the base that was asked for; where only a recorded run is judged, with its own."""
-        return not self.base or observation.base is None or observation.base == self.expected(check, self.base)
+        return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
         """The identity that evidence for this check must have; Missing when nothing was built that it could have."""

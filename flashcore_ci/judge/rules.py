@@ -10,6 +10,7 @@ from flashcore_ci.judge import statistics
 from flashcore_ci.judge.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.evidence import Finding, Observation
+from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
@@ -34,8 +35,9 @@ def answer(check: Check, observation: Observation) -> Answer:
     facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
         return unanswered(reading, facts)
-    if reading.value < 0:  # -1 for "none" would be within most limits
-        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0"
+    most = METRICS[check.gate.metric].most if check.gate.metric in METRICS else math.inf
+    if reading.value < 0 or reading.value > most:  # -1 for "none" would be within most limits
+        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0{_above(most)}"
         return unanswered(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
     limit = check.limit
     asked = f"{check.gate.rule} {limit.value:g} {limit.unit}"
@@ -66,6 +68,10 @@ def holds(rule: Rule, value: float, limit: float) -> bool:
     }[rule]
 
 
+def _above(most: float) -> str:
+    return f" and never above {most:g}" if math.isfinite(most) else ""
+
+
 def _broken(rule: Rule, value: float, limit: float) -> Code:
     below = rule is Rule.AT_LEAST or (rule is Rule.EQUAL and value < limit)
     return Code.UNDER_LIMIT if below else Code.OVER_LIMIT
@@ -93,6 +99,8 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
         spread = statistics.relative_std(samples.values)
     except ValueError as error:
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
+    if not spread > 0:
+        return Missing(code=Code.INVALID_RESULT, message="every value is the same to the last digit: that is no measurement"), ()
     groups = statistics.two_groups(samples.values)
     if groups is None:
         return measured(spread, "%"), ()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, detectable, percent, resolution
+from flashcore_ci.judge.comparison import LOOKS, Errors, detectable, percent, primary_share, resolution
 from flashcore_ci.judge.distributions import t_quantile, t_tail
 from flashcore_ci.judge.ratios import Prior, priors
 from flashcore_ci.judge.standards import CYCLES, TIME
@@ -54,7 +54,7 @@ def sights(noise: Noise, margins: Mapping[str, float]) -> Iterator[Sight]:
         if prior is None or recorded.workload not in margins:
             continue
         margin = math.log1p(margins[recorded.workload] / 100.0)
-        errors = Errors.of(rows=len(margins), scales=1 if scale == TIME else 2)
+        errors = Errors.of(rows=len(margins), share=primary_share(beside=scale != TIME))
         yield Sight(
             workload=recorded.workload,
             scatter=100.0 * math.sqrt(prior.variance / 2.0),

@@ -116,7 +116,7 @@ def _message(check: Check, decision: Decision, setting: Setting) -> str:
         return f"{found}; {margin}, the smallest that holds here is {_up(percent(decision.resolution))} %"
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
         allowed = f"more than {percent(TIME_MARGIN):.2g} % is held against it"
-        return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, errors)}; {allowed}; {found}"
+        return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, decision.beside)}; {allowed}; {found}"
     loud = decision.code is Code.UNDECIDED and decision.primary.today is not None and not decision.primary.moderated
     noisier = f"; today its rounds scatter {decision.primary.today:.2g} times as much as recorded" if loud else ""
     return f"{found}; {margin}{noisier}"
@@ -124,13 +124,16 @@ def _message(check: Check, decision: Decision, setting: Setting) -> str:
 
 def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]]:
     errors = decision.errors
-    scales = (("time" if setting.primary == TIME else "cycles", decision.primary), ("time", decision.time))
+    scales = (
+        ("time" if setting.primary == TIME else "cycles", decision.primary, errors),
+        ("time", decision.time, decision.beside),
+    )
     yield "rounds", str(decision.primary.rounds)
     convicting = f"unchanged {errors.unchanged:.2g}, within the margin {errors.within:.2g}"
     yield "errors", f"SLOWER though {convicting}; SAME though slower {errors.same:.2g}; {setting.rows} rows"
-    for name, estimate in scales:
+    for name, estimate, at in scales:
         if estimate is not None:
-            yield f"slowdown/{name}", f"{_signed(estimate.mean)} ({_interval(estimate, errors)})"
+            yield f"slowdown/{name}", f"{_signed(estimate.mean)} ({_interval(estimate, at)})"
             yield f"noise/{name}", _noise(estimate)
     if decision.resolution is not None:
         yield "margin that holds", f"{_up(percent(decision.resolution))} %"

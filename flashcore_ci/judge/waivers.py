@@ -11,6 +11,7 @@ from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Outcome, Verdict
 
+LONGEST = dt.timedelta(days=366)
 RED = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
@@ -21,10 +22,13 @@ def day_of(as_of: str) -> dt.date:
 
 
 def holds(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
-    """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared."""
+    """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared.
+
+    One that ends in more than a year does not: what never ends is no exception but another limit.
+    """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
-    return day <= dt.date.fromisoformat(waiver.expires)
+    return day <= dt.date.fromisoformat(waiver.expires) <= day + LONGEST
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
@@ -61,6 +65,8 @@ def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date
         verdict = found.get((waiver.gate, waiver.target))
         if waiver.pair and verdict is not None and not holds(waiver, verdict, day):
             yield f"{name} is for another pair, {waiver.pair}, and does nothing"
+        elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + LONGEST:
+            yield f"{name} would end on {waiver.expires}, in more than a year, and does nothing"
         elif not waiver.pair and not holds(waiver, verdict, day):
             yield f"{name} ended on {waiver.expires} and does nothing"
         elif verdict is None and not waiver.pair:

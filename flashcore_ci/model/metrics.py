@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from flashcore_ci.model.suite import Kind
 
 SIDES = ("base", "head")
 """The sides of a comparison. Their samples are paired by index: one fresh process of each side is a round."""
+MOST_SHARE = 110.0
+"""Per cent of a peak that a real reading stays below: the counters' own error is a few per cent, an altered report has no bound."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What a name stands for; no value of any metric is below 0.
+    """What a name stands for; no value of any metric is below 0, and none above ``most``.
 
     ``sampled``: one value for each fresh process, else a single reading. ``flaw``: it measures what is wrong, so that more of
     it is never better.
@@ -23,6 +26,7 @@ class Metric:
     unit: str
     sampled: bool = False
     flaw: bool = False
+    most: float = math.inf
 
 
 METRICS: dict[str, Metric] = {
@@ -39,10 +43,10 @@ METRICS: dict[str, Metric] = {
     "repeat/differing-runs": Metric(kind=Kind.CORRECTNESS, unit="count", flaw=True),
     **{f"{tool}/findings": Metric(kind=Kind.SANITIZER, unit="count", flaw=True) for tool in SANITIZER_TOOLS},
     **{f"{tool}/launches": Metric(kind=Kind.SANITIZER, unit="count") for tool in SANITIZER_TOOLS},
-    "sol/sm": Metric(kind=Kind.PROFILE, unit="%"),
-    "sol/dram": Metric(kind=Kind.PROFILE, unit="%"),
-    "sol/tensor": Metric(kind=Kind.PROFILE, unit="%"),
-    "sol/xu": Metric(kind=Kind.PROFILE, unit="%"),
+    "sol/sm": Metric(kind=Kind.PROFILE, unit="%", most=MOST_SHARE),
+    "sol/dram": Metric(kind=Kind.PROFILE, unit="%", most=MOST_SHARE),
+    "sol/tensor": Metric(kind=Kind.PROFILE, unit="%", most=MOST_SHARE),
+    "sol/xu": Metric(kind=Kind.PROFILE, unit="%", most=MOST_SHARE),
     "launches/call": Metric(kind=Kind.PROFILE, unit="count"),
     "cycles/sm": Metric(kind=Kind.PROFILE, unit="cycle"),
     "time/gpu/profiled": Metric(kind=Kind.PROFILE, unit="ms"),

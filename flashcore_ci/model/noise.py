@@ -45,7 +45,8 @@ class Series:
 class Planted:
     """The kernel against a build of it with extra work, in rounds: ``base`` and ``head`` are paired by index.
 
-    ``percent`` is what was asked for; ``confirmed`` (%) what one long run of each build showed in cycles, apart from these rounds.
+    ``percent`` is what was asked for; ``confirmed`` (%) by how much this level's cycles exceed those without extra work in the same
+    process, the median over all processes.
     """
 
     percent: float

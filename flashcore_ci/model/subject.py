@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySpec:
-    """An entry function (``__global__``) as the subject declares it; ``source`` is the one file that defines it."""
+    """An entry function (``__global__``) as the subject declares it; ``source`` is the one file that defines it.
+
+    ``loads_bulk_copies``: ordinary loads read shared memory that bulk copies wrote, which initcheck takes for never written.
+    """
 
     symbol: str
     source: str
@@ -15,6 +18,7 @@ class EntrySpec:
     dynamic_shared_bytes: int
     requires: tuple[str, ...] = ()
     max_waits_per_hgmma: float | None = None
+    loads_bulk_copies: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

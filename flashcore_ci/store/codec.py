@@ -63,7 +63,9 @@ def _altered(where: str, what: str) -> EvidenceError:
 
 def _parse(data: bytes) -> Any:
     """The parsed JSON. ValueError for what parsers disagree about: NaN, infinity, a key given twice."""
-    return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_refuse_twice)
+    return json.loads(
+        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_countable, object_pairs_hook=_refuse_twice
+    )
 
 
 def _refuse_constant(name: str) -> float:
@@ -73,8 +75,14 @@ def _refuse_constant(name: str) -> float:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is too large for a number")
+        raise ValueError(f"{text[:20]} is too large for a number")
     return value
+
+
+def _countable(text: str) -> int:
+    """A whole number may stand where a float is due, and must not be more than one can hold."""
+    _finite(text)
+    return int(text)
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ struct Tuning {
         .head_dim = 128, .dtype = flashcore::attention::DType::kBf16, .causal = true, .tile_m = 128,
         .tile_n = 128, .q_stages = 1, .kv_stages = 3, .consumer_warpgroups = 2,
         .turns = false, .query_in_registers = true, .staged_output = false,
-        .optimistic = false, .most_keys = 0};
+        .optimistic = true, .scores_again = true};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 230400;

@@ -7,7 +7,7 @@ struct Tuning {
         .head_dim = 256, .dtype = flashcore::attention::DType::kBf16, .causal = true, .tile_m = 128,
         .tile_n = 64, .q_stages = 1, .kv_stages = 2, .consumer_warpgroups = 2,
         .turns = true, .query_in_registers = false, .staged_output = false,
-        .optimistic = false, .most_keys = 0};
+        .optimistic = false, .scores_again = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 197632;

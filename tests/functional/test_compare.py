@@ -144,6 +144,19 @@ def test_what_the_base_cannot_run_is_out_of_the_plan(bench: Bench, how: str) -> 
     assert (status, report["verdicts"]) == (11, [])  # nothing was judged: that is no green
 
 
+def test_another_name_for_the_kernel_does_not_escape_the_comparison(bench: Bench) -> None:
+    for file, old in (
+        ("kernel/twice.cu", "twice("),
+        ("kernel/twice.h", "twice("),
+        ("kernel/launch.cu", "&twice"),
+        ("subject.py", '"twice'),
+    ):
+        bench.repository.edit(file, old, old.replace("twice", "doubled"))
+    bench.times["head"] = 1.02
+    status, report, _ = bench.run("compare", "main")
+    assert (status, verdict(report)) == (10, ("FAIL", "slower"))
+
+
 def test_a_head_that_raises_is_a_fail(bench: Bench) -> None:
     bench.change()
     bench.times["head"] = "raised"

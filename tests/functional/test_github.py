@@ -145,7 +145,7 @@ def test_a_green_change_may_merge_and_every_line_was_executed(
     here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
     elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
     elsewhere |= {"python3 tools/check_pins.py"}  # test_pins.py
-    elsewhere |= {step["run"] for step in nightly("runner") + nightly("calibrate") if "run" in step}  # below
+    elsewhere |= {step["run"] for name in ("runner", "calibrate", "selftest") for step in nightly(name) if "run" in step}  # below
     assert here - elsewhere <= ran
 
 
@@ -202,13 +202,16 @@ def test_evidence_of_another_commit_is_refused(repository: Repository, runs: dic
 
 
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
-@pytest.mark.parametrize("name", ["runner", "calibrate"])
-def test_nightly_jobs_find_their_commands(repository: Repository, tmp_path: Path, name: str) -> None:
-    """Here they stop for want of a GPU, and for nothing else: every option was understood."""
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [("runner", "no NVIDIA GPU"), ("calibrate", "no NVIDIA GPU"), ("selftest", "gates/selftest.toml: there is no such file")],
+)
+def test_nightly_jobs_find_their_commands(repository: Repository, tmp_path: Path, name: str, lacking: str) -> None:
+    """Here they stop for want of a GPU, or of planted defects, and for nothing else: every option was understood."""
     github = GitHub(repository, tmp_path)
     job = workflow_runner.workflows()["nightly.yml"]["jobs"][name]
     assert github.job(name, job, {"github": github.github, "needs": {}, "ok": True}) == "failure"
-    assert "no NVIDIA GPU" in github.runners[name].log
+    assert lacking in github.runners[name].log
     assert "Usage" not in github.runners[name].log
 
 

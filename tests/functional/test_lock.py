@@ -54,6 +54,34 @@ def test_waiting_has_an_end(held):
         raise AssertionError("nobody else may hold it")
 
 
+RACER = """
+import sys
+from pathlib import Path
+from flashcore_ci.adapters import lock
+
+lock.POLL_SECONDS = 0.002
+count = Path(sys.argv[2])
+for _ in range(10):
+    with lock.hold(Path(sys.argv[1]), timeout=60, waiting=lambda _: None):
+        count.write_text(str(int(count.read_text()) + 1))
+"""
+
+
+def test_who_races_for_it_has_it_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    (tmp_path / "count").write_text("0")
+    argv = [
+        sys.executable,
+        "-c",
+        RACER.replace("lock.hold", "lock.POLL_SECONDS = 0.001\n    with lock.hold", 0),
+        str(tmp_path / "lock"),
+        str(tmp_path / "count"),
+    ]
+    racers = [subprocess.Popen(argv) for _ in range(4)]
+    assert [racer.wait(60) for racer in racers] == [0] * 4
+    assert (tmp_path / "count").read_text() == "40"
+
+
 def test_another_gpu_is_another_lock(held):
     file = held(60)
     with lock.hold(lock.path(file.parent, "GPU-2"), timeout=0.5, waiting=lambda _: None):

@@ -125,6 +125,8 @@ def _of_switches(one: Candidate) -> Iterator[str]:
         not on.get("turns", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
     ):
         yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
+    if on.get("scores_again") and (not on.get("optimistic") or not on.get("query_in_registers") or on.get("turns", True)):
+        yield "scores again: only a guess is taken back, with the query in registers and without a turn"
     if on.get("sums_in_products") and one.head_dim != ONES_BESIDE:
         yield f"sums in products: the ones stand beside one block of {ONES_BESIDE} columns"
 

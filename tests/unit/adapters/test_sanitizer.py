@@ -213,3 +213,21 @@ def test_an_api_error_is_a_finding_without_a_place():
     (finding,) = sanitizer.parse(text, "memcheck").findings
     assert "cudaErrorInvalidValue" in finding.message
     assert finding.line == 0
+
+
+@pytest.mark.parametrize(("bulk", "space"), [(False, "all"), (True, "global")])
+def test_initcheck_follows_shared_memory_unless_bulk_copies_wrote_it(bulk, space):
+    argv = sanitizer.argv(Path("/cs"), "initcheck", kernels=(), log=Path("/log"), command=("python",), bulk=bulk)
+    assert argv[argv.index("--initcheck-address-space") + 1] == space
+    memcheck = [
+        sanitizer.argv(Path("/cs"), "memcheck", kernels=(), log=Path("/log"), command=(), bulk=one) for one in (False, True)
+    ]
+    assert memcheck[0] == memcheck[1]
+
+
+def test_a_finding_counts_though_the_tool_hung_after_it():
+    text = recorded("oob").split("========= ERROR SUMMARY")[0]
+    assert sanitizer.parse(text, "memcheck").total is None
+    found = reading(text, "memcheck", returncode=-15, ran=False)
+    assert isinstance(found, Measured)
+    assert found.value >= 1

@@ -85,6 +85,20 @@ def test_a_workload_that_was_passed_over_has_no_result(monkeypatch):
     assert workers.all_of() == {"a": None, "b": None, "c": Code.INVALID_RESULT, "d": None}
 
 
+@pytest.mark.parametrize("workloads", [WORKLOADS, WORKLOADS[3:]])
+def test_the_last_or_only_workload_is_not_blamed_for_a_sick_machine_either(monkeypatch, workloads):
+    workers = Workers(monkeypatch, fatal={"d": Code.CRASH})
+    assert workers.all_of(healthy=False, workloads=workloads)["d"] is Code.DEVICE_UNHEALTHY
+
+
+def test_a_machine_that_falls_ill_while_they_run_apart_is_to_blame(monkeypatch):
+    Workers(monkeypatch, fatal={"b": Code.CRASH, "d": Code.HANG})
+    health = iter([True, False])
+    outcomes = apart.all_of(WORKLOADS, lambda some: SimpleNamespace(workloads=some), healthy=lambda: next(health), together=1)
+    codes = {name: outcome.missing and outcome.missing.code for name, outcome in outcomes.items()}
+    assert codes == {"a": None, "b": Code.CRASH, "c": None, "d": Code.DEVICE_UNHEALTHY}
+
+
 def test_one_alone_is_not_run_twice(monkeypatch):
     workers = Workers(monkeypatch, fatal={"a": Code.HANG})
     assert workers.all_of(workloads=WORKLOADS[:1]) == {"a": Code.HANG}

@@ -37,6 +37,37 @@ def code(found):
     return found.code
 
 
+SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batched": False, "more": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (None, 5),
+        (None, None),
+        ("readings", 5),
+        ("readings", None),
+        ("notes", "n"),
+        ("seconds", "long"),
+        ("seconds", "nan"),
+        ("seconds", None),
+        ("kept", [1]),
+        ("ms", "fast"),
+        ("megacycles", {}),
+        ("std_percent", "none"),
+        ("reasons", ["0x4"]),
+        ("reasons", {"power": 1}),
+        ("batched", "yes"),
+    ],
+)
+def test_an_outcome_that_no_worker_writes_is_no_result(tmp_path, name, value):
+    assert child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": SOUND}}), **DUE)["outcomes"] == {"big": SOUND}
+    strange = value if name is None else {**SOUND, name: value}
+    found = child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": strange, "small": SOUND}}), **DUE)
+    assert code(child.missing_of(found["outcomes"]["big"])) is Code.INVALID_RESULT
+    assert found["outcomes"]["small"] == SOUND
+
+
 def make_order(folder=Path("/scratch"), **changes):
     values = {
         "kind": "correctness",
@@ -88,7 +119,6 @@ def test_a_result_older_than_the_start_is_refused(tmp_path):
         {**RESULT, "kind": "timing"},
         {**RESULT, "schema": "result-v0"},
         {**RESULT, "outcomes": []},
-        {**RESULT, "outcomes": {"big": 5}},
         {**RESULT, "finished": "yes"},
         {key: value for key, value in RESULT.items() if key != "started"},
         [RESULT],
@@ -193,21 +223,47 @@ def test_reasons_of_the_worker():
     assert child.missing_of({"missing": {"code": "hang", "message": "m"}}) == Missing(code=Code.HANG, message="m")
 
 
-def test_a_child_gets_its_job_and_answers_it(tmp_path, monkeypatch, ended):
-    seen = {}
+@pytest.fixture
+def answered(monkeypatch, ended):
+    """A child that answers at this time by the file system's clock; what it was given. The wall clock reads ``walls`` around it."""
 
-    def run(argv, *, variables, timeout, logs, **_):
-        seen.update(argv=argv, variables=variables, timeout=timeout)
-        job = Path(argv[-2]).read_bytes()
-        content = json.loads(job)
-        answer = {**RESULT, "nonce": content["nonce"], "job": hashlib.sha256(job).hexdigest()}
-        Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
-        os.utime(argv[-1], (1001.0, 1001.0))
-        seen["job"] = content
-        return ended()
+    def answers(*, at, walls):
+        seen, walls = {}, iter(walls)
 
-    monkeypatch.setattr(child.process, "run", run)
-    monkeypatch.setattr(child.clock, "wall", lambda: 1000.0)
+        def run(argv, *, variables, timeout, logs, **_):
+            job = Path(argv[-2]).read_bytes()
+            seen.update(argv=argv, variables=variables, timeout=timeout, job=json.loads(job))
+            answer = {**RESULT, "nonce": seen["job"]["nonce"], "job": hashlib.sha256(job).hexdigest()}
+            Path(argv[-1]).write_text(json.dumps(answer), encoding="utf-8")
+            os.utime(argv[-1], (at, at))
+            return ended()
+
+        monkeypatch.setattr(child.process, "run", run)
+        monkeypatch.setattr(child.clock, "wall", lambda: next(walls))
+        monkeypatch.setattr(child.clock, "monotonic", iter([50.0, 52.0]).__next__)
+        return seen
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("at", "walls", "fault"),
+    [
+        (1001.0, (1000.0, 1002.0), None),
+        (701.0, (1000.0, 702.0), None),  # set back by 300 s meanwhile
+        (4601.0, (1000.0, 4602.0), None),  # set forward by an hour
+        (699.0, (1000.0, 702.0), Code.INVALID_RESULT),
+        (701.0, (1000.0, 1002.0), Code.INVALID_RESULT),
+    ],
+)
+def test_a_clock_that_somebody_moves_makes_no_result_old(tmp_path, answered, at, walls, fault):
+    answered(at=at, walls=walls)
+    ended = child.run(make_order(tmp_path))
+    assert (ended.fault and ended.fault.code) == fault
+
+
+def test_a_child_gets_its_job_and_answers_it(tmp_path, answered):
+    seen = answered(at=1001.0, walls=(1000.0, 1002.0))
     order = make_order(tmp_path, options={"repeats": 3}, variables={"A": "b"}, wrap=lambda command: ("tool", *command))
     assert child.run(order).fault is None
     assert seen["argv"][:4] == ("tool", "/python", "-m", "flashcore_ci.worker")

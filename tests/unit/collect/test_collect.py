@@ -282,3 +282,16 @@ def test_an_absent_tool_is_said_before_anything_runs(world, tmp_path, tool):
 def test_what_was_not_built_is_not_observed(world, tmp_path):
     evidence = collect.collect(make_plan(), (make_build(entries=()),), make_context(tmp_path))
     assert evidence.observations == ()
+
+
+def test_a_gpu_that_is_lost_in_the_middle_keeps_what_it_showed_before(world, tmp_path, monkeypatch):
+    def lost(gpu):
+        if "profile" in world.kinds:
+            raise CannotCollectError("the NVIDIA driver does not answer: GPU is lost", fix="")
+        return world.read(gpu)
+
+    monkeypatch.setattr(collect.nvml, "read", lost)
+    world.faults["profile"] = Missing(code=Code.CRASH, message="Xid 79")
+    found = reasons(collected(tmp_path))
+    assert found[Kind.CORRECTNESS] == found[Kind.SANITIZER] == {None}
+    assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.DEVICE_UNHEALTHY}

@@ -155,6 +155,23 @@ def test_a_side_that_is_at_fault_ends_it(play, side, code):
     assert max(number for number, _, workloads, _ in scripted.ran if "quick" in workloads) == LOOKS[0] - 1
 
 
+def test_a_base_that_could_run_it_before_is_no_reason_to_compare_nothing(play):
+    def script(at, workload, number):
+        lost = (at, workload, number) == ("base", "quick", 2)
+        return outcome(missing=Missing(code=Code.CRASH, message="Xid 79")) if lost else outcome()
+
+    found, scripted = play(script)
+    assert found["quick"].missing is None
+    assert {len(sample.values) for _, sample in found["quick"].samples} == {2}
+    assert found["quick"].notes == ("round 3: base: crash: Xid 79",)
+    assert max(number for number, _, workloads, _ in scripted.ran if "quick" in workloads) == LOOKS[1] - 1
+
+
+def test_where_neither_side_can_run_it_head_is_to_blame(play):
+    found, _ = play(lambda *_: outcome(missing=Missing(code=Code.RAISED, message="no")))
+    assert found["quick"].missing.code is Code.RAISED
+
+
 def test_a_stopped_run_keeps_its_rounds(play, monkeypatch):
     stopped = []
     monkeypatch.setattr(comparison.process, "stopping", lambda: bool(stopped))

@@ -6,12 +6,23 @@ import random
 import pytest
 from comparing import lognormal, make_noise
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide, detectable, percent, resolution, two_speeds
+from flashcore_ci.judge.comparison import (
+    BESIDE,
+    LOOKS,
+    Errors,
+    Rounds,
+    decide,
+    detectable,
+    percent,
+    primary_share,
+    resolution,
+    two_speeds,
+)
 from flashcore_ci.judge.ratios import Prior, priors
 from flashcore_ci.model.codes import Code
 
 MARGIN = math.log1p(0.003)
-ERRORS = Errors.of(rows=16, scales=2)
+ERRORS = Errors.of(rows=16, share=0.9)
 QUIET = Prior(variance=2e-6, freedom=20)  # a process scatters by 0.1 %
 
 
@@ -24,14 +35,22 @@ def code(primary, time=None, noise=(QUIET, QUIET), margin=MARGIN):
 
 
 def test_errors_are_split_over_rows_scales_and_looks():
-    looks = [Errors.of(rows=16, scales=2, rounds=rounds) for rounds in LOOKS]
-    assert sum(errors.unchanged for errors in looks) * 16 * 2 == pytest.approx(0.001)
-    assert sum(errors.within for errors in looks) * 16 * 2 == pytest.approx(0.01)
-    assert sum(errors.same for errors in looks) == pytest.approx(0.05)
+    cycles = [Errors.of(rows=16, share=primary_share(beside=True), rounds=rounds) for rounds in LOOKS]
+    time = [Errors.of(rows=16, share=BESIDE, rounds=rounds) for rounds in LOOKS]
+    assert sum(errors.unchanged for errors in cycles + time) * 16 == pytest.approx(0.001)
+    assert sum(errors.within for errors in cycles + time) * 16 == pytest.approx(0.01)
+    assert sum(errors.same for errors in cycles) == pytest.approx(0.05)
+    assert primary_share(beside=False) == 1.0
+
+
+def test_each_scale_is_judged_at_its_own_share():
+    found = decide(made(count=12), made(count=12, seed=7), margin=MARGIN, rows=16, noise=(QUIET, QUIET))
+    assert (found.errors, found.beside) == (ERRORS, Errors.of(rows=16, share=BESIDE))
+    assert found.errors.within == pytest.approx(9 * found.beside.within)
 
 
 def test_rounds_that_were_lost_never_widen_an_error():
-    found = [Errors.of(rows=3, scales=1, rounds=rounds) for rounds in range(1, 15)]
+    found = [Errors.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
     for field in ("unchanged", "within", "same"):
         shares = [getattr(errors, field) for errors in found]
         assert shares == sorted(shares)

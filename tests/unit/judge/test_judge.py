@@ -74,6 +74,12 @@ class TestRules:
         assert verdict.blocks is (code is not Code.WITHIN_LIMIT)
         assert verdict.next_step == NEXT_STEP.get(code, "")
 
+    @pytest.mark.parametrize(
+        ("percent", "outcome"), [(109.0, Outcome.PASS), (111.0, Outcome.INCONCLUSIVE), (1e9, Outcome.INCONCLUSIVE)]
+    )
+    def test_more_than_the_peak_is_no_speed_of_light(self, percent, outcome):
+        assert seen(make_check(SOL_DRAM), readings=(("sol/dram", Measured(value=percent, unit="%")),)).outcome is outcome
+
     @pytest.mark.parametrize("rule", list(Rule))
     def test_nan_that_slipped_in_is_never_a_pass(self, rule):
         broken = Measured(value=0.0, unit="count")

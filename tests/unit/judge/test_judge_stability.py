@@ -22,6 +22,11 @@ class TestStability:
         assert verdict.reading.value == pytest.approx(math.sqrt(0.5))
         assert verdict.reading.unit == "%"
 
+    @pytest.mark.parametrize("value", [0.0, 1.0, 1e300])
+    def test_values_that_are_all_the_same_are_no_measurement(self, value):
+        verdict = self.verdict(*(value,) * 5)
+        assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
+
     def test_a_spread_above_its_limit(self):
         verdict = self.verdict(95.0, 100.0, 105.0, 100.0, 102.0)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.FAIL, Code.OVER_LIMIT)

@@ -29,6 +29,15 @@ class TestWaivers:
         assert report.exit_code == 0
 
     @pytest.mark.parametrize(
+        ("expires", "outcome"), [("2027-11-22", Outcome.WAIVED), ("2027-11-23", Outcome.FAIL), ("9999-12-31", Outcome.FAIL)]
+    )
+    def test_what_ends_in_more_than_a_year_is_no_exception(self, expires, outcome):
+        report = judged(RED, waivers=(make_waiver(expires=expires),))
+        assert only(report, "finite").outcome is outcome
+        said = f"the waiver of finite on big would end on {expires}, in more than a year, and does nothing"
+        assert (said in report.notes) == (outcome is Outcome.FAIL)
+
+    @pytest.mark.parametrize(
         ("as_of", "outcome"),
         [
             ("2026-12-31T23:59:59Z", Outcome.WAIVED),

@@ -22,9 +22,10 @@ from comparing import (
 from evidence_factories import make_evidence
 from factories import make_check, make_limit
 from judging import judged
-from report_factories import RECORDED
+from report_factories import LIVE, RECORDED
 
 from flashcore_ci.judge import slower
+from flashcore_ci.judge.judge import Source, baseless
 from flashcore_ci.judge.standards import Standards
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing, Samples
@@ -148,13 +149,39 @@ class TestRefused:
 
 
 class TestBases:
+    def test_what_the_base_cannot_run_is_only_so_of_these_very_codes(self):
+        lost = comparison((), missing=Missing(code=Code.NO_BASE, message="the base cannot run it: raised"))
+
+        def said(*observations, base=None):
+            source = Source(origin=LIVE, evidence=make_evidence(observations=observations))
+            return baseless(plan_of(), (BUILD,), (source,), base)
+
+        assert said(lost) == {"big": "the base cannot run it: raised"}
+        assert said(lost, base={"big": lost.base}) == said(lost)
+        assert said(lost, base={"big": replace(lost.base, launcher="another")}) == {}
+        assert said(replace(lost, identity=replace(lost.identity, machine_code="another"))) == {}
+        assert said(replace(lost, base=None)) == {}
+        assert said(comparison(rounds())) == {}
+
+    def test_code_that_is_the_same_takes_no_share_of_the_error(self):
+        twin = replace(COMPUTE, id="twin")
+        plan = replace(plan_of(CHECK, replace(CHECK, target="twin")), workloads=(COMPUTE, twin))
+        problem = plan.descriptions[0].problem("big")
+        described = replace(plan.descriptions[0], problems=(problem, replace(problem, workload="twin")))
+        plan = replace(plan, descriptions=(described,))
+        other = comparison(rounds(2.0), plan=plan)
+        for base, rows in ((BUILD, "1 rows"), (BASE, "2 rows")):
+            second = replace(comparison(rounds(2.0), plan=plan, base=base), target="twin")
+            facts = dict(judged(make_evidence(observations=(other, second)), plan=plan).verdicts[0].reason.facts)
+            assert facts["errors"].endswith(rows)
+
     def test_a_comparison_with_another_base_is_stale(self):
         evidence = make_evidence(observations=(comparison(rounds()),))
-        other = replace(BASE, launcher="another")
-        verdict = judged(evidence, plan=plan_of(), base=(other,)).verdicts[0]
+        right = comparison(rounds()).base
+        verdict = judged(evidence, plan=plan_of(), base={"big": replace(right, launcher="another")}).verdicts[0]
         assert verdict.reason.code is Code.STALE_EVIDENCE
         assert verdict.reason.message.endswith("changed since: the base")
-        assert judged(evidence, plan=plan_of(), base=(BASE,)).verdicts[0].reason.code is Code.SAME
+        assert judged(evidence, plan=plan_of(), base={"big": right}).verdicts[0].reason.code is Code.SAME
 
     def test_a_recording_is_judged_with_the_base_that_it_has(self):
         evidence = make_evidence(observations=(comparison(rounds(2.0)),))

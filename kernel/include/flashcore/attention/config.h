@@ -21,7 +21,7 @@ struct Config {
     bool query_in_registers;  // read from shared memory once for each tile and not once for each step
     bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
     bool optimistic;          // exponentials first, and the maximum only where they turn out too large
-    int most_keys;            // serves problems of up to so many keys; 0: of any number
+    bool scores_again;        // and then from the tensor cores once more, so that no register keeps them meanwhile
 };
 
 constexpr int kWarpThreads = 32;

@@ -22,6 +22,8 @@ struct Assumptions {
     static_assert(kConfig.tile_m - kWarpgroupRows <= kConfig.tile_n, "a warpgroup skips at most one step; more would need slots");
     static_assert(!kConfig.staged_output || (kConfig.turns && !kConfig.query_in_registers && kConfig.q_stages >= 2),
                   "a staged output needs its query's slot, after every warp has passed a turn, while the next query is in use");
+    static_assert(!kConfig.scores_again || (kConfig.optimistic && kConfig.query_in_registers && !kConfig.turns),
+                  "only a guess is taken back; its query must still be there, and nobody's turn be taken");
     static_assert(kConfig.kv_stages >= 2, "the scores of a step run beside the output of another");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");

@@ -60,6 +60,12 @@ __device__ __forceinline__ void clear(float (&values)[kCount]) {
 }
 
 template <int kCount>
+__device__ __forceinline__ void add(float (&values)[kCount], const float (&more)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] += more[i];
+}
+
+template <int kCount>
 __device__ __forceinline__ void multiply(float (&values)[kCount], float factor) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) values[i] *= factor;
@@ -123,8 +129,9 @@ __device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& 
     return rescale;
 }
 
-// exp2(scale * score - offset): into the sums, and, rounded and in pairs of one row, into the A operand of the second product. The
-// sums take what is not yet rounded, because the log-sum-exp shows their error: 2^-11 of fp16 is a hundred times float32's.
+// exp2(scale * score - offset): their sums, and, rounded and in pairs of one row, the A operand of the second product. The sums
+// take what is not yet rounded, because the log-sum-exp shows their error: 2^-11 of fp16 is a hundred times float32's. And they
+// are of this step alone, because a large sum so far would swallow small terms one by one.
 template <class Element, int kCount>
 __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], const float (&offset)[kRowsPerThread], float scale,
                                              float (&sum)[kRowsPerThread], uint32_t (&probabilities)[kCount / 2]) {
@@ -133,8 +140,7 @@ __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], cons
         const int r = row_of(i);
         const float low = ptx::exp2_approx(fmaf(scores[i], scale, -offset[r]));
         const float high = ptx::exp2_approx(fmaf(scores[i + 1], scale, -offset[r]));
-        sum[r] += low;
-        sum[r] += high;
+        sum[r] = i < 2 * kRowsPerThread ? low + high : sum[r] + (low + high);
         probabilities[i / 2] = ptx::pack<Element>(low, high);
     }
 }

@@ -64,16 +64,21 @@ public:
         ptx::wgmma_commit();
     }
 
-    template <int kGroupsInFlight>
+    // The keys stay for a step that may want its scores once more.
+    template <int kGroupsInFlight, bool kKeysStay = false>
     __device__ __forceinline__ void finish_scores() {
         ptx::wgmma_wait<kGroupsInFlight>();
         ptx::pin(scores_);
-        k_.release(shared_.k_ring, lane_ == 0);
-        k_.advance();
+        if constexpr (!kKeysStay) release_keys();
         if constexpr (kConfig.query_in_registers) ptx::pin(operand_);
         if constexpr (kFreesQueryAfterScores) {
             if (step_ == 0) release(query_);
         }
+    }
+
+    __device__ __forceinline__ void release_keys() {
+        k_.release(shared_.k_ring, lane_ == 0);
+        k_.advance();
     }
 
     __device__ __forceinline__ void issue_output() {
@@ -101,8 +106,8 @@ public:
         if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if (step_ < clear_steps_) return;
         const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
-                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
+        const int visible = visible_ - first_key;
+        mask(scores_, {visible, kConfig.causal ? visible + sm90::kGroupRows : visible});
     }
 
     // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
@@ -117,25 +122,37 @@ public:
         float offset[kRowsPerThread];
         const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
         finish();
-        exponentiate<Element>(scores_, offset, params_.scale_log2, rows.sum, probabilities_);
+        float sum[kRowsPerThread];
+        exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
+        add(rows.sum, sum);
         return rescale;
     }
 
     // As if no score exceeded what is subtracted by much: true of nearly every step but the first, and no maximum is needed to
-    // find out. Where it is not true the step begins again, with the maximum: the scores are still there.
+    // find out. Where it is not true the step begins again, with the maximum. Its scores are still there, or they are computed
+    // once more, which only a whole warpgroup can do.
     __device__ __forceinline__ Rescale guess(Rows& rows) {
-        float sum[kRowsPerThread] = {0.0f, 0.0f};
+        float sum[kRowsPerThread];
         exponentiate<Element>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
         Rescale rescale;
-        if (!__all_sync(kWholeWarp, small(sum))) {
+        if (!holds(small(sum))) {
+            if constexpr (kConfig.scores_again) {
+                issue_scores();
+                finish_scores<0, true>();
+            }
             float offset[kRowsPerThread];
             rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
-            sum[0] = sum[1] = 0.0f;
             exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
         }
-        rows.sum[0] += sum[0];
-        rows.sum[1] += sum[1];
+        if constexpr (kConfig.scores_again) release_keys();
+        add(rows.sum, sum);
         return rescale;
+    }
+
+    // Whether it holds for all who would have to begin the step again together.
+    __device__ __forceinline__ bool holds(bool mine) const {
+        if constexpr (kConfig.scores_again) mine = ptx::named_barrier_all(kVoteBarrier + turn_.warpgroup, kWarpgroupThreads, mine);
+        return __all_sync(kWholeWarp, mine);  // for the compiler too, which else takes the loop for divergent
     }
 
     const Params& params_;
@@ -143,6 +160,7 @@ public:
     Turn<Tuning> turn_;
     int lane_;
     Place place_;      // of this thread's query rows
+    int visible_;      // keys that the first of them sees
     int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
     int step_;         // key tile of the scores; they run from the last to the first
     int clear_steps_;  // key tiles below this one are clear

@@ -6,7 +6,8 @@
 
 namespace flashcore::attention {
 
-constexpr int kTurnBarrier = 1;  // named barriers 1, 2, ... belong to the consumers; 0 is __syncthreads
+constexpr int kTurnBarrier = 1;  // named barriers from here on belong to the consumers, one for each; 0 is __syncthreads
+constexpr int kVoteBarrier = 4;
 
 template <class Tuning>
 struct Turn {

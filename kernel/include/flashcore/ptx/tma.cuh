@@ -1,4 +1,4 @@
-// Bulk tensor copies between global and shared memory (TMA), four or five dimensions.
+// Bulk tensor copies between global and shared memory (TMA), five dimensions.
 #pragma once
 
 #include <cuda.h>
@@ -14,12 +14,12 @@ __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap* map) {
 }
 
 // Completes `barrier` by the bytes of the whole box, clipped or not; what lies outside the tensor arrives as zeros.
-__device__ __forceinline__ void tma_load_4d(void* shared, const CUtensorMap* map, uint64_t* barrier, int c0, int c1, int c2,
-                                            int c3) {
+__device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map, uint64_t* barrier, int c0, int c1, int c2,
+                                            int c3, int c4) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
             shared_address(shared)),
-        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
         : "memory");
 }
 
@@ -34,9 +34,9 @@ __device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map
 }
 
 // What lies outside the tensor is not written.
-__device__ __forceinline__ void tma_store_4d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+__device__ __forceinline__ void tma_store_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+                 "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
 

@@ -1,6 +1,8 @@
 // Register reallocation and named barriers between warpgroups.
 #pragma once
 
+#include <cstdint>
+
 namespace flashcore::ptx {
 
 template <int kRegisters>
@@ -19,6 +21,22 @@ __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
 
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// Whether `mine` holds for all of `threads`, which wait for each other.
+__device__ __forceinline__ bool named_barrier_all(int barrier, int threads, bool mine) {
+    uint32_t all;
+    asm volatile(
+        "{\n"
+        ".reg .pred mine, all;\n"
+        "setp.ne.u32 mine, %1, 0;\n"
+        "bar.red.and.pred all, %2, %3, mine;\n"
+        "selp.u32 %0, 1, 0, all;\n"
+        "}\n"
+        : "=r"(all)
+        : "r"(static_cast<uint32_t>(mine)), "r"(barrier), "r"(threads)
+        : "memory");
+    return all != 0;
 }
 
 }  // namespace flashcore::ptx
