@@ -22,6 +22,7 @@ from flashcore._tensors import (
     current_stream,
     described,
     operand,
+    ordinal,
     place,
     refuse_gradients,
     strides,
@@ -149,7 +150,7 @@ def _prepare(
         check_exactly(lse, q, "lse", torch.float32, (heads, rows))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=q.device.index,
+        device=ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
         max_ctas=max_ctas,
@@ -167,7 +168,7 @@ def _prepare(
     )
     size = _library.library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
-    return Launch(words=words(arguments), device=q.device.index, workspace_bytes=size, out=tuple(q.shape), lse=(heads, rows))
+    return Launch(words=words(arguments), device=ordinal(q), workspace_bytes=size, out=tuple(q.shape), lse=(heads, rows))
 
 
 def _check_lengths(q: torch.Tensor, lengths: tuple[torch.Tensor | None, ...]) -> int:
