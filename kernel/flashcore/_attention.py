@@ -23,6 +23,7 @@ from flashcore._tensors import (
     current_stream,
     described,
     operand,
+    ordinal,
     place,
     refuse_gradients,
     strides,
@@ -135,7 +136,7 @@ def _prepare(
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=q.device.index,
+        device=ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
         max_ctas=max_ctas,
@@ -152,7 +153,7 @@ def _prepare(
         out=operand(strides(out, q.shape), *LAYOUTS[layout]),
     )
     return Launch(
-        words=words(arguments), device=q.device.index, workspace_bytes=TICKETS_BYTES, out=tuple(q.shape), lse=(batch, heads, sq)
+        words=words(arguments), device=ordinal(q), workspace_bytes=TICKETS_BYTES, out=tuple(q.shape), lse=(batch, heads, sq)
     )
 
 

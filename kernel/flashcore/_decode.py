@@ -26,6 +26,7 @@ from flashcore._tensors import (
     current_stream,
     described,
     operand,
+    ordinal,
     place,
     refuse_gradients,
     strides,
@@ -196,7 +197,7 @@ def _prepare(
         raise ValueError(f"lengths: must be from 0 to {rows - new}, which leaves room for {new} new keys, is {room}")
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=q.device.index,
+        device=ordinal(q),
         dtype=DTYPES[q.dtype],
         **{name: int(value) for name, value in options.items()},
         page_size=0 if page_table is None else rows,
@@ -222,7 +223,7 @@ def _prepare(
     arguments.workspace_bytes = max(0, size)  # -1: refused, and the launch says why
     return Launch(
         words=words(arguments),
-        device=q.device.index,
+        device=ordinal(q),
         workspace_bytes=arguments.workspace_bytes,
         out=tuple(q.shape),
         lse=lse_shape,

@@ -114,6 +114,11 @@ def refuse_gradients(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
 
 
+def ordinal(tensor: torch.Tensor) -> int:
+    """The number of its device."""
+    return tensor.device.index or 0
+
+
 def multiprocessors(device: torch.device) -> int:
     """How many the device has."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

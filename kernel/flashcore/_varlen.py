@@ -22,6 +22,7 @@ from flashcore._tensors import (
     current_stream,
     described,
     operand,
+    ordinal,
     place,
     refuse_gradients,
     strides,
@@ -105,7 +106,9 @@ def attention_varlen(
     key = (causal, scale, max_ctas, *map(described, (q, k, v, *lengths, out, lse)))
     launch = _launches.get(key)
     if launch is None:
-        launch = _launches.keep(key, _prepare(q, k, v, lengths, out=out, lse=lse, options=(causal, scale, max_ctas)))
+        launch = _launches.keep(
+            key, _prepare(q, k, v, lengths=lengths, out=out, lse=lse, causal=causal, scale=scale, max_ctas=max_ctas)
+        )
     if out is None:
         out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
     if lse is None and return_lse:
@@ -124,14 +127,15 @@ def _prepare(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    lengths: tuple[torch.Tensor | None, ...],
     *,
+    lengths: tuple[torch.Tensor | None, ...],
     out: torch.Tensor | None,
     lse: torch.Tensor | None,
-    options: tuple[bool, float | None, int],
+    causal: bool,
+    scale: float | None,
+    max_ctas: int,
 ) -> Launch:
     """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
-    causal, scale, max_ctas = options
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if tensor is None:
             continue
@@ -149,7 +153,7 @@ def _prepare(
         check_exactly(lse, q, "lse", torch.float32, (heads, rows))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=q.device.index,
+        device=ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
         max_ctas=max_ctas,
@@ -167,7 +171,7 @@ def _prepare(
     )
     size = _library.library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
-    return Launch(words=words(arguments), device=q.device.index, workspace_bytes=size, out=tuple(q.shape), lse=(heads, rows))
+    return Launch(words=words(arguments), device=ordinal(q), workspace_bytes=size, out=tuple(q.shape), lse=(heads, rows))
 
 
 def _check_lengths(q: torch.Tensor, lengths: tuple[torch.Tensor | None, ...]) -> int:

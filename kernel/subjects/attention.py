@@ -49,7 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "lengths": "equal",
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
-CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": ("equal", *varlen.LENGTHS)}
+CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
-    lengths = varlen.LENGTHS[p["lengths"]](p) if p["lengths"] in varlen.LENGTHS else [(p["sq"], p["sk"])] * p["b"]
+    lengths = varlen.LENGTHS[p["lengths"]](p)
     queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
     pairs = sum(_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
@@ -104,7 +104,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     p = _complete(params)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    q, k, v = draws.INPUTS[p["input"]](varlen.packed(p) if p["lengths"] in varlen.LENGTHS else p, generator)
+    q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     placed = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
     drawn = {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas")}}
@@ -257,6 +257,8 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     for key, choices in {**CHOICES, "input": tuple(draws.INPUTS)}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
+    if p["lengths"] != "equal" and p["layout"] != "bshd":
+        raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

@@ -14,6 +14,11 @@ CUMULATIVE = "cu_seqlens_q"
 EDGES = ((0, 5), (1, 1), (17, 0), (200, 333), (64, 64), (193, 129), (1, 1000), (300, 3), (0, 0), (130, 2500))
 
 
+def _equal(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """No ragged batch at all: the others' tensors have a batch dimension."""
+    return [(p["sq"], p["sk"])] * p["b"]
+
+
 def _ragged(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Log-uniform from sk/128 to sk, in no order, queries in proportion: one long sequence weighs as much as many short ones."""
     shares = [128.0 ** (((5 * i) % p["b"] + 0.5) / p["b"] - 1.0) for i in range(p["b"])]
@@ -25,13 +30,21 @@ def _edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(min(p["sq"], sq), min(p["sk"], sk)) for sq, sk in (EDGES[i % len(EDGES)] for i in range(p["b"]))]
 
 
-LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {"ragged": _ragged, "edges": _edges}
+LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
+    "equal": _equal,
+    "ragged": _ragged,
+    "edges": _edges,
+}
 
 
 def packed(p: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of one sequence as long as all of them."""
+    """The parameters of one sequence as long as all of them, if the batch is ragged."""
     lengths = LENGTHS[p["lengths"]](p)
-    return {**p, "b": 1, "sq": sum(sq for sq, _ in lengths), "sk": sum(sk for _, sk in lengths)}
+    return (
+        dict(p)
+        if p["lengths"] == "equal"
+        else {**p, "b": 1, "sq": sum(sq for sq, _ in lengths), "sk": sum(sk for _, sk in lengths)}
+    )
 
 
 def inputs(p: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ turns in random order, L2 overwritten before each launch, settled clocks, median
 sequence, {dtype}; TB/s count the keys and values that must be read, once (the datasheet's memory: 4.8 TB/s). FlashCore and
 FlashAttention-3 are called through `flash_attn_with_kvcache` with lengths on the device, cuDNN and FlashAttention-2 through PyTorch,
 which lets them know neither lengths nor pages. Ratios say how many times as long a peer takes: above 1, FlashCore is faster.
+[The roofline](roofline.md) has what Nsight Compute says of the same kernels.
 """
 
 

@@ -153,9 +153,27 @@ def test_attention_counts_work_and_names_bad_parameters() -> None:
         ({"hkv": 3}, "hkv"),
         ({"b": -1}, "b"),
         ({"input": "odd"}, "input"),
+        ({"lengths": "odd"}, "lengths"),
+        ({"lengths": "ragged", "layout": "bhsd"}, "layout"),
     ):
         with pytest.raises(ValueError, match=rf"^{name}: "):
             subject.problem({**base, **change})
+
+
+def test_ragged_attention_counts_the_work_of_every_sequence() -> None:
+    subject = load("kernel/subjects/attention.py")
+    edges = {"b": 4, "h": 4, "hkv": 2, "sq": 100, "sk": 70, "d": 64, "lengths": "edges", "dtype": "bf16", "causal": True}
+    assert subject.varlen.LENGTHS["edges"](edges) == [(0, 5), (1, 1), (17, 0), (100, 70)]
+    assert subject.problem(edges) == {
+        "flops": 4.0 * 4 * 64 * (1 + 70 * 71 // 2),
+        "bytes": 2.0 * 2 * 64 * (4 * 118 + 2 * 76) + 4 * 4 * 118,
+        "entries": ["flashcore_attention_varlen_prepare", "flashcore_attention_fwd_d64_bf16_causal"],
+    }
+    ragged = subject.varlen.LENGTHS["ragged"]({"b": 32, "sq": 32768, "sk": 32768})
+    assert len(set(ragged)) == 32
+    assert 256 <= min(ragged)[0] < 300
+    assert 29000 < max(ragged)[0] <= 32768
+    assert subject.problem({**edges, "b": 1})["entries"] == []
 
 
 def test_stream_counts_work_and_names_bad_parameters() -> None:
