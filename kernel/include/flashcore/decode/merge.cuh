@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "flashcore/core/logarithm.cuh"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/shared_storage.cuh"
 #include "flashcore/ptx/math.cuh"
@@ -229,7 +230,7 @@ private:
         words[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0 || rehearsal_) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * params_.rows.group;
-        const float value = fmaf(maximum, params_.scale, logf(sum));
+        const float value = fmaf(maximum, params_.scale, natural_log(sum));
         params_.lse[(unit_.sequence * heads + head) * params_.rows.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
     }
 
