@@ -8,6 +8,7 @@ inputs that broke something, kept in ``runs/fuzz``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import random
@@ -16,6 +17,9 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+
+import fuzz_apart
+from fuzz_apart import DiedError, Reports
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer
 from flashcore_ci.build import tokens
@@ -49,6 +53,7 @@ class Reader:
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
     """``data`` after one to four damages; most are near where something stands already."""
+    most = max(4 * MOST_BYTES, len(data))
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(data) + 1)
         to = min(len(data), at + rng.choice((1, 2, 8, 64, 512)))
@@ -69,7 +74,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
             case _:
                 other = rng.randrange(len(data) + 1)
                 data = data[:at] + data[other : other + 64] + data[at:]
-    return data[: 4 * MOST_BYTES]
+    return data[:most]
 
 
 def text(data: bytes) -> str:
@@ -166,8 +171,8 @@ def result_reader(folder: Path) -> Reader:
     return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
 
 
-def readers(folder: Path) -> dict[str, Reader]:
-    """Everything that reads what others wrote. ncu's own reader is a C library: tests/functional damages its reports."""
+def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
+    """Everything that reads what others wrote."""
     run = small_run()
     suite = folder / "suite.toml"
     packed = bundle.packed({name: data for name, data in run.items() if name != "plan.json"})
@@ -207,6 +212,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             promised=(SuiteError,),
         ),
         "result file": result_reader(folder),
+        "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(
             corpus=files("kernel/src/*.cu", "kernel/subjects/*.py", folder=ROOT, most=2500),
             read=lambda data: (tokens.c_tokens(text(data)), tokens.includes(text(data)), tokens.python_tokens(text(data))),
@@ -244,8 +250,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="readers whose names hold this text")
     options = parser.parse_args()
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        chosen = {name: reader for name, reader in readers(Path(folder)).items() if options.only in name}
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.closing(Reports(Path(folder))) as reports:
+        chosen = {name: reader for name, reader in readers(Path(folder), reports).items() if options.only in name}
         share = max(1, options.count // len(chosen))
         for name, reader in chosen.items():
             began = time.monotonic()

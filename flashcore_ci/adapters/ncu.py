@@ -1,12 +1,14 @@
 """Nsight Compute: its command line, its complaints, and its report read with suspicion.
 
 ``ncu_report.load_report`` opens an empty, cut or altered file without a word: it then has no ranges, or actions without
-names and metrics. So nothing is taken on trust: ``actions`` copies what is there, ``readings`` demands all that is due.
+names and metrics; or it aborts. So nothing is taken on trust: ``actions`` copies what is there, in a process of its own
+(``reading_argv``), and ``readings`` demands all that is due.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import shutil
 import sys
@@ -148,6 +150,24 @@ def actions(module: Any, report: Path) -> tuple[Action, ...]:
         return tuple(_action(action) for action in found)
     except Exception:  # noqa: BLE001 - the reader raises what it likes on a bad file; no action then counts
         return ()
+
+
+def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
+    """Read a report in a process of its own, by the reader that ``tool`` brings where none is installed."""
+    return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(tool), str(report))
+
+
+def parse_actions(text: str) -> tuple[Action, ...]:
+    """The actions that such a process printed; of one that did not end well there are none."""
+    try:
+        return tuple(_copied(**said) for said in json.loads(text.splitlines()[-1]))
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return ()
+
+
+def _copied(*, workload: str, kernel: str, metrics: dict[str, list[Any]]) -> Action:
+    values = {name: (float(value), str(unit)) for name, (value, unit) in metrics.items()}
+    return Action(workload=str(workload), kernel=str(kernel), metrics=values)
 
 
 def readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:

@@ -20,6 +20,7 @@ class Sources:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
         self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
 
     def inside(self, path: str) -> bool:
         """Whether ``path`` is relative and leads nowhere outside the checkout."""
@@ -68,6 +69,11 @@ class Sources:
 
     def _header(self, folder: str, name: str) -> str | None:
         """The path of header ``name`` in ``folder``; None when there is none, or when it lies outside the checkout."""
+        if (folder, name) not in self._found:
+            self._found[folder, name] = self._sought(folder, name)
+        return self._found[folder, name]
+
+    def _sought(self, folder: str, name: str) -> str | None:
         try:
             path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
         except ValueError:

@@ -10,7 +10,10 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import lru_cache
 
+MOST_TEXTS = 1024
+"""Texts whose tokens are remembered: many subjects read the same headers."""
 _PUNCTUATORS = r"%:%:|<<=|>>=|<=>|\.\.\.|->\*|::|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\#\#|\.\*"
 """Longest first. What matters is that ``+ +`` and ``++`` differ, not that every operator is known."""
 
@@ -41,6 +44,7 @@ _PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, to
 _PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 
 
+@lru_cache(maxsize=MOST_TEXTS)
 def c_tokens(text: str) -> tuple[str, ...]:
     """The tokens of C, C++ or CUDA source. The end of a directive counts, and the blank that makes a macro object-like."""
     tokens: list[str] = []
@@ -64,12 +68,14 @@ def c_tokens(text: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
+@lru_cache(maxsize=MOST_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
     """The headers that C source names, whatever conditions they stand under, each with whether it stands in quotes."""
     code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
     return tuple((match["own"] or match["system"], match["own"] is not None) for match in _INCLUDE.finditer(code))
 
 
+@lru_cache(maxsize=MOST_TEXTS)
 def python_tokens(text: str) -> tuple[str, ...]:
     """The tokens of Python source, the same for every version of Python that can read it.
 

@@ -45,6 +45,7 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
 
     ``measured``, when given, is the evidence to judge: nothing is measured or recalled.
     """
+    request = undeferred(request)
     outputs.clear(request.out)
     so_far = SoFar()
     try:
@@ -124,6 +125,11 @@ def static(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance
 def is_live(request: Request) -> bool:
     """Whether to measure here. A GPU without the tools to measure is an error later on, never a reason to fall back silently."""
     return machine.has_gpu() if request.live is None else request.live
+
+
+def undeferred(request: Request) -> Request:
+    """The request; where the GPU is, nothing can be deferred to a machine that has one."""
+    return replace(request, stale=StalePolicy.BLOCK.value) if is_live(request) else request
 
 
 def evidence_for(

@@ -17,7 +17,7 @@ from flashcore_ci.cli.request import Request
 from flashcore_ci.judge import selftest as scoring
 from flashcore_ci.judge import slowed
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.model.errors import ExitCode, SuiteError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.selftest import Caught, Planted, SelfTest
@@ -87,6 +87,11 @@ def from_recording(test: SelfTest, request: Request, progress: console.Progress)
 
 def answers_of(test: SelfTest, report: Report, run: Path, progress: console.Progress) -> Answers:
     """Every defect's answer: of kernels from the report, of evidence by damaging copies of ``run``."""
+    idle = scoring.idle_globs(test, report)
+    if idle:
+        raise SuiteError(
+            tuple(f'{FILE}: clean: "{glob}" matches no target of {test.suite}' for glob in idle), fix="correct the file"
+        )
     progress("damaging evidence")
     content = read_run(run)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:

@@ -12,7 +12,7 @@ from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import State
 from flashcore_ci.collect import comparison, correctness, profile, timing
 from flashcore_ci.collect import sanitizer as checks
-from flashcore_ci.collect.child import DEATHS, Ended, Go
+from flashcore_ci.collect.child import Ended, Go
 from flashcore_ci.collect.context import Context
 from flashcore_ci.collect.machine import Machine, illness
 from flashcore_ci.collect.session import Session
@@ -20,7 +20,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Device, Evidence, Observation, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.reading import Missing, Reading
+from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
 AT_ONCE = {Kind.CORRECTNESS: correctness.collect, Kind.SANITIZER: checks.collect}
@@ -117,7 +117,7 @@ def _measure(machine: Machine) -> Collected:
             timed = () if ill else timing.collect(machine, timer)
             ill = ill or session.busy()
             observations += _without(machine, Kind.TIMING, ill) if ill else timed
-            return _collected(_unless_lost(observations, ill), ended)
+            return _collected(observations, ended)
         finally:
             go.never()
 
@@ -139,24 +139,6 @@ def _without(machine: Machine, kind: Kind, missing: Missing) -> tuple[Observatio
     """Observations that say why nothing was measured."""
     session = machine.session
     return tuple(session.observation(kind, workload, missing=missing) for workload in session.workloads(kind))
-
-
-def _unless_lost(observations: list[Observation], ill: Missing | None) -> list[Observation]:
-    """What died on a GPU that was lost in the meantime may have died of that; what was measured before stands."""
-    if ill is None or ill.code is not Code.DEVICE_UNHEALTHY:
-        return observations
-
-    def excused(reading: Reading) -> Reading:
-        return ill if isinstance(reading, Missing) and reading.code in DEATHS else reading
-
-    return [
-        replace(
-            seen,
-            missing=ill if seen.missing is not None and seen.missing.code in DEATHS else seen.missing,
-            readings=tuple((name, excused(reading)) for name, reading in seen.readings),
-        )
-        for seen in observations
-    ]
 
 
 def _refuse_absent_tools(session: Session) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from flashcore_ci.adapters import ncu
+from flashcore_ci.adapters import ncu, process
 from flashcore_ci.collect import apart, child
 from flashcore_ci.collect.apart import Outcome
 from flashcore_ci.collect.child import Go, Order
 from flashcore_ci.collect.machine import Machine, shared
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
+READING_SECONDS = 120.0
 MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
 
@@ -28,7 +29,6 @@ class Profiler:
             raise CannotCollectError("ncu (Nsight Compute) is not here", fix="install Nsight Compute; it is not on PyPI")
         self.machine = machine
         self.tool = tool
-        self.reader = ncu.reader(tool)
         self.reports: dict[str, Path] = {}
         self._numbers = itertools.count()
 
@@ -53,11 +53,23 @@ def collect(machine: Machine, go: Go) -> tuple[Observation, ...]:
         return ()
     profiler = Profiler(machine)
     outcomes = apart.all_of(workloads, profiler.order, healthy=machine.healthy, together=1, go=go)
-    actions = {path: ncu.actions(profiler.reader, path) for path in set(profiler.reports.values())}
+    actions = {path: _actions(profiler, path) for path in sorted(set(profiler.reports.values()))}
     return tuple(
         _observe(machine, workload, outcomes[workload.id], profiler.reports[workload.id], actions[profiler.reports[workload.id]])
         for workload in workloads
     )
+
+
+def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
+    """What the report holds; nothing when its reader falls over it, or the run is stopped meanwhile."""
+    argv = ncu.reading_argv(profiler.tool, report)
+    try:
+        done = process.run(
+            argv, logs=profiler.machine.session.context.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS
+        )
+    except InterruptedRunError:
+        return ()
+    return ncu.parse_actions(done.text()) if done.returncode == 0 and not done.timed_out else ()
 
 
 def _observe(

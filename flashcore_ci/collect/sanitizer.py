@@ -100,16 +100,29 @@ def _bulk(machine: Machine, workload: Workload) -> bool:
 def _check_group(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
     """All workloads in one process; if that is not clean, each in its own, so that a finding has one owner."""
     whole = _run_check(machine, tool, version, name, workloads)
+    if not _is_sound(whole, machine):
+        return {workload.id: Checked(findings=_ill(name)) for workload in workloads}
     if len(workloads) == 1 or all(_final(checked.findings) for checked in whole.values()):
         return whole
-    if any(isinstance(c.findings, Missing) and c.findings.code in {Code.CRASH, Code.HANG} for c in whole.values()) and (
-        not machine.healthy()
-    ):
-        ill = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
-        return {workload.id: Checked(findings=ill) for workload in workloads}
     with ThreadPoolExecutor(TOGETHER) as pool:
-        alone = list(pool.map(lambda one: _run_check(machine, tool, version, name, (one,)), workloads))
-    return {key: value for checked in alone for key, value in checked.items()}
+        found = list(pool.map(lambda one: _run_check(machine, tool, version, name, (one,)), workloads))
+    alone = {key: value for checked in found for key, value in checked.items()}
+    if _is_sound(alone, machine):
+        return alone
+    return {key: replace(one, findings=_ill(name)) if _died(one) else one for key, one in alone.items()}
+
+
+def _died(checked: Checked) -> bool:
+    return isinstance(checked.findings, Missing) and checked.findings.code in child.DEATHS
+
+
+def _is_sound(checked: dict[str, Checked], machine: Machine) -> bool:
+    """Whether what died, if anything did, may be blamed for it: a known-good kernel still computes."""
+    return not any(_died(one) for one in checked.values()) or machine.healthy()
+
+
+def _ill(name: str) -> Missing:
+    return Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
 
 
 def _final(reading: Reading) -> bool:

@@ -25,6 +25,12 @@ def not_green(test: SelfTest, report: Report) -> tuple[Verdict, ...]:
     return tuple(v for v in report.verdicts if _is_clean(test, v) and v.outcome is not Outcome.PASS)
 
 
+def idle_globs(test: SelfTest, report: Report) -> tuple[str, ...]:
+    """The globs of targets without a defect that match none: whatever they were meant for is not looked at."""
+    targets = {verdict.target for verdict in report.verdicts}
+    return tuple(glob for glob in test.clean if not any(fnmatchcase(target, glob) for target in targets))
+
+
 def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
     """The gates that were green on nothing: of these nobody knows whether they can be."""
     asked = dict.fromkeys(verdict.gate for verdict in report.verdicts)

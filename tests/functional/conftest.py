@@ -21,10 +21,17 @@ COMMAND = [sys.executable, "-m", "flashcore_ci.cli.main"]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is the same for many tests: what was compiled at a path counts for the next test there."""
+    return tmp_path_factory.mktemp("workshop")
+
+
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(workshop: Path) -> Path:
     """A small repository with one subject, one suite and no recorded evidence."""
-    folder = tmp_path / "checkout"
+    folder = workshop / "checkout"
+    shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,7 +41,7 @@ owner = "tests"
 class Bench:
     """A repository on ``main``, a topic with a changed kernel, and a machine whose GPU takes ``base`` and ``head`` megacycles."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, repository: Path, environment: dict[str, str]) -> None:
         self.recording = folder / "recording"
         self.recording.mkdir()
         (self.recording / "recording.json").write_text(json.dumps({"device": DEVICE, "users": []}))
@@ -55,7 +56,7 @@ class Bench:
             "FLASHCORE_CI_PYTHON": str(python),
             "FLASHCORE_CI_LOCK_DIR": str(folder / "locks"),
         }
-        self.repository = Repository(folder / "repository", {**environment, **home, **machine})
+        self.repository = Repository(repository, {**environment, **home, **machine})
         suite = self.repository.folder / "gates/hopper.toml"
         text = suite.read_text().replace('collect = ["correctness"]', 'roof = "compute"\ncollect = ["correctness", "comparison"]')
         suite.write_text(text + GATE)
@@ -98,8 +99,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, environment: dict[str, str]) -> Bench:
-    return Bench(tmp_path, environment)
+def bench(tmp_path: Path, workshop: Path, environment: dict[str, str]) -> Bench:
+    shutil.rmtree(workshop / "compared", ignore_errors=True)
+    return Bench(tmp_path, workshop / "compared", environment)
 
 
 def verdict(report: dict[str, Any]) -> tuple[str, str]:

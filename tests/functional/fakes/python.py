@@ -24,6 +24,8 @@ def main(argv: list[str]) -> int:
     replay.note_pid()
     process = replay.process_of(job)
     write(result, job, process, {"environment": {}, "started": None, "finished": False, "outcomes": {}})
+    if (replay.FOLDER / "lost").exists():
+        return lost(result, job, process, "probe" if content["kind"] == "probe" else None)
     if "go" in content["options"]:
         replay.wait_for(Path(content["options"]["go"]))
     if "waits_for" in process:
@@ -31,8 +33,18 @@ def main(argv: list[str]) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (replay.FOLDER / "waiting").touch()
         replay.wait_for(Path(process["waits_for"]))
+    if process.get("loses_the_gpu"):
+        (replay.FOLDER / "lost").touch()
+        return lost(result, job, process, content["workloads"][-1]["id"])
     write(result, job, process, process["result"])
     return end(process)
+
+
+def lost(result: Path, job: Path, process: dict[str, Any], started: str | None) -> int:
+    """What a worker does on a GPU that has fallen off the bus: nothing but to die, with this in flight."""
+    write(result, job, process, {"environment": {}, "started": started, "finished": False, "outcomes": {}})
+    sys.stderr.write("RuntimeError: CUDA error: unspecified launch failure\n")
+    return 1
 
 
 def write(result: Path, job: Path, process: dict[str, Any], outcome: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import ncu_report
 import pytest
 
-from flashcore_ci.adapters import ncu
+from flashcore_ci.adapters import ncu, ncu_reader
 from flashcore_ci.adapters.ncu import Action
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
@@ -202,3 +202,20 @@ def test_a_reader_that_raises_reads_nothing():
         raise RuntimeError(path)
 
     assert ncu.actions(SimpleNamespace(load_report=load_report), Path("/r")) == ()
+
+
+def test_what_a_reader_prints_is_what_it_read(tmp_path, report, capsys):
+    (tmp_path / "whole.ncu-rep").write_bytes(report)
+    assert ncu_reader.main([str(tmp_path / "ncu"), str(tmp_path / "whole.ncu-rep")]) == 0
+    found = ncu.parse_actions("noise of a library\n" + capsys.readouterr().out)
+    assert found == ncu.actions(ncu_report, tmp_path / "whole.ncu-rep")
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "[", "{}", "null", "5", "[5]", "[{}]", '[{"workload": "w"}]', '[{"workload": "w", "kernel": "k", "metrics": [1]}]']
+    + [f'[{{"workload": "w", "kernel": "k", "metrics": {{"m": {value}}}}}]' for value in ("1", "[1]", '["x", "y"]', "[null, 1]")],
+)
+def test_a_reader_that_was_cut_short_read_nothing(text):
+    assert ncu.parse_actions(text) == ()

@@ -125,7 +125,7 @@ def world(tmp_path, monkeypatch):
     seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
     monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
-    monkeypatch.setattr(profile.ncu, "actions", lambda *_: ())
+    monkeypatch.setattr(profile, "_actions", lambda *_: ())
     monkeypatch.setattr(profile.ncu, "readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
     return scripted
 
@@ -285,13 +285,16 @@ def test_what_was_not_built_is_not_observed(world, tmp_path):
 
 
 def test_a_gpu_that_is_lost_in_the_middle_keeps_what_it_showed_before(world, tmp_path, monkeypatch):
-    def lost(gpu):
-        if "profile" in world.kinds:
-            raise CannotCollectError("the NVIDIA driver does not answer: GPU is lost", fix="")
-        return world.read(gpu)
+    def run(order, go=None):
+        if order.kind == "profile":
+            world.faults |= dict.fromkeys(("profile", "probe"), Missing(code=Code.CRASH, message="Xid 79"))
+            monkeypatch.setattr(collect.nvml, "read", lost)
+        return world.run(order, go)
 
-    monkeypatch.setattr(collect.nvml, "read", lost)
-    world.faults["profile"] = Missing(code=Code.CRASH, message="Xid 79")
+    def lost(gpu):
+        raise CannotCollectError("GPU is lost")
+
+    monkeypatch.setattr(child, "run", run)
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == found[Kind.SANITIZER] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.DEVICE_UNHEALTHY}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,12 @@ def test_the_exit_status_must_say_so_too(status: int | None) -> None:
 def test_a_tool_that_lost_track_reported_nothing() -> None:
     text = recorded("control-memcheck").replace("Access to", "Internal Sanitizer Error: Access to")
     assert "Internal Sanitizer Error" in said(text, "memcheck")
+
+
+@pytest.mark.parametrize("check", SANITIZER_TOOLS)
+def test_a_finding_that_the_summary_does_not_count_was_not_reported(check: str) -> None:
+    text = re.sub(
+        r"(ERROR SUMMARY: |RACECHECK SUMMARY: |\()\d+( errors?| hazards? displayed)", r"\g<1>0\2", recorded(f"control-{check}")
+    )
+    text = re.sub(r"\d+ warnings?\)", "0 warnings)", text)
+    assert "0 findings" in said(text, check)

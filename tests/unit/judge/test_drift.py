@@ -130,6 +130,10 @@ class TestRefused:
     def test_no_samples(self):
         assert verdict(timing(samples=()), baseline()).reason.code is Code.METRIC_ABSENT
 
+    def test_samples_in_another_unit(self):
+        samples = (("cycles/gpu/cold", Samples(values=lognormal(1, 5), unit="cycle")),)
+        assert verdict(timing(samples=samples), baseline()).reason.code is Code.METRIC_ABSENT
+
     @pytest.mark.parametrize("bad", [0.0, -1.0])
     def test_impossible_values(self, bad):
         samples = (("cycles/gpu/cold", Samples(values=(1.0, bad, 1.1), unit="Mcycle")),)

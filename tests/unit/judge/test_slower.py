@@ -139,7 +139,7 @@ class TestRefused:
         assert lost in verdict.reason.message
 
     def test_a_scale_in_another_unit(self):
-        wrong = {"head/cycles/gpu/cold": Samples(values=lognormal(1, 8), unit="cycle")}
+        wrong = {"head/cycles/gpu/cold": Samples(values=lognormal(3, 8), unit="cycle")}
         verdict = verdict_on(comparison(tuple(({**dict(rounds()), **wrong}).items())))
         assert verdict.reason.code is Code.INVALID_RESULT
 

@@ -36,7 +36,15 @@ def nvmlInit() -> None:
 
 
 nvmlShutdown = _answers(None)
-nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _answers("handle")
+
+
+def _handle(_: Any) -> str:
+    if (Path(os.environ["RECORDING"]) / "lost").exists():
+        raise NVMLError("GPU is lost")
+    return "handle"
+
+
+nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _handle
 nvmlDeviceGetName = _answers(_device.get("name"))
 nvmlDeviceGetUUID = _answers(_device.get("uuid"))
 nvmlSystemGetDriverVersion = _answers(_device.get("driver"))
