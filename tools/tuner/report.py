@@ -21,6 +21,8 @@ Written by `python3 tools/tune.py choose` from [its timings](performance/tuner.j
 rejects what spills or what the compiler serialised, and lets the rest race on the GPU: successive halving for each head dimension and mask, candidates
 interleaved in random order, L2 cold, by cycles (time multiplied by the clock that the multiprocessors ran at). The configuration in use
 takes part to the end, so that each row compares it with the winner. A winner has to be better by more than {equal:.1f} % over all rows.
+A choice is one for the kernel that raced: when its loops change, so may the winner, and [the tuning log](../kernel/TUNING.md) says
+what holds today.
 
 {total} rows; on **{held}** the tuner's choice beats or equals the hand-picked configuration (less than {equal:.1f} % apart is equal), on {better} it is faster.
 
