@@ -37,7 +37,7 @@ FAKES = ROOT / "tests/functional/fakes"
 RECORDINGS = ROOT / "tests/recordings/runs"
 COMMAND = (sys.executable, "-m", "flashcore_ci.cli.main")
 SUITE = "gates/defects.toml"
-HANG_SECONDS = {"correctness": 3, "sanitizer": 6}
+HANG_SECONDS = {"correctness": 3, "sanitizer": 15}
 """Enough for every fake that ends, on a busy machine too."""
 
 CORRECTNESS = ("max-diff", "error-ratio", "finite", "repeatable")

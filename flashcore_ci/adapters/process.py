@@ -110,7 +110,7 @@ def run(
 
 
 def stop_all(*, kill: bool = False) -> None:
-    """End every child that runs now and refuse new ones: the answer to SIGTERM. Safe in a signal handler.
+    """End every child that runs now and refuse new ones: the answer to SIGTERM.
 
     ``kill`` grants no grace.
     """
