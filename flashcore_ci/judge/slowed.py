@@ -24,7 +24,7 @@ def caught(planted: Planted, suite: Suite, noises: Iterable[Noise]) -> Caught:
     """What the gate's own rule says of the recorded rounds, among as many rows as its suite compares."""
     gate = next((gate for gate in suite.gates if gate.id == planted.gate), None)
     limit = next((limit.value for limit in gate.limits if fnmatchcase(planted.target, limit.on)), None) if gate else None
-    rows = sum(Kind.TIMING in workload.collect for workload in suite.workloads)
+    rows = sum(Kind.COMPARISON in workload.collect for workload in suite.workloads)
     for noise in noises:
         recorded = noise.of(planted.target)
         pairs = next((one for one in recorded.planted if one.percent == planted.slower), None) if recorded else None
