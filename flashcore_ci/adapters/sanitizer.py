@@ -110,14 +110,14 @@ def argv(
 ) -> tuple[str, ...]:
     """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
 
-    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``:
-    they load what bulk copies wrote, which initcheck cannot follow through shared memory.
+    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``, of
+    initcheck alone: they load what bulk copies wrote, which it cannot follow through shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
     return (
         *_common(tool, check, kernels, log),
-        *(GLOBAL_ONLY if bulk and check in GLOBAL_ONLY else OPTIONS).get(check, ()),
+        *(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())),
         "--show-backtrace",
         "device",
         "--print-limit",

@@ -83,15 +83,17 @@ def _check(machine: Machine, tool: Path, version: str, name: str, workloads: tup
     if sanitizer.too_old(version):
         verdict = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: Checked(findings=verdict) for workload in workloads}
-    loading = tuple(one for one in workloads if name in sanitizer.GLOBAL_ONLY and _bulk(machine, one))
+    loading = tuple(one for one in workloads if _bulk(machine, name, one))
     groups = [group for group in (tuple(one for one in workloads if one not in loading), loading) if group]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(machine, tool, version, name, group), groups)
         return {key: value for group in checked for key, value in group.items()}
 
 
-def _bulk(machine: Machine, workload: Workload) -> bool:
-    """Whether a kernel of this workload loads, by ordinary loads, what bulk copies wrote into shared memory."""
+def _bulk(machine: Machine, name: str, workload: Workload) -> bool:
+    """Whether the check minds that a kernel of this workload loads, by ordinary loads, what bulk copies wrote into shared memory."""
+    if name not in sanitizer.GLOBAL_ONLY:
+        return False
     build = machine.session.plan.description(workload.subject).build
     entries = machine.session.entries(workload)
     return build is not None and any(entry.loads_bulk_copies for entry in build.entries if entry.symbol in entries)
@@ -131,9 +133,9 @@ def _final(reading: Reading) -> bool:
 
 
 def _run_check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
-    """One process. Of several workloads together only a clean verdict is worth something; see ``_check``."""
-    bulk = _bulk(machine, workloads[0])
-    log = _log(machine, f"{name}-bulk" if bulk and name in sanitizer.GLOBAL_ONLY else name, workloads)
+    """One process. Of several workloads together only a clean verdict is worth something; see ``_check_group``."""
+    bulk = _bulk(machine, name, workloads[0])
+    log = _log(machine, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(machine, workloads)
     outcomes = _launch(
         machine,

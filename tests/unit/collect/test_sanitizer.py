@@ -128,7 +128,7 @@ def test_an_old_tool_is_not_even_run(monkeypatch, version):
 
 def test_initcheck_takes_kernels_that_load_bulk_copies_by_themselves(monkeypatch):
     ran = []
-    monkeypatch.setattr(sanitizer, "_bulk", lambda machine, workload: workload.id == "b")
+    monkeypatch.setattr(sanitizer, "_bulk", lambda machine, name, workload: name == "initcheck" and workload.id == "b")
     monkeypatch.setattr(sanitizer, "_run_check", lambda machine, tool, version, name, workloads: ran.append(workloads) or {})
     sanitizer._check(Machine(), Path("/cs"), "2026.4.0.0", "initcheck", WORKLOADS)
     assert {tuple(one.id for one in group) for group in ran} == {("a",), ("b",)}
