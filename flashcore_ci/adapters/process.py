@@ -24,7 +24,7 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
 
-RUNS = math.inf  # what has not ended; and to wait for that
+RUNS = math.inf  # when a child ended that has not
 
 _children: set[int] = set()
 _sessions: dict[int, float] = {}  # of each child, whose number is its session's: when it ended, in seconds since boot
@@ -169,8 +169,8 @@ def _start(
     return child
 
 
-def _ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the child ends within so many seconds; on Linux it is not reaped."""
+def _ends(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
+    """Whether the child ends within so many seconds, or (None) at all; on Linux it is not reaped."""
     if not hasattr(os, "pidfd_open"):
         return _reaped(child, seconds)
     try:
@@ -180,14 +180,14 @@ def _ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
     try:
         watch = select.poll()
         watch.register(descriptor, select.POLLIN)
-        return bool(watch.poll(None if seconds is RUNS else 1e3 * seconds))
+        return bool(watch.poll(None if seconds is None else 1e3 * seconds))
     finally:
         os.close(descriptor)
 
 
-def _reaped(child: subprocess.Popen[bytes], seconds: float) -> bool:
+def _reaped(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(None if seconds is RUNS else seconds)
+        child.wait(seconds)
         return True
     return False
 
@@ -207,7 +207,7 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
         _signal_group(child.pid, signal.SIGTERM)
         _ends(child, GRACE_SECONDS)
     _signal_group(child.pid, signal.SIGKILL)
-    _ends(child, RUNS)
+    _ends(child, None)
     with _lock:
         _children.discard(child.pid)
         _sessions[child.pid] = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
