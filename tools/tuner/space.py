@@ -12,8 +12,6 @@ from typing import Any
 
 SHARED_LIMIT = 227 * 1024  # bytes that a block may have
 BARRIER_BYTES = 1024
-ONES_BYTES = 2048  # the columns of ones that make the tensor cores add up the probabilities
-ONES_BESIDE = 64  # columns: they stand beside one block of values
 ELEMENT_BYTES = 2
 WARPGROUP_ROWS = 64
 WARPGROUP_THREADS = 128
@@ -52,11 +50,10 @@ class Candidate:
 
     @property
     def shared_bytes(self) -> int:
-        """Queries, keys, values, ones and barriers: attention/config.h says the same."""
+        """Queries, keys, values and barriers: attention/config.h says the same."""
         query = self.tile_m * self.head_dim * ELEMENT_BYTES
         keys = self.tile_n * self.head_dim * ELEMENT_BYTES
-        ones = ONES_BYTES if dict(self.switches).get("sums_in_products") else 0
-        return self.q_stages * query + 2 * self.kv_stages * keys + ones + BARRIER_BYTES
+        return self.q_stages * query + 2 * self.kv_stages * keys + BARRIER_BYTES
 
     @property
     def registers_at_launch(self) -> int:
@@ -127,8 +124,6 @@ def _of_switches(one: Candidate) -> Iterator[str]:
         yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
     if on.get("scores_again") and (not on.get("optimistic") or not on.get("query_in_registers") or on.get("turns", True)):
         yield "scores again: only a guess is taken back, with the query in registers and without a turn"
-    if on.get("sums_in_products") and one.head_dim != ONES_BESIDE:
-        yield f"sums in products: the ones stand beside one block of {ONES_BESIDE} columns"
 
 
 def candidates(base: Candidate) -> list[Candidate]:

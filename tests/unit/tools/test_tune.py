@@ -144,13 +144,6 @@ def test_two_tiles_are_offered_where_length_decides() -> None:
     assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
 
 
-def test_ones_take_shared_memory_and_stand_beside_one_block() -> None:
-    switches = (("sums_in_products", True),)
-    assert replace(GOOD, switches=switches).shared_bytes == GOOD.shared_bytes + space.ONES_BYTES
-    assert list(space.objections(replace(GOOD, switches=switches))) == []
-    assert any("one block" in objection for objection in space.objections(replace(TALL, switches=switches)))
-
-
 def test_entries_with_a_table_of_their_own_keep_it() -> None:
     entry = '[[attention.entries]]\nsymbol = "x_d64_bf16_causal"\ntile = "d64_special"\n'
     text = choice.written(VARIANTS + entry, {(64, "full"): in_use(64), (64, "causal"): replace(in_use(64), kv_stages=2)})

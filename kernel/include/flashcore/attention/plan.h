@@ -24,7 +24,7 @@ struct Plan {
 
 // Bytes of keys and values of the sequences that are interleaved. Short sequences are read again from L2 (50 or 60 MB on Hopper,
 // less what streams through it) when their next tile comes; the tiles of long ones run side by side and share what they read
-// at that moment, so that more of them may be in flight. Measured: kernel/TUNING.md, version 5.
+// at that moment, so that more of them may be in flight. Measured: kernel/TUNING-d128-d256.md.
 constexpr int64_t kShortKeys = 1024;
 constexpr int64_t kLongKeys = 4096;
 constexpr int64_t kVeryLongKeys = 16384;
