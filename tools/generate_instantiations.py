@@ -44,6 +44,29 @@ extern "C" const flashcore::attention::AttentionVariant {symbol}_variant = {{
     Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::attention::Params>}};
 """
 
+DECODE = """\
+#include "{header}"
+
+namespace {{
+struct Tuning {{
+    static constexpr flashcore::decode::Config config = {{
+        .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
+        .consumer_warps = {consumer_warps}}};
+}};
+constexpr int kThreads = flashcore::decode::threads(Tuning::config);
+constexpr int kSharedBytes = {dynamic_shared_bytes};
+static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    {symbol}(const __grid_constant__ flashcore::decode::Params params) {{
+    flashcore::decode::decode<Tuning>(params);
+}}
+
+extern "C" const flashcore::decode::DecodeVariant {symbol}_variant = {{
+    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::decode::Params>}};
+"""
+
 STREAM = """\
 #include "{header}"
 
@@ -64,7 +87,24 @@ extern "C" const flashcore::stream::StreamVariant {symbol}_variant = {{
     flashcore::launch<{symbol}, Tuning::config.threads, {dynamic_shared_bytes}, flashcore::stream::Params>}};
 """
 
-TEMPLATES = {"attention": ATTENTION, "stream": STREAM}
+VARLEN = """\
+#include "{header}"
+
+namespace {{
+constexpr int kThreads = {threads};
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+    const __grid_constant__ flashcore::attention::Ragged ragged) {{
+    flashcore::attention::prepare<kThreads>(ragged);
+}}
+
+extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::Ragged>}};
+"""
+
+TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
+LISTED = ("attention", "decode")  # operations whose launcher chooses among several entry functions
 
 
 def render(table: Mapping[str, Any]) -> dict[str, str]:
@@ -74,18 +114,19 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
         group = table[subject]
         for entry in group["entries"]:
             fields = {**group["tiles"][entry["tile"]], **entry, "header": group["header"]}
-            if subject == "attention":
+            if "dtype" in entry:
                 switches = {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
                 fields |= {"dtype": DTYPES[entry["dtype"]], **switches}
             files[f"kernel/instantiations/{entry['symbol']}.cu"] = BANNER + template.format(**fields)
-    files["kernel/include/flashcore/attention/variants.h"] = _variant_list(table["attention"]["entries"])
+    for subject in LISTED:
+        files[f"kernel/include/flashcore/{subject}/variants.h"] = _variant_list(subject, table[subject]["entries"])
     return files
 
 
-def _variant_list(entries: list[Mapping[str, Any]]) -> str:
+def _variant_list(subject: str, entries: list[Mapping[str, Any]]) -> str:
     """Names alone: what a variant is made of stays in its own translation unit, and so in its own digest."""
     lines = " \\\n".join(f"    X({entry['symbol']}_variant)" for entry in entries)
-    return f"{BANNER}#pragma once\n\n#define FLASHCORE_ATTENTION_VARIANTS(X) \\\n{lines}\n"
+    return f"{BANNER}#pragma once\n\n#define FLASHCORE_{subject.upper()}_VARIANTS(X) \\\n{lines}\n"
 
 
 def stale(root: pathlib.Path) -> list[str]:

@@ -16,7 +16,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "kernel/variants.toml").read_text(encoding="utf-8"))
 ENTRIES = [{**TABLE["attention"]["tiles"][entry["tile"]], **entry} for entry in TABLE["attention"]["entries"]]
-SUBJECTS = ("attention", "stream")
+DECODE = [{**TABLE["decode"]["tiles"][entry["tile"]], **entry} for entry in TABLE["decode"]["entries"]]
+SUBJECTS = ("attention", "decode", "stream")
 
 
 def load(path: str) -> ModuleType:
@@ -74,12 +75,29 @@ def test_budgets_of_registers_and_shared_memory(entry: dict[str, Any]) -> None:
     query = entry["tile_m"] * entry["head_dim"] * 2
     keys = entry["tile_n"] * entry["head_dim"] * 2
     warpgroups = entry["consumer_warpgroups"]
-    barriers = 8 * (2 * entry["q_stages"] * warpgroups + 4 * entry["kv_stages"]) + 8 * entry["q_stages"] * warpgroups
+    tiles = 32 * entry["q_stages"] * warpgroups + 48
+    barriers = 8 * (2 * entry["q_stages"] * warpgroups + 4 * entry["kv_stages"]) + tiles
     assert barriers <= 1024
     assert entry["dynamic_shared_bytes"] == entry["q_stages"] * query + 2 * entry["kv_stages"] * keys + 1024 <= 227 * 1024
     at_launch = 65536 // (128 * (1 + warpgroups)) // 8 * 8
     assert 24 + warpgroups * entry["max_registers"] <= (1 + warpgroups) * at_launch
     assert entry["tile_m"] == 64 * warpgroups
+
+
+@pytest.mark.parametrize("entry", DECODE, ids=lambda entry: entry["symbol"])
+def test_budgets_of_decode(entry: dict[str, Any]) -> None:
+    warps, stages, d = entry["consumer_warps"], entry["stages"], entry["head_dim"]
+    assert entry["symbol"] == f"flashcore_decode_d{d}_{entry['dtype']}"
+    tiles = 2 * stages * entry["tile_keys"] * d * 2
+    merge = warps * 8 * (d + 4) * 4 + warps * 16 * 8
+    slots = stages * (2 * 8 + 9 * 4) + 8
+    assert entry["dynamic_shared_bytes"] == -(-(tiles + merge + slots) // 1024) * 1024 <= 227 * 1024
+    warps_of_a_quarter = -(-(warps + 1) // 4)
+    assert entry["max_registers"] <= min(16384 // 32 // warps_of_a_quarter // 8 * 8, 255)
+
+
+def test_one_decode_entry_for_every_head_dimension_and_type() -> None:
+    assert [(e["head_dim"], e["dtype"]) for e in DECODE] == [(d, t) for d in (64, 128, 256) for t in ("fp16", "bf16")]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -90,7 +108,7 @@ def test_subject_names_files_that_exist(name: str) -> None:
     assert all((ROOT / file).is_file() for file in files)
     for entry in described["entries"]:
         text = (ROOT / entry["source"]).read_text(encoding="utf-8")
-        assert re.findall(r"^ +(\w+)\(const __grid_constant__", text, re.MULTILINE) == [entry["symbol"]]
+        assert re.findall(r"(\w+)\(\s*const __grid_constant__", text) == [entry["symbol"]]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -107,8 +125,8 @@ def test_launchers_do_not_reach_device_code(name: str) -> None:
 
 
 def test_layers_of_the_headers() -> None:
-    """ptx < sm90 < core < attention, stream: nothing includes what stands above it."""
-    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "stream": 3}
+    """ptx < sm90 < core < attention, decode, stream: nothing includes what stands above it."""
+    order = {"ptx": 0, "sm90": 1, "core": 2, "attention": 3, "decode": 3, "stream": 3}
     for path in (ROOT / "kernel/include/flashcore").rglob("*.*h"):
         own = path.parent.name
         for other in re.findall(r'#include "flashcore/(\w+)/', path.read_text(encoding="utf-8")):
@@ -135,9 +153,27 @@ def test_attention_counts_work_and_names_bad_parameters() -> None:
         ({"hkv": 3}, "hkv"),
         ({"b": -1}, "b"),
         ({"input": "odd"}, "input"),
+        ({"lengths": "odd"}, "lengths"),
+        ({"lengths": "ragged", "layout": "bhsd"}, "layout"),
     ):
         with pytest.raises(ValueError, match=rf"^{name}: "):
             subject.problem({**base, **change})
+
+
+def test_ragged_attention_counts_the_work_of_every_sequence() -> None:
+    subject = load("kernel/subjects/attention.py")
+    edges = {"b": 4, "h": 4, "hkv": 2, "sq": 100, "sk": 70, "d": 64, "lengths": "edges", "dtype": "bf16", "causal": True}
+    assert subject.varlen.LENGTHS["edges"](edges) == [(0, 5), (1, 1), (17, 0), (100, 70)]
+    assert subject.problem(edges) == {
+        "flops": 4.0 * 4 * 64 * (1 + 70 * 71 // 2),
+        "bytes": 2.0 * 2 * 64 * (4 * 118 + 2 * 76) + 4 * 4 * 118,
+        "entries": ["flashcore_attention_varlen_prepare", "flashcore_attention_fwd_d64_bf16_causal"],
+    }
+    ragged = subject.varlen.LENGTHS["ragged"]({"b": 32, "sq": 32768, "sk": 32768})
+    assert len(set(ragged)) == 32
+    assert 256 <= min(ragged)[0] < 300
+    assert 29000 < max(ragged)[0] <= 32768
+    assert subject.problem({**edges, "b": 1})["entries"] == []
 
 
 def test_stream_counts_work_and_names_bad_parameters() -> None:

@@ -3,12 +3,7 @@
 
 #include <cstdint>
 
-struct FlashcoreOperand {
-    void* data;  // a multiple of 16 bytes
-    int64_t batch_stride;
-    int64_t sequence_stride;
-    int64_t head_stride;
-};
+#include "flashcore/core/operand.h"
 
 struct FlashcoreAttentionArguments {
     uint32_t size;     // sizeof(FlashcoreAttentionArguments), so that a caller of another version is refused
@@ -34,3 +29,38 @@ struct FlashcoreAttentionArguments {
 };
 
 extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);
+
+// Sequences of different lengths, their rows one behind the other: sequence b has the queries from cu_seqlens_q[b] to before
+// cu_seqlens_q[b + 1], and keys likewise. What these say beyond the rows that there are is cut off. Nothing is read or written
+// outside a sequence's own rows, and rows that belong to none stay as they are.
+struct FlashcoreVarlenArguments {
+    uint32_t size;  // sizeof(FlashcoreVarlenArguments)
+    int32_t device;
+    int32_t dtype;
+    int32_t causal;  // bottom-right aligned in every sequence
+    int32_t max_ctas;
+    float scale;
+    int64_t batch;  // sequences
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t total_q;  // rows of q and out
+    int64_t total_k;
+    int64_t head_dim;
+    FlashcoreOperand q;  // batch_stride is not used
+    FlashcoreOperand k;
+    FlashcoreOperand v;
+    FlashcoreOperand out;
+    const int32_t* cu_seqlens_q;  // (batch + 1), on the device, as all of these
+    const int32_t* cu_seqlens_k;
+    const int32_t* seqused_q;  // (batch), how many of a sequence's rows count, the first ones; null: all
+    const int32_t* seqused_k;
+    float* lse;       // (heads, total_q), contiguous; may be null
+    void* workspace;  // aligned to 32 bytes, used by one launch at a time; what is in it does not matter
+    int64_t workspace_bytes;
+    void* stream;
+};
+
+extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);
+
+// Bytes of device memory that such a launch needs; only the batch matters.
+extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments);

@@ -1,11 +1,12 @@
 // Tuning of one attention variant and what follows from it: threads, registers, shared memory. Host and device.
 #pragma once
 
+#include "flashcore/core/dtype.h"
 #include "flashcore/core/host_device.h"
 
 namespace flashcore::attention {
 
-enum class DType : int { kFp16 = 0, kBf16 = 1 };
+using flashcore::DType;
 
 struct Config {
     int head_dim;

@@ -12,15 +12,15 @@ class Consumer : Step<Tuning> {
     using typename Base::Element, typename Base::Keys, typename Base::Query;
     using Base::kConfig, Base::kFreesQueryAfterScores;
     using Base::finish_output, Base::issue_output, Base::issue_scores, Base::issue_scores_and_output, Base::release;
-    using Base::params_, Base::shared_, Base::turn_, Base::lane_, Base::place_, Base::skipped_, Base::step_, Base::clear_steps_;
-    using Base::query_, Base::arriving_, Base::k_, Base::v_, Base::operand_, Base::output_;
+    using Base::params_, Base::shared_, Base::turn_, Base::lane_, Base::place_, Base::visible_, Base::skipped_, Base::step_;
+    using Base::clear_steps_, Base::query_, Base::arriving_, Base::k_, Base::v_, Base::operand_, Base::output_;
 
 public:
     using Base::Base;
 
     __device__ __forceinline__ void run() {
         turn_.open();
-        for (Tile tile = arriving_tile(); tile.first_row != kNoTile; tile = arriving_tile()) {
+        for (Tile tile = arriving_tile(); tile.row != kNoTile; tile = arriving_tile()) {
             switch (part_in(tile)) {
                 case Part::kAttend: attend(tile); break;
                 case Part::kStoreZeros: store_zeros(tile); break;
@@ -93,7 +93,7 @@ private:
         release(arriving_);
         arriving_.advance();
 #pragma unroll 1
-        for (int remaining = tile_steps<Tuning>(params_, tile); remaining > 0; --remaining) {
+        for (int remaining = tile_steps<Tuning>(tile); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
             turn_.take();
             turn_.pass();
@@ -116,7 +116,7 @@ private:
     }
 
     __device__ __forceinline__ Place place_in(const Tile& tile) const {
-        return {tile.first_row + turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes, tile.sequence};
+        return {tile.row + own_row(), tile.head, tile.batch};
     }
 
     // The tile whose query arrives next; waits for it.
@@ -129,10 +129,14 @@ private:
     __device__ __forceinline__ Tile tile_of(const Query& query) const {
         Tile tile{};
         if (lane_ == 0) tile = shared_.tile[turn_.warpgroup][query.slot];
-        return {sm90::uniform(tile.first_row), sm90::uniform(tile.sequence)};
+        return {sm90::uniform(tile.row), sm90::uniform(tile.head), sm90::uniform(tile.batch), sm90::uniform(tile.rows),
+                sm90::uniform(tile.visible)};
     }
 
-    __device__ __forceinline__ Part part_in(const Tile& tile) const { return part_of<Tuning>(params_, tile, turn_.warpgroup); }
+    __device__ __forceinline__ Part part_in(const Tile& tile) const { return part_of<Tuning>(tile, turn_.warpgroup); }
+
+    // This thread's first row within the tile.
+    __device__ __forceinline__ int own_row() const { return turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes; }
 
     // This warp's first row within those of the warpgroup.
     __device__ __forceinline__ static int warp_row() {
@@ -142,6 +146,7 @@ private:
     __device__ __forceinline__ void begin_tile(const Tile& tile) {
         const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
         place_ = place_in(tile);
+        visible_ = visible_keys<kConfig.causal>(tile, own_row());
         // A shuffle for each: with fewer ptxas took the loops of D=256 causal for divergent, and a step had 46 R2UR.
         skipped_ = sm90::uniform(share.skipped);
         clear_steps_ = sm90::uniform(share.clear);

@@ -9,10 +9,11 @@
 
 namespace flashcore::attention {
 
-// Two rows of one sequence that a thread owns: this one, and the one kGroupRows below.
+// Two rows of one sequence that a thread owns, as the tensor maps count: this one, and the one kGroupRows below.
 struct Place {
     int row;
-    int sequence;
+    int head;
+    int batch;
 };
 
 // 1 / sum of whole rows, and 0 for a row that saw no key: its output is 0.
@@ -27,7 +28,7 @@ __device__ __forceinline__ Rescale normalise(const Rows& rows) {
 
 __device__ __forceinline__ void store_lse(const Params& params, const Place& place, const Rows& rows, int lane) {
     if (params.lse == nullptr || lane % kQuadLanes != 0) return;
-    float* lse = params.lse + static_cast<int64_t>(place.sequence) * params.sq;
+    float* lse = params.lse + place.batch * params.lse_batch_stride + place.head * params.lse_head_stride;
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
@@ -60,9 +61,7 @@ __device__ __forceinline__ void store_rows(const Params& params, const Place& pl
     asm volatile("" : "+r"(lane));  // addresses are worked out here, not kept in registers throughout the main loop
     constexpr int kColumns = kQuadLanes * sm90::kChunkElements;  // that a quad gathers and writes at a time
     const Output& out = params.out;
-    const int batch = place.sequence / params.heads;
-    const int head = place.sequence - batch * params.heads;
-    auto* const data = static_cast<Element*>(out.data) + batch * out.batch_stride + head * out.head_stride;
+    auto* const data = static_cast<Element*>(out.data) + place.batch * out.batch_stride + place.head * out.head_stride;
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
@@ -100,12 +99,10 @@ __device__ __forceinline__ void stage_rows(uint8_t* tile, const float (&output)[
 // The first lane sends the warp's rows; the copy engine drops what lies past the end.
 template <int kHeadDim>
 __device__ __forceinline__ void send_rows(const Params& params, const Place& place, const uint8_t* tile, int warp_row) {
-    const int batch = place.sequence / params.heads;
-    const int head = place.sequence - batch * params.heads;
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
         const uint8_t* rows = tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
-        ptx::tma_store_4d(&params.out_rows, rows, column, place.row, head, batch);
+        ptx::tma_store_5d(&params.out_rows, rows, column, place.row, place.head, place.batch, params.wrap);
     }
     ptx::tma_store_commit();
     ptx::tma_store_wait_read();

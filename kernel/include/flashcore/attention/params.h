@@ -16,6 +16,20 @@ struct Schedule {
     int group;      // sequences whose tiles are interleaved, longest first
 };
 
+// One sequence of a ragged batch, whose rows lie packed behind those of others. To the tensor maps a batch of kBatchRows rows
+// ends at every row, and a sequence is the end of one: so the copy engine clips at the sequence's own end, with one map for all
+// of them. Most rows of such a batch lie far outside the tensor; nobody asks for those.
+constexpr int kBatchRows = 1 << 30;
+struct alignas(32) Span {
+    int first_tile;  // number of its first tile; one span more, behind the last, has the number of all tiles
+    int row_tiles;   // query tiles of one head
+    int group;       // heads whose tiles are interleaved
+    int q_batch;     // of the tensor maps: the row at which the queries end
+    int k_batch;
+    int sq;
+    int sk;
+};
+
 // Two counters in device memory, zero between launches: tiles handed out beyond the first of each CTA, and CTAs that are done.
 struct Tickets {
     unsigned next;
@@ -34,16 +48,20 @@ struct Output {
 constexpr float kSlackLog2 = 8.0f;
 
 struct Params {
-    CUtensorMap q;  // (head_dim, sq, heads, batch), boxes of 64 x 64: a warpgroup's rows
-    CUtensorMap k;  // (head_dim, sk, kv_heads, batch), boxes of 64 x tile_n
+    CUtensorMap q;  // (head_dim, sq, heads, batch, wrap), boxes of 64 x 64: a warpgroup's rows
+    CUtensorMap k;  // (head_dim, sk, kv_heads, batch, wrap), boxes of 64 x tile_n
     CUtensorMap v;
     CUtensorMap out_rows;  // the output like q, boxes of 64 x 16: one warp's rows
     Output out;
-    float* lse;  // (batch, heads, sq) or null
+    float* lse;  // or null; the rows of a head are contiguous
+    int64_t lse_batch_stride;
+    int64_t lse_head_stride;
     Schedule schedule;
-    Tickets* tickets;  // null: CTA c takes tiles c, c + ctas, c + 2 ctas, ...
-    int sq;
+    Tickets* tickets;   // null: CTA c takes tiles c, c + ctas, c + 2 ctas, ...
+    const Span* spans;  // of a ragged batch; null: every sequence has sq queries and sk keys
+    int sq;             // rows of a batch of the tensor maps; kBatchRows if ragged, and so is sk
     int sk;
+    int wrap;  // coordinate in the last dimension of every map, see attention/launcher.h
     int heads;
     int heads_per_kv_head;
     float scale_log2;  // |scale| * log2(e), at least the smallest normal float

@@ -1,4 +1,5 @@
-// What the host decides for a problem: variant, schedule and grid. A pure function of the problem and the device. Host code.
+// What the host decides for a problem: variant, schedule and grid. Pure functions of the problem and the device. Host code, but
+// for the size of a group, which the device decides for every sequence of a ragged batch.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +9,12 @@
 
 namespace flashcore::attention {
 
+constexpr int64_t kTileLimit = int64_t{1} << 30;  // a tile index plus the grid stays clear of int overflow
+
 struct Problem {
     DType dtype;
     bool causal;
-    int head_dim;
+    int64_t head_dim;
     int64_t sequences;  // batch * heads
     int64_t sq;
     int64_t sk;
@@ -28,9 +31,17 @@ struct Plan {
 constexpr int64_t kShortKeys = 1024;
 constexpr int64_t kLongKeys = 4096;
 constexpr int64_t kVeryLongKeys = 16384;
-inline int64_t interleaved_bytes(int64_t sk) {
+FLASHCORE_HOST_DEVICE constexpr int64_t interleaved_bytes(int64_t sk) {
     constexpr int64_t kMegabyte = int64_t{1} << 20;
     return (sk < kShortKeys ? 16 : sk < kLongKeys ? 32 : sk < kVeryLongKeys ? 64 : 128) * kMegabyte;
+}
+
+// Without a mask all tiles are equally long, and the tiles of one sequence share its keys: one sequence after the other. Under
+// a causal mask several sequences are interleaved, longest tiles first.
+FLASHCORE_HOST_DEVICE constexpr int64_t group_size(bool causal, int head_dim, int64_t sk, int64_t sequences) {
+    if (!causal) return 1;
+    const int64_t size = interleaved_bytes(sk) / (2 * (sk > 1 ? sk : 1) * head_dim * kBytesPerElement);
+    return size < 1 ? 1 : size > sequences ? sequences : size;
 }
 
 // Columns of a tile beyond the head dimension are read as zeros and not written, so a variant serves smaller ones too.
@@ -52,22 +63,16 @@ inline int64_t row_tiles(const Config& config, const Problem& problem) {
     return (problem.sq + config.tile_m - 1) / config.tile_m;
 }
 
-// Without a mask all tiles are equally long, and the tiles of one sequence share its keys: one sequence after the other. Under
-// a causal mask several sequences are interleaved, longest tiles first.
-inline int64_t group_size(const Config& config, const Problem& problem) {
-    if (!config.causal) return 1;
-    const int64_t bytes = 2 * std::max<int64_t>(problem.sk, 1) * config.head_dim * kBytesPerElement;
-    return std::clamp<int64_t>(interleaved_bytes(problem.sk) / bytes, 1, problem.sequences);
-}
+// Persistent CTAs that a launch may have.
+inline int64_t most_ctas(int multiprocessors, int cap) { return cap > 0 ? std::min(cap, multiprocessors) : multiprocessors; }
 
 // The caller has checked that the number of tiles fits in an int.
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
     const int64_t rows = row_tiles(config, problem);
     const int64_t tiles = rows * problem.sequences;
-    const int64_t limit = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
     const Schedule schedule{static_cast<int>(tiles), static_cast<int>(rows), static_cast<int>(problem.sequences),
-                            static_cast<int>(group_size(config, problem))};
-    return {schedule, static_cast<int>(std::min(tiles, limit))};
+                            static_cast<int>(group_size(config.causal, config.head_dim, problem.sk, problem.sequences))};
+    return {schedule, static_cast<int>(std::min(tiles, most_ctas(multiprocessors, max_ctas)))};
 }
 
 }  // namespace flashcore::attention

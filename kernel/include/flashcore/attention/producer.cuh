@@ -10,10 +10,12 @@ namespace flashcore::attention {
 
 // One copy for each column block of the tile.
 template <int kHeadDim, int kRows>
-__device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head, int batch) {
+__device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head, int batch,
+                                          int wrap) {
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
-        ptx::tma_load_4d(shared + column / sm90::kBlockColumns * sm90::block_bytes(kRows), map, full, column, row, head, batch);
+        ptx::tma_load_5d(shared + column / sm90::kBlockColumns * sm90::block_bytes(kRows), map, full, column, row, head, batch,
+                         wrap);
     }
 }
 
@@ -27,22 +29,24 @@ public:
 
     __device__ __forceinline__ void run() {
         for (int index = queue_.take(); index != kNoTile; index = queue_.take()) {
-            load(tile_at(params_, index, kConfig.tile_m));
+            shared_.load = tile_at<kConfig.causal>(params_, index, kConfig.tile_m);  // registers are short
+            load(shared_.load);
         }
-        for (int part = 0; part < kConfig.consumer_warpgroups; ++part) send_tile(part, {kNoTile, 0}, 0);
+        for (int part = 0; part < kConfig.consumer_warpgroups; ++part) send_tile(part, {kNoTile, 0, 0, 0, 0}, 0);
     }
 
 private:
     // In the consumers' order: the keys of a step are wanted before the values of the step before it. The first keys do not
     // wait for the slot of the query, which is in use until the last scores of the tile before.
-    __device__ __forceinline__ void load(const Tile& tile) {
-        const int head = tile.sequence % params_.heads;
-        const int steps = needed_key_tiles<kConfig.causal>(params_, tile.first_row, kConfig.tile_m, kConfig.tile_n);
-        batch_ = tile.sequence / params_.heads;
-        kv_head_ = head / params_.heads_per_kv_head;
+    __device__ __forceinline__ void load(const Load& next) {
+        const int steps = needed_key_tiles<kConfig.causal>(next.tile, 0, kConfig.tile_m, kConfig.tile_n);
+        batch_ = next.kv_batch;
+        first_key_ = next.first_key;
+        kv_head_ = quotient(next.tile.head, params_.heads_per_kv_head);
         if (steps > 0) load_step(k_, shared_.k_ring, shared_.k, &params_.k, steps - 1);
-        load_query(tile, head);
+        load_query(next.tile);
         if (steps == 0) queue_.draw();
+#pragma unroll 1
         for (int step = steps - 1; step >= 0; --step) {
             if (step > 0) {
                 load_step(k_, shared_.k_ring, shared_.k, &params_.k, step - 1);
@@ -53,12 +57,12 @@ private:
         }
     }
 
-    __device__ __forceinline__ void load_query(const Tile& tile, int head) {
+    __device__ __forceinline__ void load_query(const Tile& tile) {
 #pragma unroll
         for (int part = 0; part < kConfig.consumer_warpgroups; ++part) {
             uint64_t* full = send_tile(part, tile, query_part_bytes(kConfig));
             load_tile<kConfig.head_dim, kWarpgroupRows>(shared_.q[part][q_.slot], &params_.q, full,
-                                                        tile.first_row + part * kWarpgroupRows, head, batch_);
+                                                        tile.row + part * kWarpgroupRows, tile.head, tile.batch, params_.wrap);
         }
         q_.advance();
     }
@@ -77,15 +81,16 @@ private:
     __device__ __forceinline__ void load_step(Position& position, Ring& ring, Tiles& tiles, const CUtensorMap* map, int step) {
         position.wait_empty(ring);
         uint64_t* full = position.announce(ring, key_tile_bytes(kConfig));
-        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, step * kConfig.tile_n,
-                                                    kv_head_, batch_);
+        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, first_key_ + step * kConfig.tile_n, kv_head_,
+                                                    batch_, params_.wrap);
         position.advance();
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     TileQueue queue_;
-    int batch_;  // of the tile that is being loaded
+    int batch_;      // of the keys of the tile that is being loaded
+    int first_key_;  // that the tile's sequence has there
     int kv_head_;
     sm90::RingPosition<kConfig.q_stages> q_;
     Position k_;

@@ -17,26 +17,26 @@ struct Share {
 constexpr float kUnchanged = 1.0f;  // Params::score_sign of scores that keep their sign
 
 template <class Tuning>
-__device__ __forceinline__ int tile_steps(const Params& params, const Tile& tile) {
+__device__ __forceinline__ int tile_steps(const Tile& tile) {
     constexpr Config kConfig = Tuning::config;
-    return needed_key_tiles<kConfig.causal>(params, tile.first_row, kConfig.tile_m, kConfig.tile_n);
+    return needed_key_tiles<kConfig.causal>(tile, 0, kConfig.tile_m, kConfig.tile_n);
 }
 
 template <class Tuning>
-__device__ __forceinline__ Part part_of(const Params& params, const Tile& tile, int warpgroup) {
-    if (tile.first_row == kNoTile || tile_steps<Tuning>(params, tile) == 0) return Part::kStoreZeros;
-    return tile.first_row + warpgroup * kWarpgroupRows >= params.sq ? Part::kSitOut : Part::kAttend;
+__device__ __forceinline__ Part part_of(const Tile& tile, int warpgroup) {
+    if (tile.row == kNoTile || tile_steps<Tuning>(tile) == 0) return Part::kStoreZeros;
+    return warpgroup * kWarpgroupRows >= tile.rows ? Part::kSitOut : Part::kAttend;
 }
 
 template <class Tuning>
 __device__ __forceinline__ Share share_of(const Params& params, const Tile& tile, int warpgroup) {
     constexpr Config kConfig = Tuning::config;
-    const int own_row = tile.first_row + warpgroup * kWarpgroupRows;
-    const int steps = tile_steps<Tuning>(params, tile);
-    const int clear = clear_key_tiles<kConfig.causal>(params, own_row, kConfig.tile_n);
+    const int own_row = warpgroup * kWarpgroupRows;
+    const int steps = tile_steps<Tuning>(tile);
+    const int clear = clear_key_tiles<kConfig.causal>(tile, own_row, kConfig.tile_n);
     int skipped = 0;
     if constexpr (kConfig.causal) {
-        const int own_steps = needed_key_tiles<kConfig.causal>(params, own_row, kWarpgroupRows, kConfig.tile_n);
+        const int own_steps = needed_key_tiles<kConfig.causal>(tile, own_row, kWarpgroupRows, kConfig.tile_n);
         skipped = min(steps - own_steps, max(steps - 1, 0));
     }
     return {steps, skipped, params.score_sign == kUnchanged ? clear : 0};

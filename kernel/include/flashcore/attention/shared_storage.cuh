@@ -20,6 +20,7 @@ struct alignas(sm90::kGroupBytes) SharedStorage {
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
     Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
+    Load load;                                                 // the producer's own
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

@@ -106,8 +106,8 @@ public:
         if (params_.score_sign != kUnchanged) multiply(scores_, params_.score_sign);
         if (step_ < clear_steps_) return;
         const int first_key = step_ * kConfig.tile_n + lane_ % kQuadLanes * 2;
-        mask(scores_, {visible_keys<kConfig.causal>(params_, place_.row) - first_key,
-                       visible_keys<kConfig.causal>(params_, place_.row + sm90::kGroupRows) - first_key});
+        const int visible = visible_ - first_key;
+        mask(scores_, {visible, kConfig.causal ? visible + sm90::kGroupRows : visible});
     }
 
     // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
@@ -160,6 +160,7 @@ public:
     Turn<Tuning> turn_;
     int lane_;
     Place place_;      // of this thread's query rows
+    int visible_;      // keys that the first of them sees
     int skipped_;      // key tiles of this tile that the rows of this warpgroup do not need
     int step_;         // key tile of the scores; they run from the last to the first
     int clear_steps_;  // key tiles below this one are clear

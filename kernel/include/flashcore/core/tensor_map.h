@@ -10,17 +10,24 @@
 
 namespace flashcore {
 
-constexpr int kTensorRank = 4;
+constexpr int kTensorRank = 5;                            // at most
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
-// A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of dimensions 1 to 3, in bytes.
+// How long L2 keeps what a copy reads.
+constexpr uint64_t kKeep = 0x1000000000000000;        // as long as anything else
+constexpr uint64_t kEvictFirst = 0x12F0000000000000;  // it is not read again
+
+// A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of the other dimensions, in bytes.
 struct TensorShape {
     const char* name;
     void* data;
     int64_t extent[kTensorRank];
     int64_t stride[kTensorRank - 1];
     uint32_t box[kTensorRank];
+    int rank = 4;
+    const char* dimension[kTensorRank - 1] = {"sequence", "head", "batch"};  // whose strides these are
+    CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;   // what a miss brings into L2
 };
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -40,18 +47,17 @@ inline Status find_encoder(EncodeTiled& encoder) {
 }
 
 inline Status check_tensor(const TensorShape& tensor) {
-    constexpr const char* kDimension[kTensorRank - 1] = {"sequence", "head", "batch"};
     if (tensor.data == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", tensor.name);
     if (reinterpret_cast<uintptr_t>(tensor.data) % kTensorAlignment != 0) {
         return fail(Status::kInvalidArgument, "%s: must be aligned to 16 bytes", tensor.name);
     }
-    for (int i = 0; i < kTensorRank - 1; ++i) {
+    for (int i = 0; i < tensor.rank - 1; ++i) {
         if (tensor.extent[i + 1] == 1) continue;  // never multiplied by anything but zero
         const int64_t stride = tensor.stride[i];
         if (stride < 0 || stride % kTensorAlignment != 0 || stride >= kTensorStrideLimit) {
             return fail(Status::kInvalidArgument,
                         "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, is %lld bytes", tensor.name,
-                        kDimension[i], static_cast<long long>(stride));
+                        tensor.dimension[i], static_cast<long long>(stride));
         }
     }
     return Status::kOk;
@@ -62,14 +68,14 @@ inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMap
     FLASHCORE_RETURN_IF_FAILED(check_tensor(tensor));
     cuuint64_t extent[kTensorRank];
     cuuint64_t stride[kTensorRank - 1];
-    constexpr cuuint32_t kElementStride[kTensorRank] = {1, 1, 1, 1};
-    for (int i = 0; i < kTensorRank; ++i) extent[i] = static_cast<cuuint64_t>(tensor.extent[i]);
-    for (int i = 0; i < kTensorRank - 1; ++i) {
+    constexpr cuuint32_t kElementStride[kTensorRank] = {1, 1, 1, 1, 1};
+    for (int i = 0; i < tensor.rank; ++i) extent[i] = static_cast<cuuint64_t>(tensor.extent[i]);
+    for (int i = 0; i < tensor.rank - 1; ++i) {
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
-    const CUresult result =
-        encoder(&map, type, kTensorRank, tensor.data, extent, stride, tensor.box, kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result = encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
+                                    kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion,
+                                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));

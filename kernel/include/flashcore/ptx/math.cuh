@@ -45,4 +45,12 @@ __device__ __forceinline__ void load_matrix_x4(uint32_t* fragment, uint32_t addr
                  : "memory");
 }
 
+// The same, each matrix transposed.
+__device__ __forceinline__ void load_matrix_x4_transposed(uint32_t* fragment, uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"(address)
+                 : "memory");
+}
+
 }  // namespace flashcore::ptx

@@ -1,0 +1,141 @@
+// What the launchers of fixed and of ragged lengths share: check arguments, find the variant, fill in the parameters. Host code.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+
+#include "flashcore/attention/abi.h"
+#include "flashcore/attention/params.h"
+#include "flashcore/attention/plan.h"
+#include "flashcore/attention/variants.h"
+#include "flashcore/core/device.h"
+#include "flashcore/core/score_scale.h"
+#include "flashcore/core/status.h"
+#include "flashcore/core/tensor_map.h"
+
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::attention::AttentionVariant name;
+FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+
+namespace flashcore::attention {
+
+#define FLASHCORE_ADDRESS(name) &name,
+inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)};
+#undef FLASHCORE_ADDRESS
+
+constexpr int64_t kLengthLimit = int64_t{1} << 30;  // of a sequence: row numbers stay clear of int overflow
+constexpr int kHeadDimStep = 8;                     // 16 bytes, which the output is written in
+
+inline Status check_extent(const char* name, int64_t value, int64_t least) {
+    if (value >= least && value <= kLengthLimit) return Status::kOk;
+    return fail(Status::kInvalidArgument, "%s: must be from %lld to 2^30, is %lld", name, static_cast<long long>(least),
+                static_cast<long long>(value));
+}
+
+// What fixed and ragged arguments have in common.
+template <class Arguments>
+Status check_arguments(const Arguments& args) {
+    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
+    if (args.dtype != static_cast<int>(DType::kFp16) && args.dtype != static_cast<int>(DType::kBf16)) {
+        return fail(Status::kInvalidArgument, "dtype: must be 0 (fp16) or 1 (bf16), is %d", args.dtype);
+    }
+    FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("heads", args.heads, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, args.heads == 0 ? 0 : 1));
+    if (args.kv_heads > 0 && args.heads % args.kv_heads != 0) {
+        return fail(Status::kInvalidArgument, "heads: %lld query heads are not a multiple of %lld key heads",
+                    static_cast<long long>(args.heads), static_cast<long long>(args.kv_heads));
+    }
+    if (!std::isfinite(args.scale)) return fail(Status::kInvalidArgument, "scale: must be finite");
+    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
+    return Status::kOk;
+}
+
+inline Status check_workspace(const void* workspace, size_t alignment) {
+    if (reinterpret_cast<uintptr_t>(workspace) % alignment == 0) return Status::kOk;
+    return fail(Status::kInvalidArgument, "workspace: must be aligned to %zu bytes", alignment);
+}
+
+inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
+    const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
+    const int chosen = possible ? choose(kVariants, std::size(kVariants), problem) : -1;
+    if (chosen < 0) {
+        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, is %lld", kHeadDimStep,
+                    static_cast<long long>(problem.head_dim));
+    }
+    variant = kVariants[chosen];
+    return Status::kOk;
+}
+
+constexpr uint32_t kBoxColumns = 64;                      // one 128-byte column block
+constexpr int64_t kWrapStride = int64_t{1} << 34;         // bytes, of which kBatchRows are 2^64
+constexpr int64_t kRaggedStrideLimit = int64_t{1} << 33;  // bytes
+
+// Equally long sequences have a batch each. Packed ones are the ends of batches of kBatchRows rows, of which one ends at every
+// row (params.h): row x of batch e is row x + e - kBatchRows of the tensor. The subtraction is the last dimension's, whose stride
+// is kWrapStride less a row's and whose coordinate is kBatchRows: addresses count modulo 2^64. Triton describes ragged tensors
+// in this way (triton/tools/ragged_tma.py).
+inline TensorShape shape_of(const char* name, const FlashcoreOperand& operand, const FlashcoreAttentionArguments& args,
+                            int64_t length, int64_t heads, int box_rows, bool ragged) {
+    const int64_t row = operand.sequence_stride * kBytesPerElement;
+    const int64_t head = operand.head_stride * kBytesPerElement;
+    TensorShape shape{name,
+                      operand.data,
+                      {args.head_dim, length, heads, args.batch, 1},
+                      {row, head, operand.batch_stride * kBytesPerElement, 0},
+                      {kBoxColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
+                      kTensorRank};
+    if (!ragged) return shape;
+    shape.extent[1] = kBatchRows;
+    shape.extent[3] = length + 1;
+    shape.extent[4] = kBatchRows + 1;
+    shape.stride[2] = row;
+    shape.stride[3] = kWrapStride - row;
+    return shape;
+}
+
+inline Status encode_maps(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
+    EncodeTiled encoder = nullptr;
+    FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
+    const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const auto map = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int rows,
+                         CUtensorMap& out) {
+        return encode(encoder, shape_of(name, operand, args, length, heads, rows, params.spans != nullptr), type, out);
+    };
+    FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, kWarpgroupRows, params.q));
+    FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out_rows));
+    if (args.sk == 0) {  // no key is ever loaded, and an empty tensor has no map
+        params.k = params.v = params.q;
+        return Status::kOk;
+    }
+    FLASHCORE_RETURN_IF_FAILED(map("k", args.k, args.sk, args.kv_heads, config.tile_n, params.k));
+    return map("v", args.v, args.sk, args.kv_heads, config.tile_n, params.v);
+}
+
+inline void set_scale(float scale, Params& params) {
+    const ScoreScale score = score_scale(scale);
+    params.score_sign = score.sign;
+    params.scale_log2 = score.log2;
+    params.scale = score.magnitude;
+    params.slack = kSlackLog2 / score.log2;  // infinite for a tiny scale: such scores never grow by as much
+}
+
+// All of the parameters that follow from the arguments alone, for equally long sequences.
+inline Status fill(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
+    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, config, params));
+    params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
+                  static_cast<int>(args.head_dim)};
+    params.lse = args.lse;
+    params.lse_batch_stride = args.heads * args.sq;
+    params.lse_head_stride = args.sq;
+    params.tickets = static_cast<Tickets*>(args.workspace);
+    params.sq = static_cast<int>(args.sq);
+    params.sk = static_cast<int>(args.sk);
+    params.heads = static_cast<int>(args.heads);
+    params.heads_per_kv_head = static_cast<int>(args.heads / args.kv_heads);
+    set_scale(args.scale, params);
+    return Status::kOk;
+}
+
+}  // namespace flashcore::attention

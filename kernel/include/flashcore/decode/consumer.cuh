@@ -1,0 +1,217 @@
+// A consumer warp: 16 query rows against its share of the keys of a piece, 16 keys at a time.
+#pragma once
+
+#include <type_traits>
+
+#include "flashcore/decode/merge.cuh"
+#include "flashcore/ptx/math.cuh"
+#include "flashcore/ptx/mma.cuh"
+
+namespace flashcore::decode {
+
+template <class Tuning>
+class Consumer {
+public:
+    static constexpr Config kConfig = Tuning::config;
+    static constexpr int kDepthSteps = kConfig.head_dim / sm90::kMmaDepth;
+    static constexpr int kStepsPerBlock = sm90::kBlockColumns / sm90::kMmaDepth;
+    static constexpr bool kQueryAhead = kConfig.head_dim < 256;
+    using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
+
+    __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
+        : params_(params), shared_(shared), warp_(warp), lane_(lane), chunk_(lane) {}
+
+    // The query of a piece is on its way while the piece before it is put together, if there are registers for both. Putting
+    // together is rehearsed first: code that runs for the first time comes from memory, line after line, for microseconds. While
+    // the first keys are on their way nobody waits for that; at the end of a piece everybody would.
+    __device__ __forceinline__ void run() {
+        Step step{};
+        Piece piece{};
+        Joint joint{0, 2, 0, params_.spare_place};
+        for (Phase phase = Phase::kRehearse;;) {
+            const bool more = step.tile != kNoTile;
+            Piece next{};
+            if (phase != Phase::kRehearse && more) next = from_first_lane(shared_.piece[ring_.slot]);
+            if (phase != Phase::kRehearse && more && kQueryAhead) load_query(next);
+            if (phase != Phase::kBegin) {
+                Merge<Tuning>(params_, shared_, piece, joint, phase == Phase::kRehearse, warp_, lane_).run(state_);
+            }
+            if (phase == Phase::kRehearse) {
+                phase = Phase::kBegin;
+                step = arriving();
+                continue;
+            }
+            if (!more) break;
+            if (!kQueryAhead) load_query(next);
+            piece = next;
+            joint = joint_of(params_.cut, {sm90::uniform(shared_.line_tiles), static_cast<int>(gridDim.x), params_.whole}, piece);
+            keys_ = piece.keys;
+            state_ = {};
+            do {
+                attend(step.tile);
+                __syncwarp();
+                ring_.release(shared_.ring, lane_ == 0);
+                ring_.advance();
+                step = arriving();
+            } while (step.begins == 0);
+#pragma unroll
+            for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
+            phase = Phase::kGoOn;
+        }
+    }
+
+private:
+    enum class Phase { kRehearse, kBegin, kGoOn };
+
+    // What comes next; waits for it. Only the lane that gives the slot back reads what is in it, and tells the others.
+    __device__ __forceinline__ Step arriving() const {
+        ring_.wait_full(shared_.ring);
+        return from_first_lane(shared_.step[ring_.slot]);
+    }
+
+    template <class T>
+    __device__ __forceinline__ T from_first_lane(const T& value) const {
+        static_assert(sizeof(T) % sizeof(int) == 0, "word by word");
+        T copy{};
+        if (lane_ == 0) copy = value;
+        int* const words = reinterpret_cast<int*>(&copy);
+#pragma unroll
+        for (size_t i = 0; i < sizeof(T) / sizeof(int); ++i) words[i] = sm90::uniform(words[i]);
+        return copy;
+    }
+
+    __device__ __forceinline__ void load_query(const Piece& piece) {
+        const Unit unit(params_, piece);
+        const int first_row = unit.first_row + params_.rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
+#pragma unroll
+        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
+            const int row = first_row + r * sm90::kGroupRows;
+            const int query = divide(row, params_.rows.group);
+            const int head = (unit.kv_head - query) * params_.rows.group + row;
+            hidden_[r] = params_.rows.causal ? params_.rows.sq - 1 - query : 0;
+            load_row(query_row(piece.sequence, query, head), row < params_.rows.count, r);
+        }
+    }
+
+    __device__ __forceinline__ const uint32_t* query_row(int sequence, int query, int head) const {
+        const FlashcoreOperand& q = params_.q;
+        return reinterpret_cast<const uint32_t*>(static_cast<const Element*>(q.data) + sequence * q.batch_stride +
+                                                 query * q.sequence_stride + head * q.head_stride);
+    }
+
+    // A row as the A operand; rows that do not exist are zero.
+    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r) {
+#pragma unroll
+        for (int step = 0; step < kDepthSteps; ++step) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int word = step * (sm90::kMmaDepth / 2) + half * 4 + lane_ % sm90::kQuadLanes;
+                query_[step][half * 2 + r] = exists ? __ldg(row + word) : 0;
+            }
+        }
+    }
+
+    // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place
+    // in the sequence alone.
+    __device__ __forceinline__ void attend(int tile) {
+        constexpr int kGroups = kConfig.tile_keys / kGroupKeys;
+        const int first_key = tile * kConfig.tile_keys;
+        const int groups = least(divide_up(keys_ - first_key, kGroupKeys), kGroups);
+        const int turns = kConfig.consumer_warps >> params_.rows.tile_shift;
+#pragma unroll 1
+        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * kGroups) & (turns - 1); group < groups; group += turns) {
+            const int key = group * kGroupKeys;
+            const int box_key = key & (params_.box_keys - 1);
+            const uint32_t offset = (key - box_key) * (kConfig.head_dim * kBytesPerElement) + box_key * sm90::kRowBytes;
+            attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
+                   first_key + key);
+        }
+    }
+
+    // 16 keys at two addresses in shared memory; the column blocks of a box lie behind each other.
+    __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
+        const uint32_t block_bytes = params_.box_keys * sm90::kRowBytes;
+        const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first; the others are 1, 8 and 9 further
+        float scores[2][4] = {};
+#pragma unroll
+        for (int step = 0; step < kDepthSteps; ++step) {
+            uint32_t k[4];
+            ptx::load_matrix_x4(k, keys + step / kStepsPerBlock * block_bytes + chunk_(step % kStepsPerBlock));
+            ptx::mma_16x8x16<Element>(scores[0], query_[step], k[0], k[2]);
+            ptx::mma_16x8x16<Element>(scores[1], query_[step], k[1], k[3]);
+        }
+        mask(scores, key);
+        softmax(scores);
+        const uint32_t probabilities[4] = {
+            ptx::pack<Element>(scores[0][0], scores[0][1]), ptx::pack<Element>(scores[0][2], scores[0][3]),
+            ptx::pack<Element>(scores[1][0], scores[1][1]), ptx::pack<Element>(scores[1][2], scores[1][3])};
+        const uint32_t exists[2] = {pair_mask(key), pair_mask(key + sm90::kMmaColumns)};
+#pragma unroll
+        for (int step = 0; step < kDepthSteps; ++step) {
+            uint32_t v[4];
+            ptx::load_matrix_x4_transposed(v, values + step / kStepsPerBlock * block_bytes + chunk_(step % kStepsPerBlock));
+            ptx::mma_16x8x16<Element>(state_.output[2 * step], probabilities, v[0] & exists[0], v[1] & exists[1]);
+            ptx::mma_16x8x16<Element>(state_.output[2 * step + 1], probabilities, v[2] & exists[0], v[3] & exists[1]);
+        }
+    }
+
+    // Scores of keys that a row may not see become -infinity, whatever they were.
+    __device__ __forceinline__ void mask(float (&scores)[2][4], int key) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float score = scores[half][i] * params_.score_sign;
+                scores[half][i] =
+                    key + half * sm90::kMmaColumns + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
+            }
+        }
+    }
+
+    // Values behind the last key may be anything, and nothing times NaN is NaN: they become zero.
+    __device__ __forceinline__ uint32_t pair_mask(int key) const {
+        return (key < keys_ ? 0x0000FFFFu : 0u) | (key + 1 < keys_ ? 0xFFFF0000u : 0u);
+    }
+
+    // Scores become exponentials, and what was summed before is put in terms of the new maximum.
+    __device__ __forceinline__ void softmax(float (&scores)[2][4]) {
+        float factor[sm90::kRowsPerLane];
+        bool rescale = false;
+#pragma unroll
+        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
+            const float largest =
+                fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+            const float maximum = fmaxf(state_.maximum[r], sm90::quad_max(largest));
+            const float centre = centre_of(maximum);
+            rescale |= maximum > state_.maximum[r];
+            factor[r] = ptx::exp2_approx((state_.maximum[r] - centre) * params_.scale_log2);
+            state_.maximum[r] = maximum;
+            state_.sum[r] *= factor[r];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float& score = scores[i / 2][2 * r + i % 2];
+                score = ptx::exp2_approx((score - centre) * params_.scale_log2);
+                state_.sum[r] += score;
+            }
+        }
+        if (!__any_sync(sm90::kWholeWarp, rescale)) return;
+#pragma unroll
+        for (auto& output : state_.output) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) output[i] *= factor[i / 2];
+        }
+    }
+
+    const Params& params_;
+    SharedStorage<Tuning>& shared_;
+    int warp_;
+    int lane_;
+    sm90::LaneChunk chunk_;
+    int keys_ = 0;                    // of the sequence
+    int hidden_[sm90::kRowsPerLane];  // of these, the last ones, from each of this lane's rows
+    sm90::RingPosition<kConfig.stages> ring_;
+    uint32_t query_[kDepthSteps][4];
+    State<kConfig.head_dim> state_;
+};
+
+}  // namespace flashcore::decode

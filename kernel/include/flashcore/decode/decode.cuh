@@ -1,0 +1,49 @@
+// Attention over a cache of keys and values for Hopper: one producer warp keeps tiles in flight from memory, and each consumer
+// warp attends to its share of them with mma.sync. kernel/README.md has the schedule and the ledger of every barrier.
+#pragma once
+
+#include "flashcore/core/launch.cuh"
+#include "flashcore/decode/consumer.cuh"
+#include "flashcore/decode/producer.cuh"
+
+namespace flashcore::decode {
+
+template <class Tuning>
+struct Assumptions {
+    static constexpr Config kConfig = Tuning::config;
+    static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
+    static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
+                  "a box divides a tile");
+    static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
+    static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps take turns by a mask");
+    static_assert(kConfig.consumer_warps <= 8, "a warp adds up one row of each row tile");
+    static_assert(kGroupKeys == sm90::kMmaDepth && kTileRows == sm90::kMmaRows && kBytesPerElement == sm90::kElementBytes,
+                  "keys and rows as the mma takes them");
+    static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
+    static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
+};
+
+template <class Tuning>
+__device__ __forceinline__ void decode(const Params& params) {
+    constexpr Config kConfig = Assumptions<Tuning>::kConfig;
+    extern __shared__ __align__(kSharedAlignment) uint8_t memory[];
+    auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);
+    const int warp = sm90::uniform(static_cast<int>(threadIdx.x) / sm90::kWarpThreads);
+    const int lane = static_cast<int>(threadIdx.x) % sm90::kWarpThreads;
+
+    if (threadIdx.x == 0) {
+        if (ptx::shared_address(memory) % kSharedAlignment != 0) __trap();  // the swizzle counts from absolute addresses
+        ptx::tma_prefetch_map(&params.k);
+        ptx::tma_prefetch_map(&params.v);
+        shared.init_barriers();
+    }
+    __syncthreads();
+
+    if (warp == kConfig.consumer_warps) {
+        Producer<Tuning>(params, shared, lane).run();
+    } else {
+        Consumer<Tuning>(params, shared, warp, lane).run();
+    }
+}
+
+}  // namespace flashcore::decode

@@ -1,0 +1,74 @@
+// What one launch needs to know: built by the host, read by the device from constant memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "flashcore/core/operand.h"
+#include "flashcore/core/variant.h"
+#include "flashcore/decode/config.h"
+#include "flashcore/decode/schedule.h"
+
+namespace flashcore::decode {
+
+// The workspace: counters at its beginning, whatever the problem, and the pieces of cut units behind them.
+constexpr int64_t kCounters = 65536;
+constexpr int64_t kTickets =
+    kCounters - 2;  // the last two: shares handed out beyond the first of each CTA, and CTAs that are done
+constexpr int64_t kCounterBytes = kCounters * static_cast<int64_t>(sizeof(unsigned));
+
+// Where a sequence's keys are. A contiguous cache is one whose page is a sequence.
+struct Cache {
+    const int32_t* lengths;  // null: all sequences are full
+    const int32_t* table;    // null: page i belongs to sequence i
+    int64_t table_stride;
+    int room;       // keys of a sequence
+    int page_size;  // keys
+    int pages;
+    int new_keys;  // of each sequence; they follow the others
+};
+
+// Query heads of one KV head are packed as rows: row i is query i / group of head i % group.
+struct Rows {
+    int sq;
+    int group;       // query heads of a KV head
+    int count;       // sq * group
+    int per_unit;    // of a unit: so many tiles of 16 rows
+    int tile_shift;  // log2 of the number of tiles, which is at most that of consumer warps
+    bool causal;
+
+    FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
+    FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
+};
+
+struct Params {
+    CUtensorMap k;  // (64, keys of a page, head_dim / 64, kv_heads, pages), boxes of 64 x box_keys x head_dim / 64
+    CUtensorMap v;
+    FlashcoreOperand q;
+    FlashcoreOperand k_cache;
+    FlashcoreOperand v_cache;
+    FlashcoreOperand k_new;
+    FlashcoreOperand v_new;
+    FlashcoreOperand out;
+    float* lse;  // (batch, heads, sq) or null
+    unsigned* counters;
+    float* pieces;
+    Cache cache;
+    Rows rows;
+    Cut cut;
+    int spare_place;  // in the workspace, room for two
+    bool whole;       // equal shares, nothing is left over (Deal)
+    uint64_t policy;  // of the copies, for L2
+    int batch;
+    int kv_heads;
+    int row_units;  // units of a KV head
+    int box_keys;
+    float scale_log2;  // |scale| * log2(e), at least the smallest normal float
+    float scale;       // |scale|, for the log-sum-exp
+    float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
+};
+
+using DecodeVariant = Variant<Config, Params>;
+
+}  // namespace flashcore::decode

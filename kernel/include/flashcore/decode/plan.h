@@ -1,0 +1,79 @@
+// What the host decides for a problem: rows, cuts, grid and workspace. A pure function of the problem and the device. Host code.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "flashcore/decode/params.h"
+
+namespace flashcore::decode {
+
+constexpr int kDealtRows = 32;  // of a unit, at most: with more it is not memory that sets the pace, and places are large
+
+struct Problem {
+    DType dtype;
+    int head_dim;
+    int64_t batch;
+    int64_t heads;
+    int64_t kv_heads;
+    int64_t sq;
+    int64_t room;  // keys of a sequence
+    bool causal;
+    bool deterministic;
+    int splits;
+};
+
+struct Plan {
+    Rows rows;
+    Cut cut;
+    int row_units;
+    int ctas;
+    bool whole;
+    int spare_place;
+    int64_t tiles;            // of the whole line, if every sequence is full
+    int64_t counters;         // that the launch uses
+    int64_t workspace_bytes;  // in all
+};
+
+// Enough row tiles for the rows, so that keys are read once: each warp has one, and the warps of a row tile divide the keys.
+inline int row_tile_shift(const Config& config, int64_t rows) {
+    int shift = 0;
+    while (1 << shift < config.consumer_warps && kTileRows << shift < rows) ++shift;
+    return shift;
+}
+
+inline int64_t piece_floats(const Config& config, const Rows& rows) {
+    return static_cast<int64_t>(rows.per_unit) * (config.head_dim + 2);
+}
+
+inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
+    const int64_t group = problem.kv_heads > 0 ? problem.heads / problem.kv_heads : 0;
+    const int64_t count = problem.sq * group;
+    Plan plan{};
+    const int shift = row_tile_shift(config, count);
+    plan.rows = {static_cast<int>(problem.sq),
+                 static_cast<int>(group),
+                 static_cast<int>(count),
+                 kTileRows << shift,
+                 shift,
+                 problem.causal};
+    plan.row_units = static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
+    const int64_t units = problem.kv_heads * plan.row_units;
+    const int64_t unit_tiles = std::max<int64_t>((problem.room + config.tile_keys - 1) / config.tile_keys, 1);
+    plan.tiles = problem.batch * units * unit_tiles;
+    const int64_t ctas = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
+    plan.ctas = static_cast<int>(std::min(ctas, std::max<int64_t>(plan.tiles, 1)));
+    const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
+    plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0};
+    if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
+    plan.whole = plan.rows.per_unit > kDealtRows;
+    const int64_t all_units = problem.batch * units;
+    const int64_t shares = Deal(static_cast<int>(std::min<int64_t>(plan.tiles, INT32_MAX)), plan.ctas, plan.whole).shares();
+    plan.counters = pieces == 0 ? shares : all_units;
+    const int64_t places = pieces == 0 ? 2 * shares : all_units * plan.cut.most;
+    plan.spare_place = static_cast<int>(places);
+    plan.workspace_bytes = kCounterBytes + (places + 2) * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+    return plan;
+}
+
+}  // namespace flashcore::decode

@@ -1,0 +1,26 @@
+// mma.sync with fp32 accumulators: D[16 x 8] += A[16 x 16] * B[16 x 8], a warp's worth. A row-major, B column-major fragments.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace flashcore::ptx {
+
+template <class Element>
+__device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+
+#define FLASHCORE_DEFINE_MMA(ELEMENT, TYPE)                                                                                 \
+    template <>                                                                                                             \
+    __device__ __forceinline__ void mma_16x8x16<ELEMENT>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                                                 \
+                     ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                 \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                       \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                       \
+    }
+FLASHCORE_DEFINE_MMA(__half, "f16")
+FLASHCORE_DEFINE_MMA(__nv_bfloat16, "bf16")
+#undef FLASHCORE_DEFINE_MMA
+
+}  // namespace flashcore::ptx

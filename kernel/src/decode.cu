@@ -1,0 +1,273 @@
+// Host launcher of decode: validate, plan, encode the tensor maps, launch.
+#include "flashcore/decode/abi.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "flashcore/core/device.h"
+#include "flashcore/core/score_scale.h"
+#include "flashcore/core/status.h"
+#include "flashcore/core/tensor_map.h"
+#include "flashcore/decode/params.h"
+#include "flashcore/decode/plan.h"
+#include "flashcore/decode/variants.h"
+
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::DecodeVariant name;
+FLASHCORE_DECODE_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
+
+namespace flashcore::decode {
+namespace {
+
+#define FLASHCORE_ADDRESS(name) &name,
+constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS)};
+#undef FLASHCORE_ADDRESS
+
+using Arguments = FlashcoreDecodeArguments;
+
+constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension, and of the tiles of a launch: clear of int overflow
+constexpr int64_t kMostQueries = 16;
+constexpr int64_t kBlockColumns = 64;  // of a 128-byte column block
+constexpr int64_t kWorkspaceAlignment = 16;
+
+int64_t room(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
+
+Status check_extent(const char* name, int64_t value, int64_t lowest, int64_t highest = kExtentLimit) {
+    if (value >= lowest && value <= highest) return Status::kOk;
+    return fail(Status::kInvalidArgument, "%s: must be from %lld to %lld, is %lld", name, static_cast<long long>(lowest),
+                static_cast<long long>(highest), static_cast<long long>(value));
+}
+
+Status check_cache(const Arguments& args) {
+    constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
+    bool known = false;
+    for (const int size : kPageSizes) known = known || args.page_size == size;
+    if (!known) return fail(Status::kInvalidArgument, "page_size: must be 16, 64, 128 or 256, or 0, is %d", args.page_size);
+    if (args.page_size > 0) {
+        FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
+        FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, room(args) > 0 ? 1 : 0));
+    } else {
+        FLASHCORE_RETURN_IF_FAILED(check_extent("capacity", args.capacity, 0));
+    }
+    if (args.new_keys < 0 || args.new_keys > room(args)) {
+        return fail(Status::kInvalidArgument, "new_keys: must be from 0 to the %lld keys that a sequence has room for, is %lld",
+                    static_cast<long long>(room(args)), static_cast<long long>(args.new_keys));
+    }
+    return Status::kOk;
+}
+
+Status check_numbers(const Arguments& args) {
+    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
+    if (args.dtype != static_cast<int>(DType::kFp16) && args.dtype != static_cast<int>(DType::kBf16)) {
+        return fail(Status::kInvalidArgument, "dtype: must be 0 (fp16) or 1 (bf16), is %d", args.dtype);
+    }
+    FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("heads", args.heads, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, args.heads == 0 ? 0 : 1));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMostQueries));
+    if (args.kv_heads > 0 && args.heads % args.kv_heads != 0) {
+        return fail(Status::kInvalidArgument, "heads: %lld query heads are not a multiple of %lld key heads",
+                    static_cast<long long>(args.heads), static_cast<long long>(args.kv_heads));
+    }
+    FLASHCORE_RETURN_IF_FAILED(check_cache(args));
+    if (!std::isfinite(args.scale)) return fail(Status::kInvalidArgument, "scale: must be finite");
+    if (args.splits < 0) return fail(Status::kInvalidArgument, "splits: must not be negative");
+    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
+    return Status::kOk;
+}
+
+Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
+    for (const DecodeVariant* candidate : kVariants) {
+        const Config& config = candidate->config;
+        if (config.head_dim != args.head_dim || static_cast<int>(config.dtype) != args.dtype) continue;
+        variant = candidate;
+        return Status::kOk;
+    }
+    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, is %lld", static_cast<long long>(args.head_dim));
+}
+
+// Everything that follows from the numbers alone.
+Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& chosen) {
+    FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
+    FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
+    FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
+    const Problem problem{static_cast<DType>(args.dtype),
+                          static_cast<int>(args.head_dim),
+                          args.batch,
+                          args.heads,
+                          args.kv_heads,
+                          args.sq,
+                          room(args),
+                          args.causal != 0,
+                          args.deterministic != 0,
+                          args.splits};
+    chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    if (chosen.tiles > kExtentLimit) {
+        return fail(Status::kInvalidArgument, "batch: batch * heads * key tiles must not exceed 2^30");
+    }
+    if (chosen.counters > kTickets) {
+        return fail(Status::kInvalidArgument,
+                    "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
+                    static_cast<long long>(kTickets / chosen.row_units));
+    }
+    return Status::kOk;
+}
+
+Status check_pointers(const Arguments& args, const Plan& chosen) {
+    if (args.page_size > 0 && args.page_table == nullptr && room(args) > 0) {
+        return fail(Status::kInvalidArgument, "page_table: is a null pointer");
+    }
+    if (args.workspace == nullptr) return fail(Status::kInvalidArgument, "workspace: is a null pointer");
+    if (reinterpret_cast<uintptr_t>(args.workspace) % kWorkspaceAlignment != 0) {
+        return fail(Status::kInvalidArgument, "workspace: must be aligned to 16 bytes");
+    }
+    if (args.workspace_bytes < chosen.workspace_bytes) {
+        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, is %lld",
+                    static_cast<long long>(chosen.workspace_bytes), static_cast<long long>(args.workspace_bytes));
+    }
+    const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads) {
+        return check_tensor({name,
+                             operand.data,
+                             {args.head_dim, length, heads, args.batch},
+                             {operand.sequence_stride * kBytesPerElement, operand.head_stride * kBytesPerElement,
+                              operand.batch_stride * kBytesPerElement},
+                             {}});
+    };
+    FLASHCORE_RETURN_IF_FAILED(rows("q", args.q, args.sq, args.heads));
+    FLASHCORE_RETURN_IF_FAILED(rows("out", args.out, args.sq, args.heads));
+    if (args.new_keys == 0) return Status::kOk;
+    FLASHCORE_RETURN_IF_FAILED(rows("k_new", args.k_new, args.new_keys, args.kv_heads));
+    return rows("v_new", args.v_new, args.new_keys, args.kv_heads);
+}
+
+// The host check of what only the device knows.
+Status check_tables(const Arguments& args) {
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(room(args) - args.new_keys));
+    if (args.lengths != nullptr) {
+        FLASHCORE_RETURN_IF_FAILED(
+            check(cudaMemcpyAsync(lengths.data(), args.lengths, lengths.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
+                  "lengths"));
+    }
+    std::vector<int32_t> table(args.page_size > 0 ? static_cast<size_t>(args.batch * args.table_width) : 0);
+    if (!table.empty()) {
+        const auto width = static_cast<size_t>(args.table_width) * sizeof(int32_t);
+        FLASHCORE_RETURN_IF_FAILED(check(
+            cudaMemcpy2DAsync(table.data(), width, args.page_table, static_cast<size_t>(args.table_stride) * sizeof(int32_t),
+                              width, static_cast<size_t>(args.batch), cudaMemcpyDeviceToHost, stream),
+            "page_table"));
+    }
+    FLASHCORE_RETURN_IF_FAILED(check(cudaStreamSynchronize(stream), "check"));
+    for (int64_t sequence = 0; sequence < args.batch; ++sequence) {
+        const int64_t length = lengths[static_cast<size_t>(sequence)];
+        if (length < 0 || length + args.new_keys > room(args)) {
+            return fail(Status::kInvalidArgument, "lengths: sequence %lld has %lld keys and %lld new ones, and room for %lld",
+                        static_cast<long long>(sequence), static_cast<long long>(length), static_cast<long long>(args.new_keys),
+                        static_cast<long long>(room(args)));
+        }
+        for (int64_t slot = 0; !table.empty() && slot * args.page_size < length + args.new_keys; ++slot) {
+            const int32_t page = table[static_cast<size_t>(sequence * args.table_width + slot)];
+            if (page >= 0 && page < args.pages) continue;
+            return fail(Status::kInvalidArgument, "page_table: entry %lld of sequence %lld is %d; the pool has %lld pages",
+                        static_cast<long long>(slot), static_cast<long long>(sequence), page, static_cast<long long>(args.pages));
+        }
+    }
+    return Status::kOk;
+}
+
+// Column blocks are a dimension of their own, so that one box holds all of them.
+Status encode_maps(const Arguments& args, const Config& config, Params& params) {
+    if (room(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
+    EncodeTiled encoder = nullptr;
+    FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
+    const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
+        const int64_t blocks = args.head_dim / kBlockColumns;
+        const TensorShape shape{
+            name,
+            operand.data,
+            {kBlockColumns, params.cache.page_size, blocks, args.kv_heads, params.cache.pages},
+            {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
+             operand.batch_stride * kBytesPerElement},
+            {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys), static_cast<uint32_t>(blocks), 1, 1},
+            5,
+            {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+            blocks == 1 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+        return encode(encoder, shape, type, out);
+    };
+    FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
+    return map("v", args.v, params.v);
+}
+
+void fill(const Arguments& args, const Config& config, const Plan& chosen, Params& params) {
+    params.q = args.q;
+    params.k_cache = args.k;
+    params.v_cache = args.v;
+    params.k_new = args.k_new;
+    params.v_new = args.v_new;
+    params.out = args.out;
+    params.lse = args.lse;
+    params.counters = static_cast<unsigned*>(args.workspace);
+    params.pieces = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
+    const bool paged = args.page_size > 0;
+    const int keys = static_cast<int>(room(args));
+    params.cache = {args.lengths,
+                    paged ? args.page_table : nullptr,
+                    args.table_stride,
+                    keys,
+                    paged ? args.page_size : std::max(keys, 1),
+                    static_cast<int>(paged ? args.pages : args.batch),
+                    static_cast<int>(args.new_keys)};
+    params.rows = chosen.rows;
+    params.cut = chosen.cut;
+    params.batch = static_cast<int>(args.batch);
+    params.kv_heads = static_cast<int>(args.kv_heads);
+    params.row_units = chosen.row_units;
+    params.box_keys = paged ? std::min(args.page_size, config.tile_keys) : config.tile_keys;
+    params.spare_place = chosen.spare_place;
+    params.whole = chosen.whole;
+    params.policy = chosen.row_units == 1 && args.head_dim > kBlockColumns ? kEvictFirst : kKeep;
+    const ScoreScale scale = score_scale(args.scale);
+    params.scale_log2 = scale.log2;
+    params.scale = scale.magnitude;
+    params.score_sign = scale.sign;
+}
+
+Status decode(const Arguments& args) {
+    const DecodeVariant* variant = nullptr;
+    Device device;
+    Plan chosen;
+    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, chosen));
+    if (args.batch == 0 || args.heads == 0) return Status::kOk;
+    FLASHCORE_RETURN_IF_FAILED(check_pointers(args, chosen));
+    DeviceScope scope;
+    FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
+    Params params{};
+    fill(args, variant->config, chosen, params);
+    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
+    return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+}
+
+}  // namespace
+}  // namespace flashcore::decode
+
+extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments) {
+    if (arguments == nullptr) {
+        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
+    }
+    return static_cast<int>(flashcore::decode::decode(*arguments));
+}
+
+extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments) {
+    if (arguments == nullptr) {
+        flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer");
+        return -1;
+    }
+    const flashcore::decode::DecodeVariant* variant = nullptr;
+    flashcore::Device device;
+    flashcore::decode::Plan chosen;
+    const auto status = flashcore::decode::plan_launch(*arguments, variant, device, chosen);
+    return status == flashcore::Status::kOk ? chosen.workspace_bytes : -1;
+}

@@ -1,0 +1,126 @@
+// Host launcher of the attention forward, sequences of different lengths: lay the batch out on the device, then launch as ever.
+#include <algorithm>
+#include <cstdint>
+
+#include "flashcore/attention/launcher.h"
+#include "flashcore/attention/ragged.h"
+
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant;
+
+namespace flashcore::attention {
+namespace {
+
+using Arguments = FlashcoreVarlenArguments;
+
+// Rows one behind the other have two strides; that of a single row is any that the tensor map takes.
+Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
+    if (rows == 1) operand.sequence_stride = kTensorAlignment;
+    operand.batch_stride = operand.sequence_stride;
+    if (operand.sequence_stride * kBytesPerElement < kRaggedStrideLimit) return Status::kOk;
+    return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes", name);
+}
+
+// All rows as those of one sequence.
+Status packed(const Arguments& args, FlashcoreAttentionArguments& view) {
+    view.dtype = args.dtype;
+    view.causal = args.causal;
+    view.scale = args.scale;
+    view.batch = 1;
+    view.heads = args.heads;
+    view.kv_heads = args.kv_heads;
+    view.sq = args.total_q;
+    view.sk = args.total_k;
+    view.head_dim = args.head_dim;
+    view.q = args.q;
+    view.k = args.k;
+    view.v = args.v;
+    view.out = args.out;
+    view.lse = args.lse;
+    view.workspace = args.workspace;
+    FLASHCORE_RETURN_IF_FAILED(check_rows("q", args.total_q, view.q));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("k", args.total_k, view.k));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("v", args.total_k, view.v));
+    return check_rows("out", args.total_q, view.out);
+}
+
+// `bytes` before it: where nothing is read or written.
+template <class T>
+T* before(T* data, int64_t bytes) {
+    return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(bytes));
+}
+
+// What ordinary stores need to know of batches that end at every row: they are as long as those of the tensor maps.
+void end_at_every_row(Params& params) {
+    params.wrap = params.sq = params.sk = kBatchRows;
+    params.out.data = before(params.out.data, kBatchRows * params.out.sequence_stride * kBytesPerElement);
+    if (params.lse != nullptr) params.lse = before(params.lse, kBatchRows * static_cast<int64_t>(sizeof(float)));
+    params.lse_batch_stride = 1;
+}
+
+Status check_ragged(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
+    if (args.cu_seqlens_q == nullptr) return fail(Status::kInvalidArgument, "cu_seqlens_q: is a null pointer");
+    if (args.cu_seqlens_k == nullptr) return fail(Status::kInvalidArgument, "cu_seqlens_k: is a null pointer");
+    if (args.workspace == nullptr || args.workspace_bytes < workspace_bytes(args.batch)) {
+        return fail(Status::kInvalidArgument, "workspace: must have %lld bytes",
+                    static_cast<long long>(workspace_bytes(args.batch)));
+    }
+    return check_workspace(args.workspace, alignof(Span));
+}
+
+// At most; how many it is, only the device knows. A sequence ends with a tile that it may not fill.
+int64_t most_tiles(const Arguments& args, const Config& config) {
+    return args.heads * (args.total_q / config.tile_m + std::min(args.batch, args.total_q));
+}
+
+Status forward(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_ragged(args));
+    const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q, args.total_k};
+    const AttentionVariant* variant = nullptr;
+    FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
+    if (args.batch == 0 || args.heads == 0 || args.total_q == 0) return Status::kOk;
+    const int64_t tiles = most_tiles(args, variant->config);
+    if (tiles > kTileLimit) return fail(Status::kInvalidArgument, "total_q: query tiles of all heads must not exceed 2^30");
+
+    Device device;
+    DeviceScope scope;
+    FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
+    FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
+    FlashcoreAttentionArguments view{};
+    FLASHCORE_RETURN_IF_FAILED(packed(args, view));
+    Params params{};
+    Span* const spans = static_cast<Span*>(args.workspace) + 1;
+    params.spans = spans;
+    params.schedule.sequences = static_cast<int>(args.batch);
+    FLASHCORE_RETURN_IF_FAILED(fill(view, variant->config, params));
+    end_at_every_row(params);
+
+    const Ragged ragged{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
+                        {args.cu_seqlens_k, args.seqused_k, static_cast<int>(args.total_k)},
+                        spans,
+                        params.tickets,
+                        static_cast<int>(args.batch),
+                        params.heads,
+                        variant->config.head_dim,
+                        variant->config.tile_m,
+                        variant->config.causal};
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    FLASHCORE_RETURN_IF_FAILED(check(flashcore_attention_varlen_prepare_variant.launch(ragged, 1, stream), "launch"));
+    return check(variant->launch(params, std::min(tiles, most_ctas(device.multiprocessors, args.max_ctas)), stream), "launch");
+}
+
+}  // namespace
+}  // namespace flashcore::attention
+
+extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments) {
+    if (arguments == nullptr) {
+        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
+    }
+    return static_cast<int>(flashcore::attention::forward(*arguments));
+}
+
+extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments) {
+    return flashcore::attention::workspace_bytes(arguments->batch);
+}
