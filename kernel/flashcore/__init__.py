@@ -1,26 +1,50 @@
 """FlashCore: attention kernels for Hopper GPUs behind a C ABI.
 
-Importing this package imports neither torch nor a CUDA library; both are touched on the first call.
+Importing this package imports neither torch nor a CUDA library; both are touched when a function is first asked for.
+``flash_attn_func``, ``flash_attn_varlen_func`` and ``flash_attn_with_kvcache`` have FlashAttention-3's names, arguments and layout.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from flashcore._library import LibraryError, load
 
-__all__ = ["LibraryError", "attention", "load", "stream_axpy"]
+if TYPE_CHECKING:
+    from flashcore._attention import attention
+    from flashcore._decode import decode
+    from flashcore._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+    from flashcore._stream import stream_axpy
+    from flashcore._varlen import attention_varlen
+
+__all__ = [
+    "LibraryError",
+    "attention",
+    "attention_varlen",
+    "decode",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+    "load",
+    "stream_axpy",
+]
+
+_MODULES = {
+    "attention": "_attention",
+    "attention_varlen": "_varlen",
+    "decode": "_decode",
+    "flash_attn_func": "_flash",
+    "flash_attn_varlen_func": "_flash",
+    "flash_attn_with_kvcache": "_flash",
+    "stream_axpy": "_stream",
+}
 
 
-def attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    """Forward attention on torch tensors; see ``flashcore._attention.attention`` for every option."""
-    from flashcore._attention import attention as forward
-
-    return forward(q, k, v, **options)
-
-
-def stream_axpy(a: float, x: Any, y: Any, **options: Any) -> Any:
-    """``a * x + y`` on float32 torch tensors; see ``flashcore._stream.stream_axpy``."""
-    from flashcore._stream import stream_axpy as axpy
-
-    return axpy(a, x, y, **options)
+def __getattr__(name: str) -> Any:
+    """Import the function that is asked for, once: afterwards it is found here without a detour."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = function
+    return function

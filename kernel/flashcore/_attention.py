@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING
+
+import torch
 
 from flashcore import _library
-
-if TYPE_CHECKING:
-    import torch
+from flashcore._tensors import (
+    DTYPES,
+    Launch,
+    Launches,
+    Operand,
+    check_exactly,
+    check_like_query,
+    current_stream,
+    described,
+    operand,
+    ordinal,
+    place,
+    refuse_gradients,
+    strides,
+    words,
+    workspace,
+)
 
 # layout -> positions of (batch, sequence, heads) in the shape
 LAYOUTS = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
-DTYPES = {"torch.float16": 0, "torch.bfloat16": 1}
 RANK = 4
-
-
-class Operand(ctypes.Structure):
-    """Mirror of FlashcoreOperand in flashcore/attention/abi.h; strides count elements."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("batch_stride", ctypes.c_int64),
-        ("sequence_stride", ctypes.c_int64),
-        ("head_stride", ctypes.c_int64),
-    ]
+TICKETS_BYTES = 8
 
 
 class Arguments(ctypes.Structure):
@@ -59,6 +63,12 @@ class Arguments(ctypes.Structure):
     ]
 
 
+_Q, _K, _V, _OUT, _LSE, _WORKSPACE, _STREAM = (
+    place(Arguments, name) for name in ("q", "k", "v", "out", "lse", "workspace", "stream")
+)
+_launches = Launches()
+
+
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -79,28 +89,55 @@ def attention(
     ``return_lse`` adds the natural log-sum-exp, float32 of shape (batch, heads, queries). ``out`` and ``lse`` take the
     results when given. ``max_ctas`` caps the number of persistent blocks (0: one for each multiprocessor).
     """
-    import torch
+    refuse_gradients(q, k, v)
+    key = (layout, causal, scale, max_ctas, described(q), described(k), described(v), described(out), described(lse))
+    launch = _launches.get(key)
+    if launch is None:
+        launch = _launches.keep(
+            key, _prepare(q, k, v, out=out, lse=lse, layout=layout, causal=causal, scale=scale, max_ctas=max_ctas)
+        )
+    if out is None:
+        out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
+    if lse is None and return_lse:
+        lse = torch.empty(launch.lse, dtype=torch.float32, device=q.device)
+    stream = current_stream(launch.device)
+    filled = launch.words[:]
+    filled[_Q] = q.data_ptr()
+    filled[_K] = k.data_ptr()
+    filled[_V] = v.data_ptr()
+    filled[_OUT] = out.data_ptr()
+    filled[_LSE] = 0 if lse is None else lse.data_ptr()
+    filled[_WORKSPACE] = workspace("attention", launch.device, stream, TICKETS_BYTES)
+    filled[_STREAM] = stream
+    _library.call("attention", "flashcore_attention_forward", filled.buffer_info()[0])
+    return (out, lse) if return_lse and lse is not None else out
 
+
+def _prepare(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    out: torch.Tensor | None,
+    lse: torch.Tensor | None,
+    layout: str,
+    causal: bool,
+    scale: float | None,
+    max_ctas: int,
+) -> Launch:
+    """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
     batch, sq, heads, head_dim = _shape(q, "q", layout)
     _, sk, kv_heads, _ = _shape(k, "k", layout)
-    _check(q, q, "q", (batch, sq, heads, head_dim), layout)
-    _check(k, q, "k", (batch, sk, kv_heads, head_dim), layout)
-    _check(v, q, "v", (batch, sk, kv_heads, head_dim), layout)
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
-    if out is None:
-        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    _check(out, q, "out", (batch, sq, heads, head_dim), layout)
-    if lse is None and return_lse:
-        lse = torch.empty((batch, heads, sq), dtype=torch.float32, device=q.device)
+    like_query, like_keys = (batch, sq, heads, head_dim), (batch, sk, kv_heads, head_dim)
+    for name, tensor, shape in (("q", q, like_query), ("k", k, like_keys), ("v", v, like_keys), ("out", out, like_query)):
+        if tensor is not None:
+            _check(tensor, q, name, shape, layout)
     if lse is not None:
-        _check_lse(lse, q, (batch, heads, sq))
-
-    stream = torch.cuda.current_stream(q.device).cuda_stream
+        check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=q.device.index,
-        dtype=DTYPES[str(q.dtype)],
+        device=ordinal(q),
+        dtype=DTYPES[q.dtype],
         causal=bool(causal),
         max_ctas=max_ctas,
         scale=1.0 / math.sqrt(head_dim) if scale is None else scale,
@@ -110,34 +147,14 @@ def attention(
         sq=sq,
         sk=sk,
         head_dim=head_dim,
-        q=_operand(q, layout),
-        k=_operand(k, layout),
-        v=_operand(v, layout),
-        out=_operand(out, layout),
-        lse=None if lse is None else lse.data_ptr(),
-        workspace=_workspace(q.device, stream).data_ptr(),
-        stream=stream,
+        q=operand(q.stride(), *LAYOUTS[layout]),
+        k=operand(k.stride(), *LAYOUTS[layout]),
+        v=operand(v.stride(), *LAYOUTS[layout]),
+        out=operand(strides(out, q.shape), *LAYOUTS[layout]),
     )
-    _library.call("attention", "flashcore_attention_forward", arguments)
-    return (out, lse) if return_lse and lse is not None else out
-
-
-_workspaces: dict[tuple[int, int], torch.Tensor] = {}
-
-
-def _workspace(device: torch.device, stream: int) -> torch.Tensor:
-    """Two zeroed counters, which every launch leaves zeroed: one pair for each stream, whose launches follow each other.
-
-    A graph may be replayed beside the stream that it was captured on, so it gets a pair of its own, zeroed in the graph.
-    """
-    import torch
-
-    if torch.cuda.is_current_stream_capturing():
-        return torch.zeros(2, dtype=torch.int32, device=device)
-    key = (device.index, stream)
-    if key not in _workspaces:
-        _workspaces[key] = torch.zeros(2, dtype=torch.int32, device=device)
-    return _workspaces[key]
+    return Launch(
+        words=words(arguments), device=ordinal(q), workspace_bytes=TICKETS_BYTES, out=tuple(q.shape), lse=(batch, heads, sq)
+    )
 
 
 def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:
@@ -152,25 +169,6 @@ def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int,
 
 def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int, int, int], layout: str) -> None:
     """What the C side cannot see: device, dtype and whether the shapes belong together."""
-    if tensor.device.type != "cuda" or tensor.device != query.device:
-        raise ValueError(f"{name}: must be on the CUDA device of q, is on {tensor.device}")
-    if str(tensor.dtype) not in DTYPES or tensor.dtype != query.dtype:
-        raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
+    check_like_query(tensor, query, name)
     if _shape(tensor, name, layout) != shape:
         raise ValueError(f"{name}: (batch, sequence, heads, head_dim) must be {shape}, is {_shape(tensor, name, layout)}")
-    if tensor.numel() and tensor.stride(3) != 1:
-        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(3)}")
-
-
-def _check_lse(lse: torch.Tensor, query: torch.Tensor, shape: tuple[int, int, int]) -> None:
-    import torch
-
-    if lse.device != query.device or lse.dtype != torch.float32 or not lse.is_contiguous():
-        raise ValueError("lse: must be contiguous float32 on the device of q")
-    if tuple(lse.shape) != shape:
-        raise ValueError(f"lse: must have shape (batch, heads, queries) = {shape}, is {tuple(lse.shape)}")
-
-
-def _operand(tensor: torch.Tensor, layout: str) -> Operand:
-    batch, sequence, heads = (tensor.stride(position) for position in LAYOUTS[layout])
-    return Operand(data=tensor.data_ptr(), batch_stride=batch, sequence_stride=sequence, head_stride=heads)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import pathlib
-from collections.abc import Callable
+from typing import Any
 
 ABI_VERSION = 1
 
 OK, INVALID_ARGUMENT = 0, 1
+ENTRY_POINTS = {
+    "attention": ("flashcore_attention_forward", "flashcore_attention_varlen", "flashcore_attention_varlen_workspace_bytes"),
+    "decode": ("flashcore_decode", "flashcore_decode_workspace_bytes"),
+    "stream": ("flashcore_stream_axpy",),
+}
+"""What each operation's library exports, each function of one pointer; the first one tells that it is that library."""
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -22,7 +29,7 @@ class LibraryError(RuntimeError):
 def load(path: str | os.PathLike[str]) -> None:
     """Use the library at ``path`` for every operation that it exports."""
     library = _open(pathlib.Path(path))
-    operations = [name for name in ("attention", "stream") if _exports(library, name)]
+    operations = [name for name in ENTRY_POINTS if _exports(library, name)]
     if not operations:
         raise LibraryError(f"{path} exports no FlashCore operation")
     for name in operations:
@@ -42,11 +49,10 @@ def library(operation: str) -> ctypes.CDLL:
     return _loaded[operation]
 
 
-def call(operation: str, function: str, arguments: ctypes.Structure) -> None:
-    """Call ``int function(arguments*)``; a refused argument is a ValueError, anything else a LibraryError."""
-    shared = library(operation)
-    entry: Callable[..., int] = getattr(shared, function)
-    status = entry(ctypes.byref(arguments))
+def call(operation: str, function: str, arguments: Any) -> None:
+    """Call ``function`` with arguments by reference or address; a refused argument is a ValueError, anything else a LibraryError."""
+    shared = _loaded.get(operation) or library(operation)
+    status = getattr(shared, function)(arguments)
     if status == OK:
         return
     sentence = shared.flashcore_error_string().decode(errors="replace")
@@ -73,16 +79,13 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
         raise LibraryError(f"{path} has ABI version {found}; this package needs {ABI_VERSION}")
     shared.flashcore_error_string.argtypes = []
     shared.flashcore_error_string.restype = ctypes.c_char_p
-    for name in ("attention", "stream"):
-        if _exports(shared, name):
-            entry = getattr(shared, _ENTRY_POINTS[name])
+    for function in itertools.chain.from_iterable(ENTRY_POINTS.values()):
+        if hasattr(shared, function):
+            entry = getattr(shared, function)
             entry.argtypes = [ctypes.c_void_p]
-            entry.restype = ctypes.c_int
+            entry.restype = ctypes.c_int64 if function.endswith("_bytes") else ctypes.c_int
     return shared
 
 
-_ENTRY_POINTS = {"attention": "flashcore_attention_forward", "stream": "flashcore_stream_axpy"}
-
-
 def _exports(shared: ctypes.CDLL, operation: str) -> bool:
-    return hasattr(shared, _ENTRY_POINTS[operation])
+    return hasattr(shared, ENTRY_POINTS[operation][0])

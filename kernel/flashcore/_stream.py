@@ -52,5 +52,5 @@ def stream_axpy(
         out=out.data_ptr(),
         stream=torch.cuda.current_stream(x.device).cuda_stream,
     )
-    _library.call("stream", "flashcore_stream_axpy", arguments)
+    _library.call("stream", "flashcore_stream_axpy", ctypes.byref(arguments))
     return out

@@ -1,0 +1,236 @@
+"""FlashAttention-3's functions by name, argument order and layout (batch, sequence, heads, head dimension), on our kernels.
+
+Whoever calls ``flash_attn_interface`` can call these. They compute forward alone. An argument that is not supported raises
+NotImplementedError, which names it, before anything is launched; what only steers FlashAttention's own schedule (``pack_gqa``,
+``deterministic``, which is about its backward) changes no result and is taken as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from flashcore._attention import attention
+from flashcore._decode import MOST_QUERIES, decode
+from flashcore._tensors import multiprocessors
+from flashcore._varlen import attention_varlen
+
+EVERYWHERE = (-1, -1)
+_PREFILL: Mapping[str, Any] = {
+    **dict.fromkeys(("qv", "q_descale", "k_descale", "v_descale")),
+    "window_size": EVERYWHERE,
+    "attention_chunk": 0,
+    "softcap": 0.0,
+    "sinks": None,
+}
+_CACHE: Mapping[str, Any] = {
+    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
+    **dict.fromkeys(("rotary_seqlens", "q_descale", "k_descale", "v_descale")),
+    "window_size": EVERYWHERE,
+    "attention_chunk": 0,
+    "softcap": 0.0,
+    "scheduler_metadata": None,
+    "sinks": None,
+}
+_NO_PREFILL, _NO_CACHE = tuple(_PREFILL.values()), tuple(_CACHE.values())
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    qv: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    window_size: tuple[int, int] = EVERYWHERE,
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+    sinks: Any = None,
+) -> Result:
+    """Attention of q (batch, queries, heads, d) over k and v (batch, keys, kv heads, d); with ``return_attn_probs`` also the log-sum-exp.
+
+    ``causal`` is aligned bottom right; a row that sees no key is 0. ``sm_margin`` leaves so many multiprocessors to others.
+    """
+    given = (qv, q_descale, k_descale, v_descale, tuple(window_size), attention_chunk, softcap, sinks)
+    if given != _NO_PREFILL or num_splits > 1:
+        _refuse(_PREFILL, given, num_splits)
+    return attention(
+        q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs,
+        max_ctas=_blocks(q, sm_margin) if sm_margin else 0,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: torch.Tensor | None = None,
+    seqused_k: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    qv: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    window_size: tuple[int, int] = EVERYWHERE,
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+    sinks: Any = None,
+) -> Result:
+    """Sequences of different lengths, one behind the other: q (all queries, heads, d), k and v (all keys, kv heads, d).
+
+    Sequence i has rows ``cu_seqlens[i]`` up to ``cu_seqlens[i + 1]`` (int32, on the device), or the first ``seqused[i]`` of them.
+    ``max_seqlen_q`` and ``max_seqlen_k`` are not needed. With ``return_attn_probs`` also the log-sum-exp, float32 (heads, all queries).
+    """
+    given = (qv, q_descale, k_descale, v_descale, tuple(window_size), attention_chunk, softcap, sinks)
+    if given != _NO_PREFILL or num_splits > 1:
+        _refuse(_PREFILL, given, num_splits)
+    return attention_varlen(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
+        seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs, max_ctas=_blocks(q, sm_margin) if sm_margin else 0,
+    )  # fmt: skip
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    qv: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: torch.Tensor | int | None = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    page_table: torch.Tensor | None = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k_new: Any = None,
+    max_seqlen_q: int | None = None,
+    rotary_seqlens: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = EVERYWHERE,
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: Any = None,
+    num_splits: int = 0,
+    pack_gqa: bool | None = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+    sinks: Any = None,
+) -> Result:
+    """Attention of new tokens over a cache, contiguous (batch, room, kv heads, d) or in pages; ``k`` and ``v`` are appended in place.
+
+    Up to 16 queries of a sequence are a decode, more of them a prefill of the whole batch, which takes contiguous caches. Keys beyond
+    ``cache_seqlens`` (None: the cache is full) are not used. With ``return_softmax_lse`` the result is (out, log-sum-exp), no more.
+    """
+    given = (
+        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
+        q_descale, k_descale, v_descale, tuple(window_size), attention_chunk, softcap, scheduler_metadata, sinks,
+    )  # fmt: skip
+    if given != _NO_CACHE:
+        _refuse(_CACHE, given)
+    if k is not None and cache_seqlens is None:
+        raise ValueError("cache_seqlens: must say where k and v are to be appended")
+    max_ctas = _blocks(q, sm_margin) if sm_margin else 0
+    if q.shape[1] > MOST_QUERIES:
+        return _prefill(
+            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
+            return_lse=return_softmax_lse, max_ctas=max_ctas,
+        )  # fmt: skip
+    return decode(
+        q, k_cache, v_cache, lengths=cache_seqlens, page_table=page_table, k_new=k, v_new=v, causal=causal, scale=softmax_scale,
+        return_lse=return_softmax_lse, splits=num_splits, max_ctas=max_ctas,
+    )  # fmt: skip
+
+
+def _prefill(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    k: torch.Tensor | None,
+    v: torch.Tensor | None,
+    lengths: torch.Tensor | int | None,
+    page_table: torch.Tensor | None,
+    **options: Any,
+) -> Result:
+    """Many new queries over a contiguous cache. NotImplementedError for what only the decode kernel can do."""
+    if page_table is not None:
+        raise NotImplementedError(
+            f"page_table: a paged cache takes up to {MOST_QUERIES} queries of a sequence, q has {q.shape[1]}"
+        )
+    if k is None and v is None and isinstance(lengths, torch.Tensor):
+        return _ragged(q, k_cache, v_cache, lengths, **options)
+    if isinstance(lengths, torch.Tensor):
+        raise NotImplementedError(
+            f"k, v: with more than {MOST_QUERIES} queries they are appended where cache_seqlens is one number"
+        )
+    end = k_cache.shape[1] if lengths is None else lengths
+    if (k is None) != (v is None):
+        raise ValueError(f"{'k' if k is None else 'v'}: new keys and new values come together")
+    if k is not None and v is not None:
+        if not 0 <= end <= k_cache.shape[1] - k.shape[1]:
+            raise ValueError(f"cache_seqlens: {end} leaves no room for {k.shape[1]} new keys among {k_cache.shape[1]}")
+        end += k.shape[1]
+        k_cache[:, end - k.shape[1] : end] = k
+        v_cache[:, end - k.shape[1] : end] = v
+    return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+
+
+def _ragged(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any) -> Result:
+    """Rows of a contiguous cache, each with a length of its own, as sequences one behind the other."""
+    batch, queries, heads, _ = q.shape
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if cache.stride(0) != cache.shape[1] * cache.stride(1):
+            raise NotImplementedError(
+                f"{name}: with more than {MOST_QUERIES} queries and cache_seqlens, sequences must lie back to back"
+            )
+    starts_q, starts_k = (
+        torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])
+    )
+    result = attention_varlen(
+        q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
+        seqused_k=lengths, **options,
+    )  # fmt: skip
+    out, lse = result if isinstance(result, tuple) else (result, None)
+    out = out.unflatten(0, (batch, queries))
+    return out if lse is None else (out, lse.view(heads, batch, queries).transpose(0, 1))
+
+
+def _blocks(q: torch.Tensor, sm_margin: int) -> int:
+    return max(1, multiprocessors(q.device) - sm_margin)
+
+
+def _refuse(supported: Mapping[str, Any], given: tuple[Any, ...], num_splits: int = 0) -> NoReturn:
+    """NotImplementedError that names the first argument whose value is not the one that is supported."""
+    for (name, only), value in zip(supported.items(), given, strict=True):
+        if value is not only and not (only is not None and value == only):
+            raise NotImplementedError(f"{name}: FlashCore supports {only!r} alone")
+    raise NotImplementedError(f"num_splits: FlashCore splits the keys of a prefill into 1 part alone, not {num_splits}")

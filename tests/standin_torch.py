@@ -1,0 +1,122 @@
+"""As much of torch as the bindings of ``kernel/flashcore`` use, without numbers: shapes, strides, types, devices and addresses.
+
+The bindings check arguments and fill a structure; a library that only keeps what it was given stands in for the kernels. So their
+tests need neither torch nor a GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+ADDRESSES = itertools.count(0x1000, 0x1000)
+
+
+@dataclass(frozen=True)
+class Device:
+    type: str
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class Dtype:
+    name: str
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+float16, bfloat16, float32, float64, int32, int64, uint8 = (
+    Dtype(name) for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8")
+)
+CUDA = Device("cuda", 0)
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(max(1, size) for size in shape[place + 1 :]) for place in range(len(shape)))
+
+
+@dataclass(eq=False)
+class Tensor:
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Dtype = float16
+    device: Device = CUDA
+    requires_grad: bool = False
+    value: float | None = None
+    address: int = field(default_factory=lambda: next(ADDRESSES))
+    written: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def stride(self, dim: int | None = None) -> Any:
+        return self.strides if dim is None else self.strides[dim]
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def is_contiguous(self) -> bool:
+        return self.strides == contiguous(self.shape)
+
+    def transpose(self, first: int, second: int) -> Tensor:
+        order = list(range(self.dim()))
+        order[first], order[second] = order[second], order[first]
+        return self.like(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
+
+    def flatten(self, first: int, last: int) -> Tensor:
+        assert (first, last) == (0, 1)
+        return self.like((self.shape[0] * self.shape[1], *self.shape[2:]), self.strides[1:])
+
+    def unflatten(self, dim: int, sizes: tuple[int, int]) -> Tensor:
+        assert dim == 0
+        return self.like((*sizes, *self.shape[1:]), (sizes[1] * self.strides[0], *self.strides))
+
+    def view(self, *shape: int) -> Tensor:
+        return self.like(shape, contiguous(shape))
+
+    def __getitem__(self, index: tuple[slice, slice]) -> Tensor:
+        stop = min(self.shape[1], index[1].stop)
+        return self.like((self.shape[0], stop - (index[1].start or 0), *self.shape[2:]), self.strides)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.written.append((index[1], value))
+
+    def like(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        return Tensor(shape, strides, self.dtype, self.device, address=self.address)
+
+
+def empty(*shape: Any, dtype: Dtype = float16, device: Device = CUDA) -> Tensor:
+    sizes = tuple(shape[0]) if shape and not isinstance(shape[0], int) else shape
+    return Tensor(sizes, contiguous(sizes), dtype, device)
+
+
+zeros = empty
+
+
+def full(shape: Sequence[int], value: float, *, dtype: Dtype, device: Device) -> Tensor:
+    return Tensor(tuple(shape), contiguous(shape), dtype, device, value=value)
+
+
+def arange(start: int, end: int, step: int, *, dtype: Dtype, device: Device) -> Tensor:
+    return Tensor((len(range(start, end, step)),), (1,), dtype, device, value=step)
+
+
+def is_grad_enabled() -> bool:
+    return True
+
+
+dtype, device = Dtype, Device
+state = SimpleNamespace(stream=7, capturing=False)
+cuda = SimpleNamespace(
+    is_current_stream_capturing=lambda: state.capturing,
+    get_device_properties=lambda device: SimpleNamespace(multi_processor_count=132),
+)
+_C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: state.stream)

@@ -1,0 +1,203 @@
+"""FlashAttention-3's functions on our kernels: names and order of arguments, what is refused, and which kernel gets the work."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import standin_torch as torch
+
+PREFILL = (
+    "softmax_scale=None, causal=False, qv=None, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1), "
+    "attention_chunk=0, softcap=0.0, num_splits=1, pack_gqa=None, deterministic=False, sm_margin=0, return_attn_probs=False, sinks=None"
+)
+SIGNATURES = {  # of flash_attn_interface, package tokenspeed-fa3 3.0.0.post20260810
+    "flash_attn_func": f"q, k, v, {PREFILL}",
+    "flash_attn_varlen_func": (
+        f"q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, seqused_q=None, seqused_k=None, {PREFILL}"
+    ),
+    "flash_attn_with_kvcache": (
+        "q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None, "
+        "cache_leftpad=None, page_table=None, cu_seqlens_q=None, cu_seqlens_k_new=None, max_seqlen_q=None, rotary_seqlens=None, "
+        "q_descale=None, k_descale=None, v_descale=None, softmax_scale=None, causal=False, window_size=(-1, -1), attention_chunk=0, "
+        "softcap=0.0, rotary_interleaved=True, scheduler_metadata=None, num_splits=0, pack_gqa=None, sm_margin=0, "
+        "return_softmax_lse=False, sinks=None"
+    ),
+}
+TENSOR = torch.empty(4, dtype=torch.float32)
+REFUSED = {
+    "qv": TENSOR,
+    "q_descale": TENSOR,
+    "k_descale": TENSOR,
+    "v_descale": TENSOR,
+    "window_size": (128, 0),
+    "attention_chunk": 64,
+    "softcap": 30.0,
+    "sinks": TENSOR,
+}
+REFUSED_PREFILL = {**REFUSED, "num_splits": 4}
+REFUSED_CACHE = {
+    **REFUSED,
+    **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new"), TENSOR),
+    **dict.fromkeys(("rotary_seqlens", "scheduler_metadata"), TENSOR),
+}
+HINTS = {"pack_gqa": True, "deterministic": True}
+
+
+def arguments(name: str, queries: int = 1, **changes: Any) -> dict[str, Any]:
+    """What a caller must give, for four heads and two of keys."""
+    q, k = torch.empty(3, queries, 4, 64), torch.empty(3, 100, 2, 64)
+    starts = torch.empty(4, dtype=torch.int32)
+    return {
+        "flash_attn_func": {"q": q, "k": k, "v": k},
+        "flash_attn_varlen_func": {
+            "q": torch.empty(50, 4, 64), "k": torch.empty(90, 2, 64), "v": torch.empty(90, 2, 64),
+            "cu_seqlens_q": starts, "cu_seqlens_k": starts, "max_seqlen_q": 30, "max_seqlen_k": 40,
+        },
+        "flash_attn_with_kvcache": {"q": q, "k_cache": k, "v_cache": k},
+    }[name] | changes  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_names_order_and_defaults_of_the_arguments(bound: Any, name: str) -> None:
+    parameters = inspect.signature(getattr(bound.flashcore, name)).parameters.values()
+    plain = [f"{p.name}={p.default!r}" if p.default is not p.empty else p.name for p in parameters]
+    assert ", ".join(plain) == SIGNATURES[name]
+    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        *(("flash_attn_func", *item) for item in REFUSED_PREFILL.items()),
+        *(("flash_attn_varlen_func", *item) for item in REFUSED_PREFILL.items()),
+        *(("flash_attn_with_kvcache", *item) for item in REFUSED_CACHE.items()),
+    ],
+)
+def test_what_is_not_supported_is_named_before_any_launch(bound: Any, name: str, argument: str, value: Any) -> None:
+    with pytest.raises(NotImplementedError, match=f"^{argument}: ") as raised:
+        getattr(bound.flashcore, name)(**arguments(name, **{argument: value}))
+    assert "\n" not in str(raised.value)
+    assert bound.kernels.calls == []
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_every_argument_is_used_refused_or_a_hint(bound: Any, name: str) -> None:
+    """So that an argument which somebody adds is not forgotten."""
+    known = set(inspect.signature(getattr(bound.flashcore, name)).parameters)
+    refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
+    used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(arguments(name))
+    used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two mean something with what is refused alone
+    assert known <= refused | used | no_effect
+    assert refused <= known
+
+
+@pytest.mark.parametrize("window", [(-1, -1), [-1, -1]])
+def test_hints_and_defaults_change_nothing(bound: Any, window: Any) -> None:
+    bound.flashcore.flash_attn_func(**arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
+    bound.flashcore.flash_attn_with_kvcache(
+        **arguments("flash_attn_with_kvcache"), pack_gqa=False, window_size=window, max_seqlen_q=1
+    )
+    assert [name for name, _ in bound.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
+
+
+def test_dense_prefill(bound: Any) -> None:
+    given = arguments("flash_attn_func", queries=30)
+    out, lse = bound.flashcore.flash_attn_func(**given, causal=True, softmax_scale=0.25, sm_margin=12, return_attn_probs=True)
+    ((name, call),) = bound.kernels.calls
+    assert name == "flashcore_attention_forward"
+    assert (call.causal, call.scale, call.max_ctas, call.sq, call.sk) == (1, 0.25, 120, 30, 100)
+    assert (call.out.data, call.lse, call.q.data) == (out.address, lse.address, given["q"].address)
+    assert (out.shape, lse.shape) == ((3, 30, 4, 64), (3, 4, 30))
+
+
+def test_ragged_prefill(bound: Any) -> None:
+    given = arguments("flash_attn_varlen_func")
+    out, lse = bound.flashcore.flash_attn_varlen_func(**given, causal=True, return_attn_probs=True)
+    ((name, call),) = bound.kernels.calls
+    assert name == "flashcore_attention_varlen"
+    assert (out.shape, lse.shape) == ((50, 4, 64), (4, 50))
+    assert call.causal == 1
+
+
+@pytest.mark.parametrize("queries", [1, 16])
+def test_few_queries_over_a_cache_are_a_decode(bound: Any, queries: int) -> None:
+    lengths, new = torch.empty(3, dtype=torch.int32), torch.empty(3, 5, 2, 64)
+    given = arguments("flash_attn_with_kvcache", queries=queries, k=new, v=new, cache_seqlens=lengths, num_splits=3, sm_margin=2)
+    out, lse = bound.flashcore.flash_attn_with_kvcache(**given, causal=True, return_softmax_lse=True)
+    ((name, call),) = bound.kernels.calls
+    assert name == "flashcore_decode"
+    assert (call.causal, call.splits, call.max_ctas, call.sq, call.new_keys, call.capacity) == (1, 3, 130, queries, 5, 100)
+    assert (call.lengths, call.k_new.data, call.out.data, call.lse) == (lengths.address, new.address, out.address, lse.address)
+
+
+def test_pages_are_a_decode(bound: Any) -> None:
+    pool, table = torch.empty(40, 64, 2, 64), torch.empty(3, 5, dtype=torch.int32)
+    given = arguments("flash_attn_with_kvcache", k_cache=pool, v_cache=pool, page_table=table, cache_seqlens=200)
+    bound.flashcore.flash_attn_with_kvcache(**given)
+    ((name, call),) = bound.kernels.calls
+    assert (name, call.page_size, call.pages, call.table_width) == ("flashcore_decode", 64, 40, 5)
+    assert call.lengths
+
+
+@pytest.mark.parametrize(("lengths", "keys"), [(None, 100), (40, 40), (0, 0)])
+def test_many_queries_over_one_length_are_a_prefill_of_so_many_keys(bound: Any, lengths: Any, keys: int) -> None:
+    bound.flashcore.flash_attn_with_kvcache(
+        **arguments("flash_attn_with_kvcache", queries=17, cache_seqlens=lengths), causal=True
+    )
+    ((name, call),) = bound.kernels.calls
+    assert (name, call.sk, call.k.batch_stride) == ("flashcore_attention_forward", keys, 100 * 2 * 64)
+
+
+def test_many_queries_append_in_place_first(bound: Any) -> None:
+    new = torch.empty(3, 20, 2, 64)
+    given = arguments("flash_attn_with_kvcache", queries=20, k=new, v=new, cache_seqlens=40)
+    bound.flashcore.flash_attn_with_kvcache(**given, causal=True)
+    assert (slice(40, 60), new) in given["k_cache"].written
+    assert bound.kernels.calls[0][1].sk == 60
+
+
+def test_many_queries_over_many_lengths_are_a_ragged_prefill(bound: Any) -> None:
+    lengths = torch.empty(3, dtype=torch.int32)
+    given = arguments("flash_attn_with_kvcache", queries=20, cache_seqlens=lengths)
+    out, lse = bound.flashcore.flash_attn_with_kvcache(**given, return_softmax_lse=True)
+    ((name, _),) = bound.kernels.calls
+    assert name == "flashcore_attention_varlen"
+    assert (out.shape, lse.shape) == ((3, 20, 4, 64), (3, 4, 20))
+
+
+NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
+LENGTHS = torch.empty(3, dtype=torch.int32)
+APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "queries", "changes"),
+    [
+        (ValueError, r"^cache_seqlens: must say where", 1, NEW),
+        (ValueError, r"^cache_seqlens: 90 leaves no room for 20 new keys among 100", 20, {**NEW, "cache_seqlens": 90}),
+        (ValueError, r"^v: new keys and new values", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
+        (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
+        (NotImplementedError, r"^k_cache: ", 17, {"k_cache": APART, "v_cache": APART, "cache_seqlens": LENGTHS}),
+    ],
+)
+def test_what_a_cache_cannot_do_is_said_in_one_line(
+    bound: Any, error: type[Exception], message: str, queries: int, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(error, match=message):
+        bound.flashcore.flash_attn_with_kvcache(**arguments("flash_attn_with_kvcache", queries=queries, **changes))
+    assert bound.kernels.calls == []
+
+
+def test_the_package_imports_no_torch_and_knows_its_functions(bound: Any) -> None:
+    import sys
+
+    for name in bound.flashcore.__all__:
+        assert callable(getattr(bound.flashcore, name))
+    with pytest.raises(AttributeError, match="flash_attn_2"):
+        _ = bound.flashcore.flash_attn_2
+    loaded = sys.modules["flashcore"]
+    assert "torch" not in vars(loaded)
