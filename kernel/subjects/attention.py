@@ -1,20 +1,36 @@
 """Subject: FlashCore's attention forward.
 
 Parameters of a workload: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``,
-``causal``, ``layout`` (bshd, bhsd), ``input`` (see INPUTS), ``scale`` (of the inputs), ``strided`` (views whose gaps hold
-NaN), ``offset`` (the last batch lies past 2^31 elements), ``max_ctas`` (0: all multiprocessors).
+``causal``, ``layout`` (bshd, bhsd), ``input`` (see draws.py), ``scale`` (of the inputs), ``strided`` (views whose gaps hold
+NaN), ``offset`` (the last batch lies past 2^31 elements), ``max_ctas`` (0: all multiprocessors), ``lengths`` (of the sequences, see
+varlen.py; equal: all of sq and sk).
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import pathlib
 import sys
 import tomllib
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
+
+
+def _beside(name: str) -> ModuleType:
+    """A module of this folder, which is no package: subjects are found by their files. Part of the binding in kernel/variants.toml."""
+    spec = importlib.util.spec_from_file_location(f"flashcore_subjects_{name}", KERNEL / f"subjects/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+draws, varlen = _beside("draws"), _beside("varlen")
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 GAP = 8  # elements: 16 bytes, so that a view with gaps stays aligned
@@ -30,23 +46,25 @@ DEFAULTS: dict[str, Any] = {
     "strided": False,
     "offset": False,
     "max_ctas": 0,
+    "lengths": "equal",
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
-CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd")}
+CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """How the kernel is built and what its machine code must look like, from kernel/variants.toml."""
-    table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["attention"]
-    entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
+    variants = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
+    table, groups = variants["attention"], (variants["attention"], variants["varlen"])
+    entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table[key] for key in ("library", "launchers", "includes", "binding")},
         "entries": [
             {
                 "symbol": entry["symbol"],
                 "source": f"kernel/instantiations/{entry['symbol']}.cu",
-                **{key: entry[key] for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")},
-                "loads_bulk_copies": entry["query_in_registers"],
+                **{key: entry.get(key) for key in ("max_registers", "requires", "max_waits_per_hgmma", "dynamic_shared_bytes")},
+                "loads_bulk_copies": entry.get("query_in_registers", False),
             }
             for entry in entries
         ],
@@ -58,13 +76,16 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
-    pairs = _visible_pairs(p["sq"], p["sk"], causal=p["causal"])
-    query_elements = p["b"] * p["h"] * p["sq"] * p["d"]
-    key_elements = p["b"] * p["hkv"] * p["sk"] * p["d"]
+    lengths = varlen.LENGTHS[p["lengths"]](p)
+    queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
+    pairs = sum(_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
+    elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
+    entry = f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"
+    entries = [entry] if p["lengths"] == "equal" else [varlen.ENTRY, entry]
     return {
-        "flops": 4.0 * p["b"] * p["h"] * p["d"] * pairs,
-        "bytes": float(2 * ELEMENT_BYTES * (query_elements + key_elements) + LSE_BYTES * p["b"] * p["h"] * p["sq"]),
-        "entries": [f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"] if query_elements else [],
+        "flops": 4.0 * p["h"] * p["d"] * pairs,
+        "bytes": float(2 * ELEMENT_BYTES * elements + LSE_BYTES * p["h"] * queries),
+        "entries": entries if queries and p["h"] else [],
     }
 
 
@@ -83,16 +104,20 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     p = _complete(params)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    q, k, v = INPUTS[p["input"]](p, generator)
+    q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     placed = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
-    return {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas")}}
+    drawn = {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas")}}
+    return drawn if p["lengths"] == "equal" else varlen.inputs(p, drawn)
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Uninitialised results: ``out`` like the query, ``lse`` of shape (batch, heads, queries)."""
     import torch
 
+    if varlen.CUMULATIVE in inputs:
+        outputs: dict[str, Any] = varlen.outputs(inputs)
+        return outputs
     q = inputs["q"]
     b, h, sq, _ = _bhsd(q, inputs["layout"]).shape
     out = torch.empty_strided(q.shape, q.stride(), dtype=q.dtype, device=q.device) if inputs["offset"] else None
@@ -106,6 +131,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """One launch on the current stream."""
     import flashcore
 
+    if varlen.CUMULATIVE in inputs:
+        varlen.run(inputs, outputs)
+        return
     flashcore.attention(
         inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], layout=inputs["layout"], out=outputs["out"], lse=outputs["lse"],
         max_ctas=inputs["max_ctas"],
@@ -120,6 +148,9 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
+    if varlen.CUMULATIVE in inputs:
+        results: dict[str, Any] = varlen.reference(inputs, reference)
+        return results
     layout, causal = inputs["layout"], inputs["causal"]
     q, k, v = (_bhsd(inputs[name], layout) for name in ("q", "k", "v"))
     group = q.shape[1] // k.shape[1]
@@ -184,69 +215,6 @@ def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
     return out, lse
 
 
-def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Independent normal numbers of standard deviation ``scale``."""
-    import torch
-
-    def draw(sequence: int, heads: int) -> Any:
-        shape = (p["b"], sequence, heads, p["d"])
-        return torch.randn(shape, device="cuda", generator=generator).mul_(p["scale"])
-
-    return draw(p["sq"], p["h"]), draw(p["sk"], p["hkv"]), draw(p["sk"], p["hkv"])
-
-
-def _large(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Logits of standard deviation 64: the softmax is close to a maximum."""
-    q, k, v = _normal(p, generator)
-    return q * 8.0, k * 8.0, v
-
-
-def _ramp(p: Mapping[str, Any], generator: Any, start: float, end: float) -> tuple[Any, Any, Any]:
-    import torch
-
-    q, k, v = _normal(p, generator)
-    slope = torch.linspace(start, end, max(1, p["sk"]), device="cuda")[: p["sk"], None, None]
-    return q.abs(), k * 0.1 + slope, v
-
-
-def _rising(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Scores that rise along the keys: every tile of a left-to-right loop brings a new maximum."""
-    return _ramp(p, generator, 0.0, 8.0)
-
-
-def _falling(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Scores that fall along the keys: the same for a right-to-left loop."""
-    return _ramp(p, generator, 8.0, 0.0)
-
-
-def _constant(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """All scores equal: the result is the mean of the visible values."""
-    import torch
-
-    q, k, v = _normal(p, generator)
-    return torch.full_like(q, 0.5), torch.full_like(k, 0.5), v
-
-
-def _onehot(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Query i meets the keys whose position equals i modulo d, and hardly any other."""
-    import torch
-
-    q, k, v = _normal(p, generator)
-    eye = torch.eye(p["d"], device="cuda") * 16.0
-    q_rows, k_rows = (eye[torch.arange(n, device="cuda") % p["d"]][:, None, :] for n in (p["sq"], p["sk"]))
-    return q_rows.expand_as(q), k_rows.expand_as(k), v
-
-
-INPUTS = {
-    "normal": _normal,
-    "large": _large,
-    "rising": _rising,
-    "falling": _falling,
-    "constant": _constant,
-    "onehot": _onehot,
-}
-
-
 def _place(tensor: Any, p: Mapping[str, Any]) -> Any:
     """Put a (b, s, h, d) tensor into the layout and the memory that the workload asks for."""
     import torch
@@ -286,9 +254,11 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("b", "h", "hkv", "sq", "sk", "d", "max_ctas"):
         if not isinstance(p[key], int) or p[key] < 0:
             raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
-    for key, choices in {**CHOICES, "input": tuple(INPUTS)}.items():
+    for key, choices in {**CHOICES, "input": tuple(draws.INPUTS)}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
+    if p["lengths"] != "equal" and p["layout"] != "bshd":
+        raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

@@ -1,21 +1,12 @@
-"""FlashCore's attention on a real Hopper GPU, against the formula in float64.
-
-The bound is the gate's own (error-ratio), for the output and for the log-sum-exp: the largest error may be twice that of PyTorch in
-the same precision, plus twice what the result's type rounds away at its size. A looser one of ours once let pass what the gate refused.
-"""
+"""FlashCore's attention on a real Hopper GPU, against the formula in float64."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import pathlib
-from types import ModuleType
 from typing import Any
 
+import gpu_subjects
 import pytest
-
-from flashcore_ci.worker import tensors
-from flashcore_ci.worker.correctness import error_of
 
 torch = pytest.importorskip("torch")
 
@@ -24,35 +15,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Lower right causal bias will produce NaNs"),  # PyTorch's, which the subject replaces
 ]
 
-KERNEL = pathlib.Path(__file__).resolve().parents[2] / "kernel"
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"subject_{name}", KERNEL / f"subjects/{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-subject = _load("attention")
+subject = gpu_subjects.load("attention")
 
 
 def launch(inputs: dict[str, Any]) -> dict[str, Any]:
-    outputs = subject.outputs(inputs)
-    for tensor in outputs.values():
-        tensor.fill_(math.nan)
-    subject.run(inputs, outputs)
-    torch.cuda.synchronize()
-    return outputs
+    return gpu_subjects.launch(subject, inputs)
 
 
 def assert_right(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-    exact, low = subject.reference(tensors.upcast(inputs)), subject.reference(inputs)
-    for name, result in outputs.items():
-        error = error_of(name, result, low[name], exact[name])
-        assert error.ratio <= 1, f"{error}"
+    gpu_subjects.assert_right(subject, inputs, outputs)
 
 
 def check(seed: int = 7, **params: Any) -> None:

@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 DTYPES = ("fp16", "bf16")
 ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
+    *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
+    "flashcore_attention_varlen_prepare",
 }
 
 
@@ -64,10 +66,20 @@ def test_every_gate_is_asked_of_something(hopper):
     assert {check.gate.id for check in planned("hopper", compared=True).checks} - asked == {"no-slower"}
 
 
-def test_only_the_compute_roof_may_be_advisory_and_it_says_why(hopper):
+def test_only_roofs_may_be_advisory_and_they_say_why(hopper):
     advisory = [check for check in hopper.checks if check.limit.severity is Severity.ADVISORY]
-    assert {check.gate.id for check in advisory} <= {"sol-sm"}
+    assert {check.gate.id for check in advisory} <= {"sol-sm", "sol-dram"}
     assert all(check.limit.why for check in advisory)
+
+
+def test_the_memory_roof_blocks_decode_from_a_gib_on_contiguous_and_in_pages_of_64(hopper):
+    rows = {workload.id: dict(workload.params) for workload in hopper.workloads if workload.subject == "decode"}
+    bytes_of = {problem.workload: problem.bytes for description in hopper.descriptions for problem in description.problems}
+    judged = [check for check in hopper.checks if check.gate.id == "sol-dram" and check.target in rows]
+    assert judged
+    for check in judged:
+        must = bytes_of[check.target] >= 2**30 and rows[check.target].get("page", 0) in {0, 64}
+        assert (check.limit.severity is Severity.BLOCKING) == must, check.target
 
 
 def test_shapes_and_inputs_that_were_asked_for(hopper):
@@ -82,6 +94,45 @@ def test_shapes_and_inputs_that_were_asked_for(hopper):
     assert {p["d"] for p in attention if p.get("max_ctas") == 2 and p["causal"]} == {64, 128, 256}
     assert any(p["causal"] and p["sq"] > p.get("sk", p["sq"]) for p in attention)
     assert any(p["b"] % 2 and p["h"] % 2 for p in attention)
+
+
+def test_ragged_batches_that_were_asked_for(hopper):
+    attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    prefill = [p for p in attention if "lengths" in p]
+    assert {(p["d"], p["causal"]) for p in prefill if p["lengths"] == "edges"} == {
+        (d, c) for d in (64, 128, 256) for c in (False, True)
+    }
+    assert all(p["h"] > p["hkv"] and p["max_ctas"] < p["b"] for p in prefill if p["lengths"] == "edges")
+    assert any(p["b"] >= 100 and p["sq"] != p["sk"] for p in prefill if p["lengths"] == "ragged")
+
+
+def test_edges_of_decode_that_were_asked_for(hopper):
+    decode = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "decode"]
+    assert {p.get("page", 0) for p in decode if p.get("lengths") == "edges"} == {0, 16, 64, 128, 256}
+    assert {1, 4, 5, 7, 16} <= {p["h"] // p["hkv"] for p in decode}
+    assert max(p.get("sq", 1) for p in decode) == 16
+    assert {p["page"] > 0 for p in decode if p.get("new", 0)} == {False, True}
+    assert any(p["page"] and p["new"] > p["page"] for p in decode if p.get("new", 0))
+    assert any(p.get("deterministic") for p in decode)
+    assert {"normal", "large", "rising", "falling", "constant"} == {p["input"] for p in decode}
+    sanitized = [dict(w.params) for w in hopper.workloads_for(Kind.SANITIZER) if w.subject == "decode"]
+    assert {(p["d"], p["dtype"]) for p in sanitized if p.get("page") and p.get("new")} >= {
+        (64, "fp16"),
+        (128, "bf16"),
+        (256, "fp16"),
+    }
+    assert any(not p.get("page") for p in sanitized)
+
+
+@pytest.mark.parametrize("name", ["hopper", "smoke"])
+def test_under_the_sanitizers_a_block_of_decode_goes_around_its_ring(name):
+    tiles = tomllib.loads((ROOT / "kernel/variants.toml").read_text())["decode"]["tiles"]
+    for workload in planned(name).workloads_for(Kind.SANITIZER):
+        p = dict(workload.params)
+        if workload.subject == "decode" and p["lengths"] == "ragged":
+            tile = tiles[f"d{p['d']}"]
+            keys = p["hkv"] * sum(round(p["sk"] * 128 ** ((i + 0.5) / p["b"] - 1)) for i in range(p["b"]))
+            assert keys / p["max_ctas"] > (2 * tile["stages"] + 1) * tile["tile_keys"]
 
 
 @pytest.mark.parametrize("name", ["hopper", "smoke"])
@@ -99,9 +150,11 @@ def test_under_the_sanitizers_every_pipeline_wraps(name):
         assert p["sq"] % tile["tile_m"]
 
 
-def test_the_smoke_suite_is_small_and_covers_both_subjects():
+def test_the_smoke_suite_is_small_and_covers_its_subjects():
     plan = planned("smoke")
-    assert len(plan.workloads) <= 6
-    for kind in (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING):
+    assert len(plan.workloads) <= 7
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
+        assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "decode", "stream"}
+    for kind in (Kind.PROFILE, Kind.TIMING):
         assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "stream"}
     assert plan.protocol.timing_processes == 3

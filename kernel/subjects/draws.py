@@ -1,0 +1,72 @@
+"""Values of the queries, keys and values of an attention workload: what is usual, and what hurts an online softmax.
+
+Each takes the workload's parameters and a generator, and gives q (b, sq, h, d), k and v (b, sk, hkv, d) in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """Independent normal numbers of standard deviation ``scale``."""
+    import torch
+
+    def draw(sequence: int, heads: int) -> Any:
+        shape = (p["b"], sequence, heads, p["d"])
+        return torch.randn(shape, device="cuda", generator=generator).mul_(p["scale"])
+
+    return draw(p["sq"], p["h"]), draw(p["sk"], p["hkv"]), draw(p["sk"], p["hkv"])
+
+
+def _large(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """Logits of standard deviation 64: the softmax is close to a maximum."""
+    q, k, v = _normal(p, generator)
+    return q * 8.0, k * 8.0, v
+
+
+def _ramp(p: Mapping[str, Any], generator: Any, start: float, end: float) -> tuple[Any, Any, Any]:
+    import torch
+
+    q, k, v = _normal(p, generator)
+    slope = torch.linspace(start, end, max(1, p["sk"]), device="cuda")[: p["sk"], None, None]
+    return q.abs(), k * 0.1 + slope, v
+
+
+def _rising(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """Scores that rise along the keys: every tile of a left-to-right loop brings a new maximum."""
+    return _ramp(p, generator, 0.0, 8.0)
+
+
+def _falling(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """Scores that fall along the keys: the same for a right-to-left loop."""
+    return _ramp(p, generator, 8.0, 0.0)
+
+
+def _constant(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """All scores equal: the result is the mean of the visible values."""
+    import torch
+
+    q, k, v = _normal(p, generator)
+    return torch.full_like(q, 0.5), torch.full_like(k, 0.5), v
+
+
+def _onehot(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
+    """Query i meets the keys whose position equals i modulo d, and hardly any other."""
+    import torch
+
+    q, k, v = _normal(p, generator)
+    eye = torch.eye(p["d"], device="cuda") * 16.0
+    q_rows, k_rows = (eye[torch.arange(n, device="cuda") % p["d"]][:, None, :] for n in (p["sq"], p["sk"]))
+    return q_rows.expand_as(q), k_rows.expand_as(k), v
+
+
+INPUTS = {
+    "normal": _normal,
+    "large": _large,
+    "rising": _rising,
+    "falling": _falling,
+    "constant": _constant,
+    "onehot": _onehot,
+}

@@ -1,0 +1,147 @@
+"""What the gate knows of decode: work counted, caches drawn, and a reference that agrees with loops one can read."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import pathlib
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BASE = {"b": 5, "h": 6, "hkv": 2, "sk": 70, "d": 64}
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("subject_decode", ROOT / "kernel/subjects/decode.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_work_is_counted() -> None:
+    subject = load()
+    row = {"b": 64, "h": 32, "hkv": 8, "sk": 8192, "d": 128}
+    assert subject.problem(row) == {
+        "flops": 4.0 * 64 * 32 * 128 * 8192,
+        "bytes": 2.0**31 + 2.0 * 2 * 64 * 32 * 128 + 4.0 * 64 * 32,
+        "entries": ["flashcore_decode_d128_fp16"],
+    }
+    few = {"b": 1, "h": 1, "sk": 10, "d": 64}
+    assert subject.problem({**few, "sq": 3})["flops"] == 4 * 64 * (8 + 9 + 10)
+    assert subject.problem({**few, "sq": 3, "causal": False})["flops"] == 4 * 64 * 30
+    assert subject.problem({**few, "sk": 1, "sq": 3})["flops"] == 4 * 64
+    assert subject.problem({**few, "new": 4})["bytes"] - subject.problem(few)["bytes"] == 2 * 2 * 4 * 64
+
+
+def test_lengths_by_their_names() -> None:
+    subject = load()
+    ragged = subject.LENGTHS["ragged"](32, 32768)
+    assert min(ragged) > 256
+    assert max(ragged) < 32768
+    assert ragged[:4] == [276, 30376, 321, 26102]
+    assert {math.floor(math.log2(n / 256)) for n in ragged} == set(range(7))
+    edges = subject.LENGTHS["edges"](17, 700)
+    assert {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 700, 699} == set(edges)
+    assert max(subject.LENGTHS["edges"](17, 100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"sQ": 3}, "sQ"), ({"sq": 17}, "sq"), ({"d": 96}, "d"), ({"hkv": 4}, "hkv"), ({"b": -1}, "b"), ({"page": 32}, "page"),
+        ({"lengths": "odd"}, "lengths"), ({"input": "odd"}, "input"), ({"new": 71}, "new"), ({"sk": None}, "sk"),
+    ],
+)  # fmt: skip
+def test_bad_parameters_are_named(change: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: "):
+        load().problem({**BASE, **change})
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The subject on the CPU."""
+    pytest.importorskip("torch")
+    subject = load()
+    monkeypatch.setattr(subject, "DEVICE", "cpu")
+    return subject
+
+
+CASES = [
+    {"lengths": "edges", "page": 16, "sq": 3, "new": 2},
+    {"lengths": "edges"},
+    {"lengths": "ragged", "sq": 4, "causal": False, "new": 1, "dtype": "bf16"},
+    {"page": 16, "sq": 4, "sk": 33, "input": "rising"},
+    {"page": 64, "sq": 2, "sk": 33, "new": 33, "input": "constant", "dtype": "bf16"},
+]
+
+
+def row(inputs: dict[str, Any], name: str, sequence: int, position: int) -> Any:
+    before, table = int(inputs["lengths"][sequence]), inputs["page_table"]
+    if position >= before:
+        return inputs[f"{name}_new"][sequence, position - before]
+    if table is None:
+        return inputs[name][sequence, position]
+    page = inputs[name].shape[1]
+    return inputs[name][int(table[sequence, position // page]), position % page]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_reference_is_the_formula(drawn: Any, case: dict[str, Any]) -> None:
+    import torch
+
+    from flashcore_ci.worker.tensors import upcast
+
+    inputs = upcast(drawn.inputs({**BASE, **case}, 3))
+    q, new = inputs["q"], case.get("new", 0)
+    b, sq, h, d = q.shape
+    found = drawn.reference(inputs)
+    assert bool(found["out"].isfinite().all())
+    for i, r, head in ((i, r, head) for i in range(b) for r in range(sq) for head in (0, h - 1)):
+        seen = int(inputs["lengths"][i]) + new - (sq - 1 - r if inputs["causal"] else 0)
+        if seen <= 0:
+            assert float(found["out"][i, r, head].abs().max()) == 0
+            assert float(found["lse"][i, head, r]) == -math.inf
+            continue
+        keys, values = (torch.stack([row(inputs, name, i, j)[head // 3] for j in range(seen)]) for name in ("k", "v"))
+        scores = keys @ q[i, r, head] / math.sqrt(d)
+        torch.testing.assert_close(found["lse"][i, head, r], scores.logsumexp(0))
+        torch.testing.assert_close(found["out"][i, r, head], scores.softmax(0) @ values)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_only_values_go_by_the_seed_and_only_what_is_read_is_a_number(drawn: Any, case: dict[str, Any]) -> None:
+    import torch
+
+    first, same, other = (drawn.inputs({**BASE, **case}, seed) for seed in (3, 3, 4))
+    used = sum(int(n) for n in first["lengths"]) * 2 * 64
+    for name, tensor in first.items():
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        assert torch.equal(tensor.nan_to_num(9.0), same[name].nan_to_num(9.0))
+        assert torch.equal(tensor.isnan(), other[name].isnan())
+        assert tensor.is_floating_point() or torch.equal(tensor, other[name])
+        if name in {"k", "v"}:
+            assert int((~tensor.isnan()).sum()) == used
+    if first["page_table"] is not None:
+        inside = first["page_table"][(first["page_table"] >= 0) & (first["page_table"] < len(first["k"]))]
+        assert len(set(inside.tolist())) == len(inside)
+        assert bool((first["page_table"] < 0).any()) or case.get("lengths", "full") == "full"
+
+
+def test_what_a_launch_appends_is_an_output_and_the_inputs_stay(drawn: Any) -> None:
+    import torch
+
+    case = {**BASE, "lengths": "edges", "page": 16, "new": 2}
+    inputs = drawn.inputs(case, 3)
+    before = inputs["k"].clone()
+    found = drawn.reference({**inputs, **{name: inputs[name].double() for name in ("q", "k", "v", "k_new", "v_new")}})
+    outputs = drawn.outputs(inputs)
+    assert {name: tuple(tensor.shape) for name, tensor in outputs.items()} == {name: tuple(t.shape) for name, t in found.items()}
+    assert torch.equal(inputs["k"].nan_to_num(9.0), before.nan_to_num(9.0))
+    changed = found["k"] != before.double().nan_to_num(drawn.MARK)
+    assert int(changed.sum()) == inputs["k_new"].numel()
