@@ -61,6 +61,10 @@ picture: $(VENV)/.package ## Draw the report in OUT for the README
 peers: ## Time the attention kernel in OUT/build beside its peers (PYTHON with torch, a Hopper GPU)
 	$(PYTHON) tools/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
 
+.PHONY: serving
+serving: ## Time decode and ragged prefill with the kernels in OUT/build beside their peers (PYTHON with torch, a Hopper GPU)
+	$(PYTHON) tools/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
+
 .PHONY: performance
 performance: $(VENV)/.package ## Draw docs/performance.md from the samples, docs/roofline.md from the evidence, and their pictures
 	$(BIN)/python tools/peers.py draw

@@ -22,7 +22,7 @@ HEAD = """# The self-test
 
 A gate that was never red proves nothing. `flashcore-ci selftest` breaks the kernels on purpose and demands, for each defect, that the
 gate that is meant for it goes red for the reason that is meant, and that everything without a defect is green in the same run.
-`kernel/defects/mutants.toml` breaks the real attention kernel by edits of its sources, `kernel/defects/*.cu` are small kernels of
+`kernel/defects/mutants.toml` breaks the real kernels of attention and decode by edits of their sources, `kernel/defects/*.cu` are small kernels of
 their own, and evidence is damaged after it was taken. `gates/selftest.toml` lists who must catch what;
 `flashcore-ci selftest --recorded` judges the recorded run again, without a GPU.
 """

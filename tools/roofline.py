@@ -31,6 +31,8 @@ SHOWN_WHOLE = 100
 X, Y = (0.05, 20_000.0), (1e11, 2e15)  # FLOP/byte, FLOP/s
 GROUPS = {  # in the order of the legend
     "stream": ("Streaming", "#7f8c8d"),
+    "decode": ("Decode, contiguous", "#2471a3"),
+    "paged": ("Decode, pages", "#85c1e9"),
     "d64": ("Prefill D=64", "#c0392b"),
     "d128": ("Prefill D=128", "#e67e22"),
     "d256": ("Prefill D=256", "#8e44ad"),
@@ -108,6 +110,8 @@ def points(run: Run) -> list[Point]:
 
 def _group(workload: Workload) -> str:
     params = dict(workload.params)
+    if workload.subject == "decode":
+        return "paged" if params.get("page") else "decode"
     return f"d{params['d']}" if "d" in params else workload.subject
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peerbench import plot
+from peerbench import plot, serving_page
 from peerbench.rows import HEADS, OURS, PEERS, Row
 from peerbench.samples import Measured, Run, geometric_mean
 
@@ -38,6 +38,7 @@ On a Hopper GPU, with PyTorch 2.11 or newer and the kernel built (`flashcore-ci 
 
 ```bash
 make peers      # times every row with whoever is installed, in about three minutes, and keeps the samples
+make serving    # the same of decode and ragged prefill, in about one
 make performance
 ```
 
@@ -46,8 +47,8 @@ cuDNN and FlashAttention-2 are PyTorch's own backends.
 """
 
 
-def files(run: Run) -> dict[str, str]:
-    """Every generated file by its path below the root of the repository."""
+def files(run: Run, serving: Run | None = None) -> dict[str, str]:
+    """Every generated file by its path below the root of the repository; ``serving`` are the samples of the serving rows."""
     table = [measured for measured in run.rows if not measured.row.long]
     long = [measured for measured in run.rows if measured.row.long]
     parts = [_top(run), _summary(table)]
@@ -62,7 +63,11 @@ def files(run: Run) -> dict[str, str]:
             rows = [measured for measured in long if measured.row.d == d]
             pictures[f"{PICTURES}/long-d{d}.svg"] = _picture(f"One long sequence, 16 heads of {d}, fp16", rows)
         parts.append(_long(run, long))
-    parts += [_missing(run.rows), AGAIN]
+    parts.append(_missing(run.rows))
+    if serving is not None:
+        pictures[serving_page.PICTURE] = serving_page.picture(serving)
+        parts.append(serving_page.section(serving))
+    parts.append(AGAIN)
     return {PAGE: "\n".join(part for part in parts if part), **pictures}
 
 

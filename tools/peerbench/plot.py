@@ -107,7 +107,9 @@ def _panel(panel: Panel, left: int, xs: Sequence[float], ticks: Sequence[float],
     return out
 
 
-def bars(title: str, unit: str, values: Sequence[tuple[str, float]], strong: frozenset[str] = frozenset()) -> str:
+def bars(
+    title: str, unit: str, values: Sequence[tuple[str, float]], strong: frozenset[str] = frozenset(), digits: int = 1
+) -> str:
     """Horizontal bars from zero, one below the other, with the number behind each; those in ``strong`` stand out."""
     width, row, left = 760, 18, 260
     height = 52 + row * len(values)
@@ -122,7 +124,7 @@ def bars(title: str, unit: str, values: Sequence[tuple[str, float]], strong: fro
         length = (width - left - 70) * value / most
         body.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>')
         body.append(f'<rect x="{left}" y="{y}" width="{max(length, 1):.1f}" height="{row - 5}" fill="{colour}"/>')
-        body.append(f'<text x="{left + max(length, 1) + 5:.1f}" y="{y + 11}">{value:.1f}</text>')
+        body.append(f'<text x="{left + max(length, 1) + 5:.1f}" y="{y + 11}">{value:.{digits}f}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'

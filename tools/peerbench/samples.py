@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from peerbench.rows import BEST_OF, OURS, Row
+from peerbench.serving_rows import ServingRow
 
 SCHEMA = "peers-v1"
 
@@ -34,6 +35,10 @@ class Series:
         if not all(math.isfinite(value) and value > 0 for value in self.ms + self.mhz):
             raise SamplesError("a time and a clock are finite and above 0")
 
+    def divided(self, count: int) -> Series:
+        """The same of one of so many equal parts of a round."""
+        return Series(ms=tuple(round(ms / count, 7) for ms in self.ms), mhz=self.mhz)
+
     @property
     def time(self) -> float:
         """Median milliseconds."""
@@ -54,7 +59,7 @@ class Series:
 class Measured:
     """One row: who was measured, and why the others were not."""
 
-    row: Row
+    row: Row | ServingRow
     series: Mapping[str, Series]
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -62,6 +67,11 @@ class Measured:
         """TFLOP/s of a contender, None when it is missing."""
         series = self.series.get(name)
         return None if series is None else self.row.flops / series.time / 1e9
+
+    def terabytes(self, name: str) -> float | None:
+        """TB/s of keys and values that a contender reads in a serving row, None when it is missing."""
+        series = self.series.get(name)
+        return None if series is None or isinstance(self.row, Row) else self.row.bytes / series.time / 1e9
 
     def flops_per_clock(self, name: str, multiprocessors: int) -> float | None:
         """FLOP in each clock of each multiprocessor; the tensor cores do at most 4096."""
@@ -129,4 +139,4 @@ def read(path: Path) -> Run:
 def _row(record: dict[str, Any]) -> Measured:
     series = {name: Series(ms=tuple(values["ms"]), mhz=tuple(values["mhz"])) for name, values in record.pop("series").items()}
     missing = record.pop("missing")
-    return Measured(row=Row(**record), series=series, missing=missing)
+    return Measured(row=ServingRow(**record) if "suite" in record else Row(**record), series=series, missing=missing)

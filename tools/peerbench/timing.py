@@ -84,8 +84,10 @@ def contenders(row: Row, libraries: Mapping[str, Path], layout: str) -> dict[str
     }
 
 
-def able(row: Row, runs: Mapping[str, Contender]) -> tuple[dict[str, Contender], dict[str, str]]:
-    """Who runs and agrees with the others, and why the rest does not."""
+def able(
+    runs: Mapping[str, Contender], dtype: str, part: Callable[[Any], Any] = lambda output: output
+) -> tuple[dict[str, Contender], dict[str, str]]:
+    """Who runs and agrees with the others on ``part`` of the output, and why the rest does not."""
     outputs: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, run in runs.items():
@@ -93,15 +95,15 @@ def able(row: Row, runs: Mapping[str, Contender]) -> tuple[dict[str, Contender],
             missing[name] = "not installed"
             continue
         try:
-            outputs[name] = run().float() if row.s <= COMPARED_WHOLE else run()[:, -1:].float()
+            outputs[name] = part(run()).float()
             torch.cuda.synchronize()
         except (RuntimeError, ValueError, ImportError) as error:
             missing[name] = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-    judges = [name for name in outputs if name in PEERS]
+    judges = [name for name in outputs if name in PEERS]  # never another of ours
     for name in list(outputs):
         others = [outputs[judge] for judge in judges if judge != name]
         worst = min((float((outputs[name] - other).abs().max()) for other in others), default=0.0)
-        if not worst <= TOLERANCE[row.dtype]:
+        if not worst <= TOLERANCE[dtype]:
             missing[name] = f"its output differs from every other by {worst:.1e} or more"
     return {name: run for name, run in runs.items() if name not in missing}, missing
 
@@ -162,7 +164,10 @@ def _read(batch: list[Any]) -> list[tuple[str, tuple[float, float]]]:
 
 def compare(row: Row, libraries: Mapping[str, Path], driver: Driver, protocol: Protocol, rng: random.Random) -> Measured:
     """One row, measured."""
-    runs, missing = able(row, contenders(row, libraries, protocol.layout))
+    short = row.s <= COMPARED_WHOLE
+    runs, missing = able(
+        contenders(row, libraries, protocol.layout), row.dtype, lambda output: output if short else output[:, -1:]
+    )
     series = measure(runs, driver, protocol, rng) if runs else {}
     torch.cuda.empty_cache()
     return Measured(row=row, series=series, missing=missing)

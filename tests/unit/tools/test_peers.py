@@ -210,6 +210,4 @@ def test_any_samples_come_back(times: list[float], clock: float, reason: str) ->
 
 @pytest.mark.skipif(not peers.SAMPLES.is_file(), reason="no samples are committed yet")
 def test_the_committed_page_is_what_the_samples_give() -> None:
-    for path, text in page.files(samples.read(peers.SAMPLES)).items():
-        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: make performance"
     assert peers.main(["draw", "--check"]) == 0

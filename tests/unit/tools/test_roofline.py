@@ -46,16 +46,16 @@ def recorded(*rows: tuple[str, str, dict[str, Any], float | None]) -> Any:
 
 
 ROWS = (
-    ("a", "stream", {"n": 5}, 250.0),
-    ("b", "attention", {"d": 64}, 400.0),
+    ("a", "decode", {"d": 128}, 250.0),
+    ("b", "decode", {"d": 64, "page": 64}, 400.0),
     ("c", "attention", {"d": 256}, 8.0),
-    ("d", "attention", {"d": 128}, None),
+    ("d", "stream", {"n": 5}, None),
 )
 
 
 def test_points_have_their_group_and_their_share_of_the_roof(roofline: ModuleType) -> None:
     points = roofline.points(recorded(*ROWS))
-    assert [(point.name, point.group) for point in points] == [("a", "stream"), ("b", "d64"), ("c", "d256")]
+    assert [(point.name, point.group) for point in points] == [("a", "decode"), ("b", "paged"), ("c", "d256")]
     assert points[0].intensity == 4.0
     assert points[0].speed == 16e12
     assert points[0].share(H200) == pytest.approx(80.0)
@@ -69,8 +69,8 @@ def test_the_page_names_all_and_the_picture_marks_each_once(roofline: ModuleType
     titles = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["a: 80 % of the roof", "b: 50 % of the roof", "c: 2500 % of the roof"]
     names = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Streaming" in names
-    assert "Prefill D=128" not in names
+    assert "Decode, pages" in names
+    assert "Streaming" not in names
 
 
 def test_faster_is_higher_and_denser_is_further_right(roofline: ModuleType) -> None:
