@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "flashcore/core/status.h"
 
 namespace flashcore {
@@ -37,7 +39,13 @@ private:
     int previous_ = -1;
 };
 
+constexpr int kRemembered = 64;  // devices that are asked once
+
 inline Status describe(int ordinal, Device& device) {
+    static std::atomic<int> known[kRemembered];  // multiprocessors; 0: not asked yet
+    const bool remembered = ordinal >= 0 && ordinal < kRemembered;
+    if (remembered) device.multiprocessors = known[ordinal];
+    if (device.multiprocessors > 0) return Status::kOk;
     int major = 0;
     int minor = 0;
     FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "device"));
@@ -46,7 +54,10 @@ inline Status describe(int ordinal, Device& device) {
         return fail(Status::kUnsupportedDevice, "device %d has compute capability %d.%d; these kernels run on %d.%d", ordinal,
                     major, minor, kRequiredMajor, kRequiredMinor);
     }
-    return check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device");
+    FLASHCORE_RETURN_IF_FAILED(
+        check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device"));
+    if (remembered) known[ordinal] = device.multiprocessors;
+    return Status::kOk;
 }
 
 }  // namespace flashcore

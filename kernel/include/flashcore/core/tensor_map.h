@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "flashcore/core/status.h"
@@ -33,6 +34,9 @@ struct TensorShape {
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 inline Status find_encoder(EncodeTiled& encoder) {
+    static std::atomic<EncodeTiled> known{nullptr};  // the driver's for as long as the process lives
+    encoder = known;
+    if (encoder != nullptr) return Status::kOk;
     constexpr unsigned kFirstVersion = 12000;  // of CUDA, that has cuTensorMapEncodeTiled
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -43,6 +47,7 @@ inline Status find_encoder(EncodeTiled& encoder) {
         return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
     }
     encoder = reinterpret_cast<EncodeTiled>(address);
+    known = encoder;
     return Status::kOk;
 }
 
