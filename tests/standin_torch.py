@@ -6,6 +6,7 @@ tests need neither torch nor a GPU.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 from collections.abc import Sequence
@@ -101,6 +102,10 @@ def empty(*shape: Any, dtype: Dtype = float16, device: Device = CUDA) -> Tensor:
 zeros = empty
 
 
+def empty_like(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.shape, tensor.strides, tensor.dtype, tensor.device)
+
+
 def full(shape: Sequence[int], value: float, *, dtype: Dtype, device: Device) -> Tensor:
     return Tensor(tuple(shape), contiguous(shape), dtype, device, value=value)
 
@@ -112,6 +117,19 @@ def arange(start: int, end: int, step: int, *, dtype: Dtype, device: Device) -> 
 def is_grad_enabled() -> bool:
     return True
 
+
+def offered(major: int = 1) -> Any:
+    """What PyTorch's tensors offer by DLPack: a capsule of a table that begins with its version and has the reading function sixth."""
+    table = (ctypes.c_uint64 * 7)(major, *[0xF00] * 6)
+    _tables.append(table)
+    capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    return capsule(ctypes.addressof(table), _TABLE, None)
+
+
+_TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither
+Tensor.__dlpack_c_exchange_api__ = offered()  # type: ignore[attr-defined]
 
 dtype, device = Dtype, Device
 state = SimpleNamespace(stream=7, capturing=False)

@@ -1,7 +1,7 @@
-"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/host_cost.py``.
+"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/host_cost.py LIBRARY``.
 
-It needs PyTorch and no GPU: tensors are on the CPU, and a library that does nothing stands in for the kernels. The launch itself comes
-on top; tests/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
+It needs PyTorch and a built library of any operation, and no GPU: tensors are on the CPU, the library reads what they are, and
+nothing is launched. The launch itself comes on top; tests/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernel"))
 
 import flashcore
 import torch
-from flashcore import _library, _tensors
+from flashcore import _launch, _library, _tensors
 
 CALLS, TRIES = 5_000, 9
 
 
 class NoKernels:
-    """Accepts every launch."""
+    """Reads tensors as the library does, and accepts every launch."""
+
+    def __init__(self, library: str) -> None:
+        flashcore.load(library)
+        (shared, *_) = vars(_library)["_loaded"].values()
+        self.flashcore_read = shared.flashcore_read
 
 
 def nothing(_arguments: Any) -> int:
@@ -30,18 +35,16 @@ def nothing(_arguments: Any) -> int:
     return 0
 
 
-def bind() -> None:
+def bind(library: str) -> None:
     """Have the package take CPU tensors, and launch nothing."""
     for function in (name for functions in _library.ENTRY_POINTS.values() for name in functions):
         setattr(NoKernels, function, staticmethod(nothing))
     vars(_tensors).update(
         DEVICE="cpu",
-        current_stream=lambda _device: 0,
         _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8),
     )
-    torch.cuda.is_current_stream_capturing = lambda: False
-    for operation in ("attention", "decode"):
-        vars(_library)["_loaded"][operation] = NoKernels()
+    vars(_launch)["current_stream"] = lambda _device: 0
+    vars(_library)["_loaded"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
 
 
 def cases() -> dict[str, Callable[[], Any]]:
@@ -64,7 +67,7 @@ def cases() -> dict[str, Callable[[], Any]]:
 
 def main() -> int:
     """Print microseconds of a call, the least of several tries."""
-    bind()
+    bind(sys.argv[1])
     for name, call in cases().items():
         call()
         best = min(timeit.repeat(call, number=CALLS, repeat=TRIES)) / CALLS * 1e6

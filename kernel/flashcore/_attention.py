@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import math
+from typing import Any
 
 import torch
 
-from flashcore import _library
-from flashcore._tensors import (
-    DTYPES,
-    Launch,
-    Launches,
-    Operand,
-    check_exactly,
-    check_like_query,
-    current_stream,
-    described,
-    operand,
-    ordinal,
-    place,
-    refuse_gradients,
-    strides,
-    words,
-    workspace,
-)
+from flashcore._launch import Entry, Launch, Tensors, words
+from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, operand, ordinal, strides
 
 # layout -> positions of (batch, sequence, heads) in the shape
 LAYOUTS = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
 RANK = 4
 TICKETS_BYTES = 8
+
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Arguments(ctypes.Structure):
@@ -63,12 +51,6 @@ class Arguments(ctypes.Structure):
     ]
 
 
-_Q, _K, _V, _OUT, _LSE, _WORKSPACE, _STREAM = (
-    place(Arguments, name) for name in ("q", "k", "v", "out", "lse", "workspace", "stream")
-)
-_launches = Launches()
-
-
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -81,7 +63,7 @@ def attention(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+) -> Result:
     """softmax(scale * q @ k^T) @ v, launched on the current stream of ``q``'s device.
 
     ``causal`` is aligned bottom right: with more keys than queries the last query still sees every key. ``scale`` defaults
@@ -89,43 +71,14 @@ def attention(
     ``return_lse`` adds the natural log-sum-exp, float32 of shape (batch, heads, queries). ``out`` and ``lse`` take the
     results when given. ``max_ctas`` caps the number of persistent blocks (0: one for each multiprocessor).
     """
-    refuse_gradients(q, k, v)
-    key = (layout, causal, scale, max_ctas, described(q), described(k), described(v), described(out), described(lse))
-    launch = _launches.get(key)
-    if launch is None:
-        launch = _launches.keep(
-            key, _prepare(q, k, v, out=out, lse=lse, layout=layout, causal=causal, scale=scale, max_ctas=max_ctas)
-        )
-    if out is None:
-        out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
-    if lse is None and return_lse:
-        lse = torch.empty(launch.lse, dtype=torch.float32, device=q.device)
-    stream = current_stream(launch.device)
-    filled = launch.words[:]
-    filled[_Q] = q.data_ptr()
-    filled[_K] = k.data_ptr()
-    filled[_V] = v.data_ptr()
-    filled[_OUT] = out.data_ptr()
-    filled[_LSE] = 0 if lse is None else lse.data_ptr()
-    filled[_WORKSPACE] = workspace("attention", launch.device, stream, TICKETS_BYTES)
-    filled[_STREAM] = stream
-    _library.call("attention", "flashcore_attention_forward", filled.buffer_info()[0])
-    return (out, lse) if return_lse and lse is not None else out
+    result: Result = _ENTRY((q, k, v, out, lse), (layout, causal, scale, max_ctas), return_lse=return_lse)
+    return result
 
 
-def _prepare(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    out: torch.Tensor | None,
-    lse: torch.Tensor | None,
-    layout: str,
-    causal: bool,
-    scale: float | None,
-    max_ctas: int,
-) -> Launch:
+def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
+    q, k, v, out, lse = tensors
+    layout, causal, scale, max_ctas = options
     batch, sq, heads, head_dim = _shape(q, "q", layout)
     _, sk, kv_heads, _ = _shape(k, "k", layout)
     like_query, like_keys = (batch, sq, heads, head_dim), (batch, sk, kv_heads, head_dim)
@@ -153,8 +106,18 @@ def _prepare(
         out=operand(strides(out, q.shape), *LAYOUTS[layout]),
     )
     return Launch(
-        words=words(arguments), device=ordinal(q), workspace_bytes=TICKETS_BYTES, out=tuple(q.shape), lse=(batch, heads, sq)
+        words=words(arguments),
+        device=ordinal(q),
+        workspace_bytes=TICKETS_BYTES,
+        like_query=q.is_contiguous(),
+        out=tuple(q.shape),
+        lse=(batch, heads, sq),
     )
+
+
+_ENTRY = Entry(
+    "attention", "flashcore_attention_forward", Arguments, prepare=_prepare, operands=("q", "k", "v", "out"), pointers=()
+)
 
 
 def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:

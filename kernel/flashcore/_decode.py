@@ -10,29 +10,13 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from flashcore import _library
-from flashcore._tensors import (
-    DTYPES,
-    Launch,
-    Launches,
-    Operand,
-    check_device,
-    check_exactly,
-    check_like_query,
-    current_stream,
-    described,
-    operand,
-    ordinal,
-    place,
-    refuse_gradients,
-    strides,
-    words,
-    workspace,
-)
+from flashcore._launch import Entry, Launch, Tensors, words
+from flashcore._tensors import DTYPES, Operand, check_device, check_exactly, check_like_query, operand, ordinal, strides
 
 RANK = 4
 MOST_QUERIES = 16
@@ -40,6 +24,9 @@ HEAD_DIMS = (64, 128, 256)
 PAGE_SIZES = (16, 64, 128, 256)
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
 """Whether every call is checked by default: lengths and page table are read back, which waits for the device."""
+
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Arguments(ctypes.Structure):
@@ -81,13 +68,6 @@ class Arguments(ctypes.Structure):
     ]
 
 
-_Q, _K, _V, _K_NEW, _V_NEW, _OUT, _LENGTHS, _PAGE_TABLE, _LSE, _WORKSPACE, _STREAM = (
-    place(Arguments, name)
-    for name in ("q", "k", "v", "k_new", "v_new", "out", "lengths", "page_table", "lse", "workspace", "stream")
-)
-_launches = Launches()
-
-
 def decode(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -106,7 +86,7 @@ def decode(
     deterministic: bool = False,
     max_ctas: int = 0,
     check: bool = CHECK,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+) -> Result:
     """softmax(scale * q @ K^T) @ V on the current stream of ``q``'s device; K and V are the caches ``k`` and ``v`` up to each length.
 
     ``q`` is (batch, 1 to 16, heads, head dimension), and so is the result. ``lengths`` (int32 of shape (batch,), or one number for
@@ -119,78 +99,40 @@ def decode(
     multiprocessor). ``check`` refuses lengths and pages outside of the cache with a ValueError, and waits for the device to do so;
     without it what lies outside is taken as the nearest inside.
     """
-    refuse_gradients(q, k, v)
     room = lengths if type(lengths) is int and page_table is None else None  # all alike: the C side needs no tensor of them
     if type(lengths) is int:
         lengths = None if page_table is None else torch.full(q.shape[:1], lengths, dtype=torch.int32, device=q.device)
-    key = (
-        _library.library("decode"), causal, scale, splits, deterministic, max_ctas, check, room,
-        described(q), described(k), described(v), described(k_new), described(v_new),
-        described(lengths), described(page_table), described(out), described(lse),
-    )  # fmt: skip
-    launch = _launches.get(key)
-    if launch is None:
-        options = {"causal": causal, "splits": splits, "deterministic": deterministic, "max_ctas": max_ctas, "check": check}
-        tensors = {"k_new": k_new, "v_new": v_new, "lengths": lengths, "page_table": page_table, "out": out, "lse": lse}
-        launch = _launches.keep(key, _prepare(q, k, v, tensors, options, room=room, scale=scale))
-    if out is None:
-        out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
-    if lse is None and return_lse:
-        lse = torch.empty(launch.lse, dtype=torch.float32, device=q.device)
-    stream = current_stream(launch.device)
-    filled = launch.words[:]
-    filled[_Q] = q.data_ptr()
-    filled[_K] = k.data_ptr()
-    filled[_V] = v.data_ptr()
-    if k_new is not None and v_new is not None:
-        filled[_K_NEW] = k_new.data_ptr()
-        filled[_V_NEW] = v_new.data_ptr()
-    filled[_OUT] = out.data_ptr()
-    if lengths is not None:
-        filled[_LENGTHS] = lengths.data_ptr()
-    if page_table is not None:
-        filled[_PAGE_TABLE] = page_table.data_ptr()
-    if lse is not None:
-        filled[_LSE] = lse.data_ptr()
-    filled[_WORKSPACE] = workspace("decode", launch.device, stream, launch.workspace_bytes)
-    filled[_STREAM] = stream
-    _library.call("decode", "flashcore_decode", filled.buffer_info()[0])
-    return (out, lse) if return_lse and lse is not None else out
+    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, lse)
+    result: Result = _ENTRY(tensors, (causal, scale, splits, deterministic, max_ctas, check, room), return_lse=return_lse)
+    return result
 
 
-def _prepare(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    others: Mapping[str, torch.Tensor | None],
-    options: Mapping[str, int],
-    *,
-    room: int | None,
-    scale: float | None,
-) -> Launch:
+def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
+    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
+    causal, scale, splits, deterministic, max_ctas, check, room = options
     batch, sq, heads, head_dim = _rank(q, "q")
     outer, rows, kv_heads, _ = _rank(k, "k")
-    page_table, k_new = others["page_table"], others["k_new"]
     if not 1 <= sq <= MOST_QUERIES or head_dim not in HEAD_DIMS:
         raise ValueError(
             f"q: must be (batch, 1 to {MOST_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
         )
-    if (k_new is None) != (others["v_new"] is None):
+    if (k_new is None) != (v_new is None):
         raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: new keys and new values come together")
     if page_table is not None and rows not in PAGE_SIZES:
         raise ValueError(f"k: a page must have one of {', '.join(map(str, PAGE_SIZES))} keys, has {rows}")
     new = 0 if k_new is None else _rank(k_new, "k_new")[1]
     cache = (batch if page_table is None else outer, rows, kv_heads, head_dim)
-    shapes = {"q": tuple(q.shape), "k": cache, "v": cache, "out": tuple(q.shape)}
-    shapes |= dict.fromkeys(("k_new", "v_new"), (batch, new, kv_heads, head_dim))
-    for name, shape in shapes.items():
-        _check({"q": q, "k": k, "v": v, **others}[name], q, name, shape)
-    lse_shape = (batch, heads, sq)
-    for name, dtype, exactly in (("lengths", torch.int32, (batch,)), ("lse", torch.float32, lse_shape)):
-        tensor = others[name]
-        if tensor is not None:
-            check_exactly(tensor, q, name, dtype, exactly)
+    like_query, appended, lse_shape = tuple(q.shape), (batch, new, kv_heads, head_dim), (batch, heads, sq)
+    for name, tensor, shape in (
+        ("q", q, like_query), ("k", k, cache), ("v", v, cache), ("out", out, like_query),
+        ("k_new", k_new, appended), ("v_new", v_new, appended),
+    ):  # fmt: skip
+        _check(tensor, q, name, shape)
+    if lengths is not None:
+        check_exactly(lengths, q, "lengths", torch.int32, (batch,))
+    if lse is not None:
+        check_exactly(lse, q, "lse", torch.float32, lse_shape)
     if page_table is not None:
         _check_table(page_table, q, batch)
     if room is not None and not 0 <= room <= rows - new:
@@ -199,7 +141,11 @@ def _prepare(
         size=ctypes.sizeof(Arguments),
         device=ordinal(q),
         dtype=DTYPES[q.dtype],
-        **{name: int(value) for name, value in options.items()},
+        causal=bool(causal),
+        deterministic=bool(deterministic),
+        splits=splits,
+        max_ctas=max_ctas,
+        check=bool(check),
         page_size=0 if page_table is None else rows,
         scale=1.0 / math.sqrt(head_dim) if scale is None else scale,
         batch=batch,
@@ -214,20 +160,27 @@ def _prepare(
         q=operand(q.stride()),
         k=operand(k.stride()),
         v=operand(v.stride()),
-        out=operand(strides(others["out"], q.shape)),
+        out=operand(strides(out, q.shape)),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
     if k_new is not None:
-        arguments.k_new, arguments.v_new = operand(k_new.stride()), operand(strides(others["v_new"], ()))
+        arguments.k_new, arguments.v_new = operand(k_new.stride()), operand(v_new.stride())
     size = _library.library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = max(0, size)  # -1: refused, and the launch says why
     return Launch(
         words=words(arguments),
         device=ordinal(q),
         workspace_bytes=arguments.workspace_bytes,
-        out=tuple(q.shape),
+        like_query=q.is_contiguous(),
+        out=like_query,
         lse=lse_shape,
     )
+
+
+_ENTRY = Entry(
+    "decode", "flashcore_decode", Arguments, prepare=_prepare,
+    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table"),
+)  # fmt: skip
 
 
 def _rank(tensor: torch.Tensor, name: str) -> tuple[int, ...]:

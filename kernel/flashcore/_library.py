@@ -6,9 +6,9 @@ import ctypes
 import itertools
 import os
 import pathlib
-from typing import Any
+from typing import Any, NoReturn
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 OK, INVALID_ARGUMENT = 0, 1
 ENTRY_POINTS = {
@@ -38,23 +38,28 @@ def load(path: str | os.PathLike[str]) -> None:
 
 def library(operation: str) -> ctypes.CDLL:
     """The library of one operation: loaded before, named by FLASHCORE_LIBRARY, or next to this package."""
-    if operation not in _loaded:
+    found = _loaded.get(operation)
+    if found is None:
         candidates = [path for path in _candidates(operation) if path.is_file()]
         if not candidates:
             raise LibraryError(
                 f"no libflashcore_{operation}.so: call flashcore.load(path), set FLASHCORE_LIBRARY to the file or its "
                 f"folder, or put the library into {_PACKAGE}"
             )
-        _loaded[operation] = _open(candidates[0])
-    return _loaded[operation]
+        found = _loaded[operation] = _open(candidates[0])
+    return found
 
 
 def call(operation: str, function: str, arguments: Any) -> None:
     """Call ``function`` with arguments by reference or address; a refused argument is a ValueError, anything else a LibraryError."""
-    shared = _loaded.get(operation) or library(operation)
+    shared = library(operation)
     status = getattr(shared, function)(arguments)
-    if status == OK:
-        return
+    if status != OK:
+        refuse(shared, status)
+
+
+def refuse(shared: ctypes.CDLL, status: int) -> NoReturn:
+    """Raise what a call of this library meant by its status."""
     sentence = shared.flashcore_error_string().decode(errors="replace")
     raise ValueError(sentence) if status == INVALID_ARGUMENT else LibraryError(sentence)
 
@@ -84,6 +89,10 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
             entry = getattr(shared, function)
             entry.argtypes = [ctypes.c_void_p]
             entry.restype = ctypes.c_int64 if function.endswith("_bytes") else ctypes.c_int
+    reader = ctypes.PyDLL(str(path)).flashcore_read  # it looks at Python's objects, so it keeps Python's lock
+    reader.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_int64, ctypes.c_void_p]
+    reader.restype = ctypes.c_int64
+    vars(shared)["flashcore_read"] = reader
     return shared
 
 

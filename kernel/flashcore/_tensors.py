@@ -1,24 +1,16 @@
-"""What the bindings of the attention kernels share: operands, the launch that was prepared once, streams and workspaces.
-
-A call costs the host a few microseconds: what follows from shapes, strides and options alone is checked and laid out once, as a
-``Launch``, and found again by a dictionary. A later call fills the addresses into a copy of its words.
-"""
+"""What the bindings of the attention kernels share: operands, checks, streams and workspaces."""
 
 from __future__ import annotations
 
-import array
 import ctypes
 import functools
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
-WORD = 8  # bytes: every address in an argument structure stands on a multiple of it
-MOST_LAUNCHES = 4096  # prepared ones that are kept
 DEVICE = "cuda"
 
 
@@ -31,43 +23,6 @@ class Operand(ctypes.Structure):
         ("sequence_stride", ctypes.c_int64),
         ("head_stride", ctypes.c_int64),
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """All that one combination of shapes, strides and options fixes; ``words`` has no addresses yet."""
-
-    words: array.array[int]
-    device: int
-    workspace_bytes: int
-    out: tuple[int, ...]
-    lse: tuple[int, ...]
-
-
-class Launches(dict[Hashable, Launch]):
-    """Prepared launches by what they depend on. Emptied when it grows beyond reason: shapes that never return are not kept."""
-
-    def keep(self, key: Hashable, launch: Launch) -> Launch:
-        """Keep and return it."""
-        if len(self) >= MOST_LAUNCHES:
-            self.clear()
-        self[key] = launch
-        return launch
-
-
-def words(arguments: ctypes.Structure) -> array.array[int]:
-    """The structure's bytes as words, which copy quickly."""
-    return array.array("Q", bytes(arguments))
-
-
-def place(structure: type[ctypes.Structure], name: str) -> int:
-    """Where an address stands among the words: that of a field, or of an operand's data, its first field."""
-    return int(getattr(structure, name).offset) // WORD
-
-
-def described(tensor: torch.Tensor | None) -> Hashable:
-    """What a launch depends on, its address apart."""
-    return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
 
 
 def operand(strides: Sequence[int], batch: int = 0, sequence: int = 1, head: int = 2) -> Operand:
@@ -108,12 +63,6 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
         )
 
 
-def refuse_gradients(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """ValueError when somebody would wait for a gradient of this call."""
-    if (q.requires_grad or k.requires_grad or v.requires_grad) and torch.is_grad_enabled():
-        raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
-
-
 def ordinal(tensor: torch.Tensor) -> int:
     """The number of its device."""
     return tensor.device.index or 0
@@ -129,7 +78,7 @@ def current_stream(device: int) -> int:
     return int(torch._C._cuda_getCurrentRawStream(device))  # noqa: SLF001 - what PyTorch's own compiler calls
 
 
-_held: dict[tuple[str, int, int], torch.Tensor] = {}
+_held: dict[tuple[str, int, int], tuple[int, int, torch.Tensor]] = {}  # bytes, address
 _captured: dict[tuple[str, int, int], tuple[int, torch.Tensor]] = {}
 
 
@@ -137,15 +86,17 @@ def workspace(operation: str, device: int, stream: int, size: int) -> int:
     """The address of at least ``size`` bytes that were zero once, and which only launches of this operation have used since.
 
     Launches of one stream follow each other and share theirs. A graph may be replayed beside the stream that it was captured
-    on, so a capture gets its own, zeroed in the graph by its first launch: every replay begins anew.
+    on, so a capture gets its own, zeroed in the graph by its first launch: every replay begins anew. The default stream, 0,
+    cannot be captured.
     """
     key = (operation, device, stream)
-    if torch.cuda.is_current_stream_capturing():
+    if stream and torch.cuda.is_current_stream_capturing():
         return _of_capture(key, size)
     held = _held.get(key)
-    if held is None or held.numel() < size:
-        held = _held[key] = _zeros(device, size)
-    return int(held.data_ptr())
+    if held is None or held[0] < size:
+        zeros = _zeros(device, size)
+        held = _held[key] = (zeros.numel(), int(zeros.data_ptr()), zeros)
+    return held[1]
 
 
 def _of_capture(key: tuple[str, int, int], size: int) -> int:

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from flashcore import _library
-from flashcore._tensors import (
-    DTYPES,
-    Launch,
-    Launches,
-    Operand,
-    check_exactly,
-    check_like_query,
-    current_stream,
-    described,
-    operand,
-    ordinal,
-    place,
-    refuse_gradients,
-    strides,
-    words,
-    workspace,
-)
+from flashcore._launch import Entry, Launch, Tensors, words
+from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, operand, ordinal, strides
 
 RANK = 3
 ROWS, HEADS = 0, 1
+
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Arguments(ctypes.Structure):
@@ -65,16 +55,6 @@ class Arguments(ctypes.Structure):
     ]
 
 
-_ADDRESSES = tuple(
-    place(Arguments, name)
-    for name in (
-        *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"),
-        *("out", "lse", "workspace", "stream"),
-    )
-)
-_launches = Launches()
-
-
 def attention_varlen(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -90,7 +70,7 @@ def attention_varlen(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+) -> Result:
     """softmax(scale * q @ k^T) @ v of every sequence by itself, launched on the current stream of ``q``'s device.
 
     q (all queries, heads, d), k and v (all keys, kv heads, d). Sequence i has the queries from ``cu_seqlens_q[i]`` to before
@@ -101,41 +81,15 @@ def attention_varlen(
     ``causal`` is aligned bottom right in every sequence; a row that sees no key gives 0, with a log-sum-exp of -inf.
     ``return_lse`` adds the natural log-sum-exp, float32 of shape (heads, all queries). The rest is as in ``attention``.
     """
-    refuse_gradients(q, k, v)
-    lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
-    key = (causal, scale, max_ctas, *map(described, (q, k, v, *lengths, out, lse)))
-    launch = _launches.get(key)
-    if launch is None:
-        launch = _launches.keep(
-            key, _prepare(q, k, v, lengths=lengths, out=out, lse=lse, causal=causal, scale=scale, max_ctas=max_ctas)
-        )
-    if out is None:
-        out = torch.empty(launch.out, dtype=q.dtype, device=q.device)
-    if lse is None and return_lse:
-        lse = torch.empty(launch.lse, dtype=torch.float32, device=q.device)
-    stream = current_stream(launch.device)
-    filled = launch.words[:]
-    addresses = (0 if tensor is None else tensor.data_ptr() for tensor in (q, k, v, *lengths, out, lse))
-    held = workspace("varlen", launch.device, stream, launch.workspace_bytes)
-    for position, address in zip(_ADDRESSES, (*addresses, held, stream), strict=True):
-        filled[position] = address
-    _library.call("attention", "flashcore_attention_varlen", filled.buffer_info()[0])
-    return (out, lse) if return_lse and lse is not None else out
+    tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, lse)
+    result: Result = _ENTRY(tensors, (causal, scale, max_ctas), return_lse=return_lse)
+    return result
 
 
-def _prepare(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    lengths: tuple[torch.Tensor | None, ...],
-    out: torch.Tensor | None,
-    lse: torch.Tensor | None,
-    causal: bool,
-    scale: float | None,
-    max_ctas: int,
-) -> Launch:
+def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
+    q, k, v, out, *lengths, lse = tensors
+    causal, scale, max_ctas = options
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if tensor is None:
             continue
@@ -171,10 +125,23 @@ def _prepare(
     )
     size = _library.library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
-    return Launch(words=words(arguments), device=ordinal(q), workspace_bytes=size, out=tuple(q.shape), lse=(heads, rows))
+    return Launch(
+        words=words(arguments),
+        device=ordinal(q),
+        workspace_bytes=size,
+        like_query=q.is_contiguous(),
+        out=tuple(q.shape),
+        lse=(heads, rows),
+    )
 
 
-def _check_lengths(q: torch.Tensor, lengths: tuple[torch.Tensor | None, ...]) -> int:
+_ENTRY = Entry(
+    "attention", "flashcore_attention_varlen", Arguments, prepare=_prepare,
+    operands=("q", "k", "v", "out"), pointers=("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"),
+)  # fmt: skip
+
+
+def _check_lengths(q: torch.Tensor, lengths: Sequence[torch.Tensor | None]) -> int:
     """How many sequences there are. ValueError unless all four tell the same, in int32."""
     cumulative = lengths[0]
     if cumulative is None or cumulative.dim() != 1 or not cumulative.numel():

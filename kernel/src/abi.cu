@@ -1,10 +1,30 @@
 // What every FlashCore library exports, whatever its operations are.
+#include "flashcore/core/reader.h"
 #include "flashcore/core/status.h"
 
 namespace {
-constexpr int kAbiVersion = 1;  // raised with every change of an argument struct or of a function's meaning
+constexpr int kAbiVersion = 2;  // raised with every change of an argument struct or of a function's meaning
 }
 
 extern "C" int flashcore_abi_version() { return kAbiVersion; }
 
 extern "C" const char* flashcore_error_string() { return flashcore::last_sentence(); }
+
+extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, int64_t count, uint64_t* words) {
+    constexpr uint64_t kNone = ~uint64_t{0};
+    uint64_t* at = words + count;
+    for (int64_t i = 0; i < count; ++i) {
+        void* object = reader->item(tuple, i);
+        words[i] = 0;
+        if (object == reader->none) {
+            *at++ = kNone;
+            continue;
+        }
+        FlashcoreTensor tensor{};
+        if (object == nullptr || reader->is_instance(object, reader->type) != 1 || reader->read(object, &tensor) != 0) return -1 - i;
+        words[i] = reinterpret_cast<uint64_t>(tensor.data) + tensor.byte_offset;
+        at = flashcore::write_tensor(tensor, at);
+        if (at == nullptr) return -1 - i;
+    }
+    return at - words;
+}

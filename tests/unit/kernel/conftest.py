@@ -32,6 +32,19 @@ class Kernels:
 
         return function
 
+    def flashcore_read(self, _reader: int, tensors: tuple[Any, ...], count: int, address: int) -> int:
+        """As core/reader.h has it, but for the numbers: what is not an address is told apart by its hash."""
+        room = (ctypes.c_uint64 * (10 * count)).from_address(address)
+        used = count
+        for i, tensor in enumerate(tensors):
+            if tensor is not None and not isinstance(tensor, standin_torch.Tensor):
+                return -1 - i
+            room[i] = 0 if tensor is None else tensor.address
+            kind = None if tensor is None else (tensor.shape, tensor.strides, tensor.dtype, tensor.device)
+            room[used] = hash(kind) % 2**64
+            used += 1
+        return used
+
     def flashcore_decode_workspace_bytes(self, _reference: Any) -> int:
         return WORKSPACE_BYTES
 
@@ -57,7 +70,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def _bound() -> SimpleNamespace:
     import flashcore
-    from flashcore import _attention, _decode, _flash, _library, _tensors, _varlen
+    from flashcore import _attention, _decode, _flash, _launch, _library, _tensors, _varlen
 
     kernels = Kernels()
     kernels.structures = {
@@ -66,5 +79,7 @@ def _bound() -> SimpleNamespace:
         "flashcore_decode": _decode.Arguments,
     }
     _library._loaded.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
-    modules: dict[str, ModuleType] = {"decode": _decode, "flash": _flash, "library": _library, "tensors": _tensors}
+    modules: dict[str, ModuleType] = {
+        "decode": _decode, "flash": _flash, "launch": _launch, "library": _library, "tensors": _tensors
+    }  # fmt: skip
     return SimpleNamespace(flashcore=flashcore, kernels=kernels, **modules)

@@ -52,11 +52,11 @@ def test_addresses_stand_on_words(bound: Any) -> None:
     arguments = bound.decode.Arguments
     for name, kind in arguments._fields_:
         if kind in (ctypes.c_void_p, bound.tensors.Operand):
-            assert getattr(arguments, name).offset % bound.tensors.WORD == 0
+            assert getattr(arguments, name).offset % bound.launch.WORD == 0
     filled = arguments(q=bound.tensors.Operand(batch_stride=11), table_stride=13)
-    words = bound.tensors.words(filled)
-    assert words[bound.tensors.place(arguments, "q") + 1] == 11
-    assert words[bound.tensors.place(arguments, "table_stride")] == 13
+    words = bound.launch.words(filled)
+    assert words[bound.launch.place(arguments, "q") + 1] == 11
+    assert words[bound.launch.place(arguments, "table_stride")] == 13
 
 
 def test_words_of_another_library_version_would_be_refused(bound: Any) -> None:
@@ -64,10 +64,14 @@ def test_words_of_another_library_version_would_be_refused(bound: Any) -> None:
     assert bound.kernels.calls[0][1].size == ctypes.sizeof(bound.decode.Arguments)
 
 
-def cache(batch: int = 3, **changes: Any) -> dict[str, Any]:
+def drawn(batch: int = 3, **kind: Any) -> dict[str, Any]:
     """A contiguous cache and one query of each sequence."""
     keys = (batch, ROOM, KV_HEADS, D)
-    return {"q": torch.empty(batch, SQ, HEADS, D), "k": torch.empty(keys), "v": torch.empty(keys), **changes}
+    return {"q": torch.empty(batch, SQ, HEADS, D, **kind), "k": torch.empty(keys, **kind), "v": torch.empty(keys, **kind)}
+
+
+def cache(batch: int = 3, **changes: Any) -> dict[str, Any]:
+    return {**drawn(batch), **changes}
 
 
 def pages(**changes: Any) -> dict[str, Any]:
@@ -133,16 +137,16 @@ def test_a_launch_is_laid_out_once_and_filled_anew(bound: Any) -> None:
     calls = [cache(), cache(), cache(batch=4), cache(causal=True)]
     for given in calls:
         bound.flashcore.decode(**given)
-    assert len(bound.decode._launches) == 3
+    assert len(bound.decode._ENTRY.launches) == 3
     assert [call[1].q.data for call in bound.kernels.calls] == [given["q"].address for given in calls]
     assert [call[1].batch for call in bound.kernels.calls] == [3, 3, 4, 3]
 
 
 def test_launches_are_not_kept_without_end(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound.tensors, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(bound.launch, "MOST_LAUNCHES", 3)
     for batch in range(1, 9):
         bound.flashcore.decode(**cache(batch=batch))
-        assert len(bound.decode._launches) <= 3
+        assert len(bound.decode._ENTRY.launches) <= 3
 
 
 def test_what_the_library_refuses_is_a_value_error_and_the_rest_a_library_error(bound: Any) -> None:
@@ -175,8 +179,25 @@ def test_a_capture_has_one_workspace_of_its_own(bound: Any, monkeypatch: pytest.
     assert workspace("decode", 0, 7, 100) == eager
 
 
+def test_the_output_is_laid_out_as_a_query_without_gaps_and_else_contiguous(bound: Any) -> None:
+    for strides, expected in (((1024, 1024, 128, 1), (1024, 1024, 128, 1)), ((128, 128, 384, 1), (1024, 1024, 128, 1))):
+        out = bound.flashcore.decode(**cache(q=torch.Tensor((3, SQ, HEADS, D), strides)))
+        found = bound.kernels.calls[-1][1].out
+        assert out.strides == expected
+        assert (found.data, found.batch_stride, found.head_stride) == (out.address, expected[0], expected[2])
+
+
+@pytest.mark.parametrize("offered", [None, torch.offered(major=2)])
+def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, offered: Any) -> None:
+    monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", offered)
+    with pytest.raises(bound.library.LibraryError, match=r"PyTorch 2.11 or newer is needed|PyTorch has version 2"):
+        bound.launch.reader()
+
+
 OTHER = torch.Device("cuda", 1)
 BAD: list[tuple[str, dict[str, Any]]] = [
+    (r"^k: must be a tensor of at most 4 dimensions, is 5", cache(k=5)),
+    (r"^page_table: must be a tensor of at most 4", cache(page_table=[1, 2])),
     (r"^q: must have 4 dimensions, has 3", cache(q=torch.empty(3, HEADS, D))),
     (r"^q: must be \(batch, 1 to 16, heads, one of 64, 128, 256\), is \(3, 17", cache(q=torch.empty(3, 17, HEADS, D))),
     (r"^q: must be \(batch, 1 to 16", cache(q=torch.empty(3, 1, HEADS, 96))),
@@ -214,4 +235,39 @@ def test_bad_input_is_refused_by_name_before_any_launch(bound: Any, message: str
         bound.flashcore.decode(**given)
     assert "\n" not in str(raised.value)
     assert bound.kernels.calls == []
-    assert not bound.decode._launches
+    assert not bound.decode._ENTRY.launches
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"k": torch.Tensor((3, ROOM, KV_HEADS, D), (ROOM * 512, 512, 128, 1))},
+        {"v": torch.Tensor((3, ROOM, KV_HEADS, D), (ROOM * 512, 512, 128, 1))},
+        {"q": torch.Tensor((3, SQ, HEADS, D), (2048, 2048, 128, 1))},
+        {"lengths": torch.empty(3, dtype=torch.int32)},
+        {"lengths": 99},
+        {"lse": torch.empty(3, HEADS, SQ, dtype=torch.float32)},
+        {"out": torch.Tensor((3, SQ, HEADS, D), (2048, 2048, 128, 1))},
+        {"scale": 0.5},
+        {"deterministic": True},
+        drawn(dtype=torch.bfloat16),
+        drawn(device=torch.Device("cuda", 1)),
+    ],
+    ids="-".join,
+)
+def test_what_a_launch_depends_on_is_laid_out_anew(bound: Any, changed: dict[str, Any]) -> None:
+    """After the change, and after the change back, every field is what it is without any call before."""
+    for given in (cache(**changed), cache(), cache(**changed), cache()):
+        bound.flashcore.decode(**given)
+        bound.decode._ENTRY.launches, kept = type(bound.decode._ENTRY.launches)(), bound.decode._ENTRY.launches
+        bound.flashcore.decode(**given)
+        bound.decode._ENTRY.launches = kept
+        found, anew = (fields(call) for call in bound.kernels.calls[-2:])
+        assert plain(found, given) == plain(anew, given)
+    assert len(bound.decode._ENTRY.launches) == 2
+
+
+def plain(found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Fields that compare, without the addresses of what each call makes anew."""
+    numbers = {name: bytes(value) if isinstance(value, ctypes.Structure) else value for name, value in found.items()}
+    return numbers if "out" in given else {**numbers, "out": bytes(found["out"])[8:]}

@@ -55,7 +55,7 @@ def test_what_is_not_given_is_null_and_a_launch_is_prepared_once(bound: Any) -> 
     assert {(call.seqused_q, call.seqused_k, call.lse) for call in calls} == {(None, None, None)}
     assert [call.causal for call in calls] == [0, 0, 1]
     assert calls[0].q.data != calls[1].q.data
-    assert len(module._launches) == 2
+    assert len(module._ENTRY.launches) == 2
 
 
 BAD: list[tuple[str, dict[str, Any]]] = [
