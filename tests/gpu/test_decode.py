@@ -225,8 +225,21 @@ def test_the_check_refuses_what_lies_outside(change: Any, message: str) -> None:
     assert same(decode(inputs), decode(inputs, check=True))
     with pytest.raises(ValueError, match=message):
         decode(inputs, **change(inputs), check=True)
-    decode(inputs)  # unchecked it takes the nearest place inside
-    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("page", [0, 16, 256])
+def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
+    inputs = drawn(page=page, lengths="full")
+    for cache in (inputs["k"], inputs["v"]):
+        cache.nan_to_num_()  # of pages that nobody has
+    room = inputs["page_table"].shape[1] * page if page else 700
+    wild = {"lengths": torch.tensor([-1, -(2**31), 2**31 - 1, room + 1, 0, 5], dtype=torch.int32, device="cuda")}
+    near = {"lengths": wild["lengths"].clamp(0, room)}
+    if page:
+        wild["page_table"] = inputs["page_table"].clone()
+        wild["page_table"][:, ::2] = torch.tensor([-1, -(2**31), 2**31 - 1, len(inputs["k"]), 10**6, 0], device="cuda")[:, None]
+        near["page_table"] = wild["page_table"].clamp(0, len(inputs["k"]) - 1)
+    assert same(decode(inputs, **wild), decode(inputs, **near, check=True))
 
 
 @pytest.mark.parametrize(
