@@ -123,10 +123,13 @@ class Entry:
         """Launch on the current stream of the query's device; the output, or (output, log-sum-exp) if that is asked for."""
         shared = _library.library(self.operation)
         found, count = self.blank[:], len(tensors)
-        used = shared.flashcore_read(_READER, tensors, count, found.buffer_info()[0])
+        try:
+            used = shared.flashcore_read(_READER, tensors, count, found.buffer_info()[0])
+        except RuntimeError as error:  # PyTorch's: a sparse tensor, or one without memory
+            raise ValueError(f"{', '.join(self.names)}: one cannot be read: {str(error).splitlines()[0]}") from error
         query, out, lse = tensors[0], tensors[self.many - 1], tensors[-1]
         if used < 0:
-            raise ValueError(f"{self.names[-1 - used]}: must be a tensor of at most 4 dimensions, is {tensors[-1 - used]!r}")
+            raise ValueError(_unread(self.names[-1 - used], tensors[-1 - used]))
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
             raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
         key = (shared, options, found[count:used].tobytes())
@@ -149,6 +152,11 @@ class Entry:
         if status != _library.OK:
             _library.refuse(shared, status)
         return (out, lse) if return_lse else out
+
+
+def _unread(name: str, given: Any) -> str:
+    what = f"has {given.dim()}" if isinstance(given, torch.Tensor) else f"is {type(given).__name__}"
+    return f"{name}: must be a tensor of at most 4 dimensions, {what}"
 
 
 def words(arguments: ctypes.Structure) -> array.array[int]:

@@ -37,7 +37,7 @@ class Kernels:
         room = (ctypes.c_uint64 * (10 * count)).from_address(address)
         used = count
         for i, tensor in enumerate(tensors):
-            if tensor is not None and not isinstance(tensor, standin_torch.Tensor):
+            if tensor is not None and (not isinstance(tensor, standin_torch.Tensor) or tensor.dim() > 4):
                 return -1 - i
             room[i] = 0 if tensor is None else tensor.address
             kind = None if tensor is None else (tensor.shape, tensor.strides, tensor.dtype, tensor.device)

@@ -187,6 +187,15 @@ def test_the_output_is_laid_out_as_a_query_without_gaps_and_else_contiguous(boun
         assert (found.data, found.batch_stride, found.head_stride) == (out.address, expected[0], expected[2])
 
 
+def test_a_tensor_that_pytorch_cannot_show_is_refused_in_one_line(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> int:
+        raise RuntimeError("Cannot access data pointer\nframe #0")
+
+    monkeypatch.setattr(bound.kernels, "flashcore_read", fail)
+    with pytest.raises(ValueError, match=r"^q, k, .*, lse: one cannot be read: Cannot access data pointer$"):
+        bound.flashcore.decode(**cache())
+
+
 @pytest.mark.parametrize("offered", [None, torch.offered(major=2)])
 def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, offered: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", offered)
@@ -196,8 +205,9 @@ def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypat
 
 OTHER = torch.Device("cuda", 1)
 BAD: list[tuple[str, dict[str, Any]]] = [
-    (r"^k: must be a tensor of at most 4 dimensions, is 5", cache(k=5)),
-    (r"^page_table: must be a tensor of at most 4", cache(page_table=[1, 2])),
+    (r"^k: must be a tensor of at most 4 dimensions, is int$", cache(k=5)),
+    (r"^v: must be a tensor of at most 4 dimensions, has 5$", cache(v=torch.empty(1, 3, ROOM, KV_HEADS, D))),
+    (r"^page_table: must be a tensor of at most 4 dimensions, is list$", cache(page_table=[1, 2])),
     (r"^q: must have 4 dimensions, has 3", cache(q=torch.empty(3, HEADS, D))),
     (r"^q: must be \(batch, 1 to 16, heads, one of 64, 128, 256\), is \(3, 17", cache(q=torch.empty(3, 17, HEADS, D))),
     (r"^q: must be \(batch, 1 to 16", cache(q=torch.empty(3, 1, HEADS, 96))),
