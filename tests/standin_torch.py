@@ -55,6 +55,9 @@ class Tensor:
     def stride(self, dim: int | None = None) -> Any:
         return self.strides if dim is None else self.strides[dim]
 
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
     def dim(self) -> int:
         return len(self.shape)
 

@@ -99,18 +99,28 @@ def decode(
     multiprocessor). ``check`` refuses lengths and pages outside of the cache with a ValueError, and waits for the device to do so;
     without it what lies outside is taken as the nearest inside.
     """
-    room = lengths if type(lengths) is int and page_table is None else None  # all alike: the C side needs no tensor of them
-    if type(lengths) is int:
-        lengths = None if page_table is None else torch.full(q.shape[:1], lengths, dtype=torch.int32, device=q.device)
     tensors = (q, k, v, k_new, v_new, out, lengths, page_table, lse)
-    result: Result = _ENTRY(tensors, (causal, scale, splits, deterministic, max_ctas, check, room), return_lse=return_lse)
+    return over_cache(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
+
+
+def over_cache(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
+    """What ``decode`` does, its arguments in the order of the structure: a call with names for all of them takes its time."""
+    lengths, room = tensors[_LENGTHS], None
+    if type(lengths) is int:
+        query, table = tensors[0], tensors[_LENGTHS + 1]
+        if table is None:  # the C side needs no tensor of what is the same for all
+            lengths, room = None, lengths
+        else:
+            lengths = torch.full(query.shape[:1], lengths, dtype=torch.int32, device=query.device)
+        tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
+    result: Result = _ENTRY(tensors, (options, room), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
     q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
-    causal, scale, splits, deterministic, max_ctas, check, room = options
+    (causal, scale, splits, deterministic, max_ctas, check), room = options
     batch, sq, heads, head_dim = _rank(q, "q")
     outer, rows, kv_heads, _ = _rank(k, "k")
     if not 1 <= sq <= MOST_QUERIES or head_dim not in HEAD_DIMS:
@@ -181,6 +191,7 @@ _ENTRY = Entry(
     "decode", "flashcore_decode", Arguments, prepare=_prepare,
     operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table"),
 )  # fmt: skip
+_LENGTHS = _ENTRY.names.index("lengths")
 
 
 def _rank(tensor: torch.Tensor, name: str) -> tuple[int, ...]:

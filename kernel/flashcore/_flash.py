@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from flashcore._attention import attention
-from flashcore._decode import MOST_QUERIES, decode
+from flashcore._decode import CHECK, MOST_QUERIES, over_cache
 from flashcore._tensors import multiprocessors
 from flashcore._varlen import attention_varlen
 
@@ -159,15 +159,13 @@ def flash_attn_with_kvcache(
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: must say where k and v are to be appended")
     max_ctas = _blocks(q, sm_margin) if sm_margin else 0
-    if q.shape[1] > MOST_QUERIES:
+    if q.size(1) > MOST_QUERIES:
         return _prefill(
             q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
             return_lse=return_softmax_lse, max_ctas=max_ctas,
         )  # fmt: skip
-    return decode(
-        q, k_cache, v_cache, lengths=cache_seqlens, page_table=page_table, k_new=k, v_new=v, causal=causal, scale=softmax_scale,
-        return_lse=return_softmax_lse, splits=num_splits, max_ctas=max_ctas,
-    )  # fmt: skip
+    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, None)
+    return over_cache(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
 
 
 def _prefill(

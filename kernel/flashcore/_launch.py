@@ -30,7 +30,7 @@ Tensors = tuple[Any, ...]  # torch.Tensor or None
 class Reader(ctypes.Structure):
     """Mirror of FlashcoreReader in flashcore/core/reader.h."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in ("item", "is_instance", "read", "none", "type")]
+    _fields_ = [("count", ctypes.c_int64), *((name, ctypes.c_void_p) for name in ("item", "is_instance", "read", "none", "type"))]
 
 
 class Exchange(ctypes.Structure):
@@ -44,8 +44,8 @@ class Exchange(ctypes.Structure):
     ]
 
 
-def reader() -> Reader:
-    """The functions that read tensors of PyTorch. LibraryError if it does not offer them."""
+def reader(count: int) -> Reader:
+    """What it takes to read so many tensors of PyTorch. LibraryError if it does not offer that."""
     offered = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if offered is None:
         raise _library.LibraryError("PyTorch 2.11 or newer is needed: this one has no table of DLPack's functions")
@@ -59,11 +59,7 @@ def reader() -> Reader:
     item, is_instance = (
         ctypes.cast(function, ctypes.c_void_p) for function in (python.PyTuple_GetItem, python.PyObject_IsInstance)
     )
-    return Reader(item=item, is_instance=is_instance, read=table.read, none=id(None), type=id(torch.Tensor))
-
-
-_reader = reader()
-_READER = ctypes.addressof(_reader)
+    return Reader(count=count, item=item, is_instance=is_instance, read=table.read, none=id(None), type=id(torch.Tensor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +113,8 @@ class Entry:
             place(structure, name) for name in ("out", "lse", "workspace", "stream")
         )
         self.blank = array.array("Q", bytes(WORD * WORDS_OF_TENSOR * len(self.names)))
+        self.reader = reader(len(self.names))
+        self.reads = ctypes.addressof(self.reader)
         self.launches = Launches()
 
     def __call__(self, tensors: Tensors, options: Hashable, *, return_lse: bool) -> Any:
@@ -124,7 +122,7 @@ class Entry:
         shared = _library.library(self.operation)
         found, count = self.blank[:], len(tensors)
         try:
-            used = shared.flashcore_read(_READER, tensors, count, found.buffer_info()[0])
+            used = shared.flashcore_read(self.reads, tensors, found.buffer_info()[0])
         except RuntimeError as error:  # PyTorch's: a sparse tensor, or one without memory
             raise ValueError(f"{', '.join(self.names)}: one cannot be read: {str(error).splitlines()[0]}") from error
         query, out, lse = tensors[0], tensors[self.many - 1], tensors[-1]

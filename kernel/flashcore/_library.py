@@ -90,7 +90,7 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
             entry.argtypes = [ctypes.c_void_p]
             entry.restype = ctypes.c_int64 if function.endswith("_bytes") else ctypes.c_int
     reader = ctypes.PyDLL(str(path)).flashcore_read  # it looks at Python's objects, so it keeps Python's lock
-    reader.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_int64, ctypes.c_void_p]
+    reader.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     reader.restype = ctypes.c_int64
     vars(shared)["flashcore_read"] = reader
     return shared

@@ -10,10 +10,10 @@ extern "C" int flashcore_abi_version() { return kAbiVersion; }
 
 extern "C" const char* flashcore_error_string() { return flashcore::last_sentence(); }
 
-extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, int64_t count, uint64_t* words) {
+extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words) {
     constexpr uint64_t kNone = ~uint64_t{0};
-    uint64_t* at = words + count;
-    for (int64_t i = 0; i < count; ++i) {
+    uint64_t* at = words + reader->count;
+    for (int64_t i = 0; i < reader->count; ++i) {
         void* object = reader->item(tuple, i);
         words[i] = 0;
         if (object == reader->none) {

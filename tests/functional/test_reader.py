@@ -79,14 +79,15 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{STUBS}", f"-I{KERNEL / 'include'}", "-shared", "-fPIC"]
     subprocess.run(["g++", *options, "-x", "c++", str(KERNEL / "src/abi.cu"), "-o", str(out)], check=True, timeout=120)
     function = ctypes.PyDLL(str(out)).flashcore_read
-    function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_int64, ctypes.c_void_p]
+    function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function.restype = ctypes.c_int64
     functions = (ctypes.pythonapi.PyTuple_GetItem, ctypes.pythonapi.PyObject_IsInstance, dl_tensor)
-    reader = (ctypes.c_void_p * 5)(*(ctypes.cast(f, ctypes.c_void_p) for f in functions), id(None), id(Tensor))
+    addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
 
     def call(*tensors: Any) -> tuple[int, list[int]]:
         words = (ctypes.c_uint64 * (ROOM * len(tensors) + 1))(*[GUARD] * (ROOM * len(tensors) + 1))
-        used = function(ctypes.addressof(reader), tensors, len(tensors), ctypes.addressof(words))
+        reader = (ctypes.c_uint64 * 6)(len(tensors), *addresses, id(None), id(Tensor))
+        used = function(ctypes.addressof(reader), tensors, ctypes.addressof(words))
         assert words[ROOM * len(tensors)] == GUARD
         return used, list(words)
 

@@ -32,10 +32,10 @@ class Kernels:
 
         return function
 
-    def flashcore_read(self, _reader: int, tensors: tuple[Any, ...], count: int, address: int) -> int:
+    def flashcore_read(self, _reader: int, tensors: tuple[Any, ...], address: int) -> int:
         """As core/reader.h has it, but for the numbers: what is not an address is told apart by its hash."""
-        room = (ctypes.c_uint64 * (10 * count)).from_address(address)
-        used = count
+        used = len(tensors)
+        room = (ctypes.c_uint64 * (10 * used)).from_address(address)
         for i, tensor in enumerate(tensors):
             if tensor is not None and (not isinstance(tensor, standin_torch.Tensor) or tensor.dim() > 4):
                 return -1 - i

@@ -200,7 +200,7 @@ def test_a_tensor_that_pytorch_cannot_show_is_refused_in_one_line(bound: Any, mo
 def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, offered: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", offered)
     with pytest.raises(bound.library.LibraryError, match=r"PyTorch 2.11 or newer is needed|PyTorch has version 2"):
-        bound.launch.reader()
+        bound.launch.reader(9)
 
 
 OTHER = torch.Device("cuda", 1)

@@ -20,6 +20,7 @@ struct FlashcoreTensor {
 
 // What reading takes of Python's stable ABI and of the tensors' type.
 struct FlashcoreReader {
+    int64_t count;                                       // of the tuple's objects that are read
     void* (*item)(void* tuple, int64_t index);           // PyTuple_GetItem: borrowed
     int (*is_instance)(void* object, void* type);        // PyObject_IsInstance: 1, or 0, or -1 with Python's error set
     int (*read)(void* object, FlashcoreTensor* tensor);  // DLPackDLTensorFromPyObjectNoSync: 0, or -1 with Python's error set
@@ -44,7 +45,7 @@ inline uint64_t* write_tensor(const FlashcoreTensor& tensor, uint64_t* at) {
 
 }  // namespace flashcore
 
-// Reads the first `count` objects of a tuple, each a tensor or None, under Python's lock. `words` gets `count` addresses, 0 for None,
+// Reads the first objects of a tuple, each a tensor or None, under Python's lock. `words` gets `count` addresses, 0 for None,
 // and behind them all else that there is to know of each: what only differs in addresses has the same words there. Room for
 // count * (2 + 2 * 4) words. Returns how many there are; -1 - i if object i is no tensor, or one of more than 4 dimensions.
-extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, int64_t count, uint64_t* words);
+extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words);
