@@ -4,6 +4,7 @@
 #include "flashcore/attention/fragment.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/softmax.cuh"
+#include "flashcore/core/logarithm.cuh"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/operand.cuh"
 
@@ -32,7 +33,7 @@ __device__ __forceinline__ void store_lse(const Params& params, const Place& pla
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
-        const float value = fmaf(rows.maximum[r], params.scale, __logf(rows.sum[r]));
+        const float value = fmaf(rows.maximum[r], params.scale, natural_log(rows.sum[r]));
         if (row < params.sq) lse[row] = rows.sum[r] == 0.0f ? minus_infinity() : value;
     }
 }
@@ -101,7 +102,8 @@ template <int kHeadDim>
 __device__ __forceinline__ void send_rows(const Params& params, const Place& place, const uint8_t* tile, int warp_row) {
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
-        const uint8_t* rows = tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
+        const uint8_t* rows =
+            tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
         ptx::tma_store_5d(&params.out_rows, rows, column, place.row, place.head, place.batch, params.wrap);
     }
     ptx::tma_store_commit();

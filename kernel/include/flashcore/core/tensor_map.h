@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "flashcore/core/l2_policy.h"
 #include "flashcore/core/status.h"
 
 namespace flashcore {
@@ -14,10 +15,6 @@ namespace flashcore {
 constexpr int kTensorRank = 5;                            // at most
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
-
-// How long L2 keeps what a copy reads.
-constexpr uint64_t kKeep = 0x1000000000000000;        // as long as anything else
-constexpr uint64_t kEvictFirst = 0x12F0000000000000;  // it is not read again
 
 // A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of the other dimensions, in bytes.
 struct TensorShape {
@@ -78,9 +75,9 @@ inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMap
     for (int i = 0; i < tensor.rank - 1; ++i) {
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
-    const CUresult result = encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
-                                    kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion,
-                                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box, kElementStride,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));
