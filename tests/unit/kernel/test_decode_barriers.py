@@ -1,151 +1,191 @@
 """The barrier ledger of decode (kernel/README.md), searched state by state for deadlocks and for reads of what is not there.
 
-One producer, consumer warps, and the copy engine, which may deliver what was announced at any later moment. A warp reads a
-slot, gives it back, and at the end of a piece writes its sums, meets the others, reads theirs and meets them again.
+One producer, consumer warps, and the copy engine, which may deliver what was announced at any later moment. The producer tells
+of a piece, in a ring of its own, once the piece's first copies are on their way. A warp takes the piece, gives its slot back at
+once, reads the tiles and gives theirs back, and merges: statistics, then sums (of 8 rows or twice 8), then, of a unit that is
+cut, the parts in the workspace, which warp 0 counts. The warps meet between one's writing and another's reading.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import pytest
 
-Op = tuple[str, int, object]  # kind, slot or warp, what
-State = tuple[object, ...]
+T = TypeVar("T")
+Barrier = tuple[int, int, int]  # the phase that is not complete yet, arrivals it lacks, copies it lacks
+
 END = "end"
+ALL = -1  # cells of an array
+BARRIERS = ("piece full", "piece empty", "tile full", "tile empty")
+ARRAYS = ("piece", "tile", "statistics", "sums", "parts", "arrived")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """What is under test; a wrong count, order or phase must be found."""
+    """What is under test, and the one thing that is wrong with it, which must be found."""
 
-    pieces: tuple[int, ...] = (2, 1)  # tiles of each piece
-    slots: int = 2
+    pieces: tuple[int, ...] = (2, 1)  # tiles of each
+    slots: int = 2  # of the ring of tiles
+    told: int = 2  # slots of the ring of pieces
     warps: int = 2
-    empty_arrivals: int | None = None  # default: one of every warp
-    producer_parity: int = 1
-    early_release: bool = False  # a slot is given back before it was read
-    meets_before_reading: bool = True
-    meets_after_reading: bool = True
-    early_step: bool = False  # what comes next is told before its slot is empty
+    halves: int = 1  # passes over eight rows
+    cut: bool = False  # units are in pieces
+    mistake: str = ""
 
-    @property
-    def steps(self) -> list[tuple[int, int]]:
-        return [(piece, tile) for piece, tiles in enumerate(self.pieces) for tile in range(tiles)]
+    def arrivals(self, barrier: str) -> int:
+        if self.mistake == f"one arrival frees a slot: {barrier}":
+            return 1
+        if self.mistake == f"an arrival nobody makes: {barrier}":
+            return self.warps + 1
+        return self.warps if barrier.endswith("empty") else 1
+
+
+class Op(NamedTuple):
+    """One step: wait, arrive, announce, write, check or meet; at a barrier's or an array's slot; with a parity, value or name."""
+
+    kind: str
+    name: str = ""
+    slot: int = 0
+    what: object = None
 
 
 def producer(ledger: Ledger) -> list[Op]:
     ops: list[Op] = []
-    for number, what in enumerate([*ledger.steps, END]):
-        slot, parity = number % ledger.slots, number // ledger.slots % 2
-        wait: Op = ("wait_empty", slot, parity ^ ledger.producer_parity)
-        step: Op = ("step", slot, what)
-        ops += [step, wait] if ledger.early_step else [wait, step]
-        ops.append(("announce", slot, what))
-    return ops
+    sent = 0
+    for piece, tiles in enumerate(ledger.pieces):
+        sends = [send(ledger, sent + tile, (piece, tile)) for tile in range(tiles)]
+        sent += tiles
+        sends.insert(tiles if ledger.mistake == "told when all its tiles are sent" else 1, tell(ledger, piece, piece))
+        ops += [op for one in sends for op in one]
+    if ledger.mistake == "a tile of a told piece is never sent":
+        del ops[-2:]
+    return ops if ledger.mistake == "no end is told" else ops + tell(ledger, len(ledger.pieces), END)
+
+
+def send(ledger: Ledger, number: int, tile: object) -> list[Op]:
+    slot, parity = number % ledger.slots, number // ledger.slots % 2
+    wrong = ledger.mistake == "the producer waits for the wrong parity: tile"
+    return [Op("wait", "tile empty", slot, parity if wrong else 1 - parity), Op("announce", "tile full", slot, tile)]
+
+
+def tell(ledger: Ledger, number: int, piece: object) -> list[Op]:
+    slot, parity = number % ledger.told, number // ledger.told % 2
+    wrong = ledger.mistake == "the producer waits for the wrong parity: piece"
+    wait = Op("wait", "piece empty", slot, parity if wrong else 1 - parity)
+    write, full = Op("write", "piece", slot, piece), Op("arrive", "piece full", slot)
+    if ledger.mistake == "a piece is told before its slot is empty":
+        return [write, wait, full]
+    return [wait, full, write] if ledger.mistake == "a piece is announced before it is written" else [wait, write, full]
 
 
 def consumer(ledger: Ledger, warp: int) -> list[Op]:
     ops: list[Op] = []
-    for number, what in enumerate([*ledger.steps, END]):
-        slot, parity = number % ledger.slots, number // ledger.slots % 2
-        ops += [("wait_full", slot, parity), ("check_step", slot, what)]
-        begins = what == END or what in {(piece, 0) for piece in range(1, len(ledger.pieces))}
-        if begins:
-            ops += merge(ledger, warp, int(ledger.steps[number - 1][0]))
-        if what == END:
-            break
-        read: Op = ("check_tile", slot, what)
-        give: Op = ("release", slot, None)
-        ops += [give, read] if ledger.early_release else [read, give]
+    read = 0
+    for piece, tiles in enumerate(ledger.pieces):
+        ops += take(ledger, "piece", ledger.told, piece, piece)
+        for tile in range(tiles):
+            ops += take(ledger, "tile", ledger.slots, read, (piece, tile))
+            read += 1
+        ops += merge(ledger, warp, piece)
+    return ops + take(ledger, "piece", ledger.told, len(ledger.pieces), END)
+
+
+def take(ledger: Ledger, ring: str, slots: int, number: int, what: object) -> list[Op]:
+    slot, parity = number % slots, number // slots % 2
+    ops = [Op("wait", f"{ring} full", slot, parity), Op("check", ring, slot, what), Op("arrive", f"{ring} empty", slot)]
+    if ledger.mistake == f"given back before it was read: {ring}":
+        ops[1:] = ops[:0:-1]
     return ops
 
 
 def merge(ledger: Ledger, warp: int, piece: int) -> list[Op]:
-    meet: list[Op] = [("meet", 0, None)]
-    ops: list[Op] = [("sums", warp, piece)]
-    ops += meet if ledger.meets_before_reading else []
-    ops += [("check_sums", other, piece) for other in range(ledger.warps)]
-    return ops + (meet if ledger.meets_after_reading else [])
+    """Every meeting is named after the mistake that it would be to leave it out."""
+    ops = [Op("write", "statistics", warp, piece), Op("meet", "weights before all statistics are there")]
+    for half in range(ledger.halves):
+        ops += [
+            Op("check", "statistics", ALL, piece),
+            Op("write", "sums", warp, (piece, half)),
+            Op("meet", "added up before all sums are there"),
+            Op("check", "sums", ALL, (piece, half)),
+            Op("meet", "sums are overwritten while they are read"),
+        ]
+    if ledger.cut:
+        ops += [Op("write", "parts", warp, piece), Op("meet", "counted before all of the piece is in the workspace")]
+        ops += [Op("check", "parts", ALL, piece), Op("write", "arrived", 0, piece)] if warp == 0 else []
+        ops += [Op("meet", "asked who is last before it is counted"), Op("check", "arrived", 0, piece)]
+    return [op for op in ops if not (op.kind == "meet" and op.name == ledger.mistake)]
+
+
+class State(NamedTuple):
+    at: tuple[int, ...]  # of every agent
+    waiting: frozenset[int]  # for the others, to meet
+    barriers: tuple[tuple[Barrier, ...], ...]
+    cells: tuple[tuple[object, ...], ...]
+    copies: frozenset[tuple[int, object]]  # on their way: slot and tile
+
+
+def put(items: tuple[T, ...], i: int, item: T) -> tuple[T, ...]:
+    return (*items[:i], item, *items[i + 1 :])
 
 
 class Machine:
     def __init__(self, ledger: Ledger) -> None:
-        self.programs = [producer(ledger), *(consumer(ledger, warp) for warp in range(ledger.warps))]
         self.ledger = ledger
-        self.arrivals = ledger.warps if ledger.empty_arrivals is None else ledger.empty_arrivals
+        self.programs = [producer(ledger), *(consumer(ledger, warp) for warp in range(ledger.warps))]
+        self.arrivals = [ledger.arrivals(barrier) for barrier in BARRIERS]
 
     def start(self) -> State:
-        slots, warps = self.ledger.slots, self.ledger.warps
-        asleep = (None,) * (1 + warps)
-        return ((0,) * (1 + warps), asleep, ((0, 1, 0),) * slots, ((0, self.arrivals),) * slots,
-                (0, 0), (None,) * slots, (None,) * slots, (None,) * warps, ())  # fmt: skip
+        told, slots, warps = self.ledger.told, self.ledger.slots, self.ledger.warps
+        barriers = tuple(((0, n, 0),) * size for n, size in zip(self.arrivals, (told, told, slots, slots), strict=True))
+        cells = tuple((None,) * size for size in (told, slots, warps, warps, warps, 1))
+        return State((0,) * (1 + warps), frozenset(), barriers, cells, frozenset())
 
     def finished(self, state: State) -> bool:
-        return all(at == len(ops) for at, ops in zip(state[0], self.programs, strict=True)) and not state[8]  # type: ignore[call-overload]
+        return all(at == len(ops) for at, ops in zip(state.at, self.programs, strict=True)) and not state.copies
 
-    def successors(self, state: State) -> list[State]:
-        found = [self.step(state, agent) for agent in range(len(self.programs))]
-        found += [self.deliver(state, i) for i in range(len(state[8]))]  # type: ignore[arg-type]
-        return [after for after in found if after is not None]
+    def successors(self, state: State) -> Iterator[State]:
+        for agent, (at, ops) in enumerate(zip(state.at, self.programs, strict=True)):
+            if at < len(ops) and agent not in state.waiting:
+                after = self.step(state._replace(at=put(state.at, agent, at + 1)), agent, ops[at])
+                if after is not None:
+                    yield after
+        for slot, tile in state.copies:
+            landed = self.complete(state, "tile full", slot, copies=-1)._replace(copies=state.copies - {(slot, tile)})
+            yield self.write(landed, "tile", slot, tile)
 
-    def deliver(self, state: State, i: int) -> State:
-        parts = [list(part) for part in state]  # type: ignore[call-overload]
-        slot, what = parts[8].pop(i)
-        parts[6][slot] = what
-        phase, pending, copies = parts[2][slot]
-        parts[2][slot] = _complete(phase, pending, copies - 1)
-        return tuple(map(tuple, parts))
+    def step(self, state: State, agent: int, op: Op) -> State | None:
+        kind, name, slot, what = op
+        if kind == "wait":
+            return None if state.barriers[BARRIERS.index(name)][slot][0] == what else state
+        if kind == "arrive":
+            return self.complete(state, name, slot, arrivals=-1)
+        if kind == "announce":
+            state = state._replace(copies=state.copies | {(slot, what)})
+            return self.complete(state, name, slot, arrivals=-1, copies=1)
+        if kind == "write":
+            return self.write(state, name, slot, what)
+        if kind == "meet":
+            waiting = state.waiting | {agent}
+            return state._replace(waiting=frozenset() if len(waiting) == self.ledger.warps else waiting)
+        held = state.cells[ARRAYS.index(name)]
+        for one in held if slot == ALL else held[slot : slot + 1]:
+            assert one == what, f"agent {agent} found {one} in {name}, expected {what}"
+        return state
 
-    def step(self, state: State, agent: int) -> State | None:
-        parts = [list(part) for part in state]  # type: ignore[call-overload]
-        at, asleep, full, empty, met, steps, tiles, sums, copies = parts
-        if at[agent] == len(self.programs[agent]):
-            return None
-        kind, place, what = self.programs[agent][at[agent]]
-        at[agent] += 1
-        if kind in {"wait_empty", "wait_full"}:
-            if (empty if kind == "wait_empty" else full)[place][0] == what:
-                return None
-        elif kind == "announce":
-            phase, pending, expected = full[place]
-            if what == END:
-                full[place] = _complete(phase, pending - 1, expected)
-            else:
-                copies.append((place, what))
-                copies.sort(key=repr)
-                full[place] = (phase, pending - 1, expected + 1)
-        elif kind in {"step", "sums"}:
-            (steps if kind == "step" else sums)[place] = what
-        elif kind == "release":
-            phase, pending = empty[place]
-            empty[place] = (phase ^ 1, self.arrivals) if pending == 1 else (phase, pending - 1)
-        elif kind == "meet":
-            if not self.meet(agent, at, asleep, met):
-                return None
-        else:
-            held = {"check_step": steps, "check_tile": tiles, "check_sums": sums}[kind][place]
-            assert held == what, f"agent {agent} found {held}, expected {what} ({kind})"
-        return tuple(map(tuple, parts))
+    def complete(self, state: State, name: str, slot: int, *, arrivals: int = 0, copies: int = 0) -> State:
+        i = BARRIERS.index(name)
+        phase, pending, expected = state.barriers[i][slot]
+        after = (phase, pending + arrivals, expected + copies)
+        if after[1:] == (0, 0):
+            after = (phase ^ 1, self.arrivals[i], 0)
+        return state._replace(barriers=put(state.barriers, i, put(state.barriers[i], slot, after)))
 
-    def meet(self, agent: int, at: list[int], asleep: list[int | None], met: list[int]) -> bool:
-        """A named barrier of all consumer warps: generation and arrivals; whoever comes first sleeps on the operation."""
-        if asleep[agent] is not None:
-            if met[0] == asleep[agent]:
-                return False
-            asleep[agent] = None
-            return True
-        met[1] += 1
-        if met[1] == self.ledger.warps:
-            met[0], met[1] = (met[0] + 1) % 4, 0
-        else:
-            asleep[agent] = met[0]
-            at[agent] -= 1
-        return True
-
-
-def _complete(phase: int, pending: int, copies: int) -> tuple[int, int, int]:
-    return (phase ^ 1, 1, 0) if pending == 0 and copies == 0 else (phase, pending, copies)
+    def write(self, state: State, name: str, slot: int, what: object) -> State:
+        i = ARRAYS.index(name)
+        return state._replace(cells=put(state.cells, i, put(state.cells[i], slot, what)))
 
 
 def search(ledger: Ledger) -> int:
@@ -153,12 +193,13 @@ def search(ledger: Ledger) -> int:
     todo, seen = [machine.start()], {machine.start()}
     while todo:
         state = todo.pop()
-        after = machine.successors(state)
-        assert after or machine.finished(state), f"deadlock at {state[0]}"
-        for following in after:
-            if following not in seen:
-                seen.add(following)
-                todo.append(following)
+        stuck = not machine.finished(state)
+        for after in machine.successors(state):
+            stuck = False
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+        assert not stuck, f"deadlock at {state.at}"
     return len(seen)
 
 
@@ -167,10 +208,14 @@ def search(ledger: Ledger) -> int:
     [
         Ledger(pieces=(1,)),
         Ledger(pieces=(3, 1)),
-        Ledger(pieces=(1, 1, 1)),
+        Ledger(pieces=(1, 1, 1), told=1),
+        Ledger(pieces=(1, 1, 1, 1), slots=3),
         Ledger(pieces=(2, 2), slots=3),
-        Ledger(pieces=(2, 1), warps=3),
-        Ledger(pieces=(1, 2), slots=1),
+        Ledger(pieces=(1, 2), slots=1, told=1),
+        Ledger(pieces=(1, 1), halves=2),
+        Ledger(pieces=(1, 1), halves=2, cut=True),
+        Ledger(pieces=(1, 2, 1), warps=3, halves=2, cut=True),
+        Ledger(pieces=(1, 1, 7, 1, 1, 1), slots=5, told=4),
     ],
     ids=repr,
 )
@@ -181,16 +226,26 @@ def test_no_interleaving_deadlocks_or_reads_what_is_not_there(ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("ledger", "message"),
     [
-        (Ledger(pieces=(4,), empty_arrivals=1), "found|deadlock"),
-        (Ledger(pieces=(3,), empty_arrivals=3), "deadlock"),
-        (Ledger(pieces=(3,), producer_parity=0), "deadlock"),
-        (Ledger(pieces=(4,), early_release=True), "check_tile"),
-        (Ledger(pieces=(4,), early_step=True), "check_step"),
-        (Ledger(pieces=(1, 1), meets_before_reading=False), "check_sums"),
-        (Ledger(pieces=(1, 1), meets_after_reading=False), "check_sums"),
+        (Ledger(pieces=(4,), mistake="one arrival frees a slot: tile empty"), "in tile|deadlock"),
+        (Ledger(pieces=(3,), mistake="an arrival nobody makes: tile empty"), "deadlock"),
+        (Ledger(pieces=(3,), mistake="the producer waits for the wrong parity: tile"), "deadlock"),
+        (Ledger(pieces=(4,), mistake="given back before it was read: tile"), "in tile"),
+        (Ledger(pieces=(1, 1, 1), mistake="one arrival frees a slot: piece empty"), "in piece|deadlock"),
+        (Ledger(pieces=(1, 1), mistake="an arrival nobody makes: piece empty"), "deadlock"),
+        (Ledger(pieces=(1, 1), mistake="the producer waits for the wrong parity: piece"), "deadlock"),
+        (Ledger(pieces=(1, 1, 1), mistake="given back before it was read: piece"), "in piece"),
+        (Ledger(pieces=(1, 1, 1), mistake="a piece is told before its slot is empty"), "in piece"),
+        (Ledger(pieces=(1,), mistake="a piece is announced before it is written"), "in piece"),
+        (Ledger(pieces=(3,), mistake="told when all its tiles are sent"), "deadlock"),
+        (Ledger(pieces=(1, 2), mistake="a tile of a told piece is never sent"), "deadlock"),
+        (Ledger(pieces=(1,), mistake="no end is told"), "deadlock"),
+        (Ledger(pieces=(1, 1), mistake="weights before all statistics are there"), "in statistics"),
+        (Ledger(pieces=(1, 1), mistake="added up before all sums are there"), "in sums"),
+        (Ledger(pieces=(1,), halves=2, mistake="sums are overwritten while they are read"), "in sums"),
+        (Ledger(pieces=(1,), cut=True, mistake="counted before all of the piece is in the workspace"), "in parts"),
+        (Ledger(pieces=(1,), cut=True, mistake="asked who is last before it is counted"), "in arrived"),
     ],
-    ids=["one arrival frees a slot", "an arrival nobody makes", "producer waits for the wrong parity", "released before it was read",
-         "told before its slot is empty", "sums are read before all are there", "sums are overwritten while they are read"],
+    ids=lambda value: value.mistake if isinstance(value, Ledger) else value,
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
