@@ -30,6 +30,7 @@ constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension, and of 
 constexpr int64_t kMostQueries = 16;
 constexpr int64_t kBlockColumns = 64;  // of a 128-byte column block
 constexpr int64_t kWorkspaceAlignment = 16;
+constexpr int kNoPages = 31;  // as the logarithm of a page's keys
 
 int64_t room(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
@@ -106,10 +107,10 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
     if (chosen.tiles > kExtentLimit) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * key tiles must not exceed 2^30");
     }
-    if (chosen.counters > kTickets) {
+    if (chosen.counters > kCounters) {
         return fail(Status::kInvalidArgument,
                     "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kTickets / chosen.row_units));
+                    static_cast<long long>(kCounters / chosen.row_units));
     }
     return Status::kOk;
 }
@@ -187,13 +188,13 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
         const TensorShape shape{
             name,
             operand.data,
-            {kBlockColumns, params.cache.page_size, blocks, args.kv_heads, params.cache.pages},
+            {kBlockColumns, args.page_size > 0 ? args.page_size : room(args), blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
              operand.batch_stride * kBytesPerElement},
             {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys), static_cast<uint32_t>(blocks), 1, 1},
             5,
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
-            blocks == 1 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
         return encode(encoder, shape, type, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
@@ -216,7 +217,7 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
                     paged ? args.page_table : nullptr,
                     args.table_stride,
                     keys,
-                    paged ? args.page_size : std::max(keys, 1),
+                    paged ? __builtin_ctz(static_cast<unsigned>(args.page_size)) : kNoPages,
                     static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
@@ -225,9 +226,6 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_units = chosen.row_units;
     params.box_keys = paged ? std::min(args.page_size, config.tile_keys) : config.tile_keys;
-    params.spare_place = chosen.spare_place;
-    params.whole = chosen.whole;
-    params.policy = chosen.row_units == 1 && args.head_dim > kBlockColumns ? kEvictFirst : kKeep;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "flashcore/core/l2_policy.h"
 #include "flashcore/core/status.h"
 
 namespace flashcore {
@@ -14,10 +15,6 @@ namespace flashcore {
 constexpr int kTensorRank = 5;                            // at most
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
-
-// How long L2 keeps what a copy reads.
-constexpr uint64_t kKeep = 0x1000000000000000;        // as long as anything else
-constexpr uint64_t kEvictFirst = 0x12F0000000000000;  // it is not read again
 
 // A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of the other dimensions, in bytes.
 struct TensorShape {

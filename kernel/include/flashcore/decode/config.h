@@ -19,7 +19,9 @@ constexpr int kGroupKeys = 16;  // what a warp takes at a time: K of one mma
 constexpr int kTileRows = 16;   // query rows of a row tile: M of one mma
 constexpr int kMergeRows = 8;   // that the warps add up at a time
 constexpr int kMergePad = 4;    // floats between rows there
+constexpr int kPieceSlots = 4;  // pieces that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
+constexpr int kFewBytes = 256 << 20;  // of keys and values
 
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + 1) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
@@ -29,9 +31,9 @@ FLASHCORE_HOST_DEVICE constexpr int merge_floats(const Config& config) {
     return config.consumer_warps * kMergeRows * (config.head_dim + kMergePad);
 }
 FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
-    const int statistics = config.consumer_warps * kTileRows * 2 * 4;  // a maximum and a sum for each row
-    const int slots = config.stages * (2 * 8 + 9 * 4);                 // barriers, and what is in each of them
-    const int bytes = 2 * config.stages * tile_bytes(config) + merge_floats(config) * 4 + statistics + slots + 2 * 4;
+    const int statistics = 2 * config.consumer_warps * kTileRows * 2 * 4;  // a maximum and a sum for each row, twice
+    const int slots = config.stages * 2 * 8 + kPieceSlots * (2 * 8 + 7 * 4);
+    const int bytes = 2 * config.stages * tile_bytes(config) + merge_floats(config) * 4 + statistics + slots + 3 * 4;
     return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
 }
 

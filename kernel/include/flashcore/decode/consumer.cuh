@@ -4,8 +4,10 @@
 #include <type_traits>
 
 #include "flashcore/decode/merge.cuh"
+#include "flashcore/decode/walk.cuh"
 #include "flashcore/ptx/math.cuh"
 #include "flashcore/ptx/mma.cuh"
+#include "flashcore/ptx/memory.cuh"
 
 namespace flashcore::decode {
 
@@ -15,58 +17,31 @@ public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kDepthSteps = kConfig.head_dim / sm90::kMmaDepth;
     static constexpr int kStepsPerBlock = sm90::kBlockColumns / sm90::kMmaDepth;
-    static constexpr bool kQueryAhead = kConfig.head_dim < 256;
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), chunk_(lane) {}
 
-    // The query of a piece is on its way while the piece before it is put together, if there are registers for both. Putting
-    // together is rehearsed first: code that runs for the first time comes from memory, line after line, for microseconds. While
-    // the first keys are on their way nobody waits for that; at the end of a piece everybody would.
+    // A piece is known before its first tile is there, so its query comes at the same time.
     __device__ __forceinline__ void run() {
-        Step step{};
-        Piece piece{};
-        Joint joint{0, 2, 0, params_.spare_place};
-        for (Phase phase = Phase::kRehearse;;) {
-            const bool more = step.tile != kNoTile;
-            Piece next{};
-            if (phase != Phase::kRehearse && more) next = from_first_lane(shared_.piece[ring_.slot]);
-            if (phase != Phase::kRehearse && more && kQueryAhead) load_query(next);
-            if (phase != Phase::kBegin) {
-                Merge<Tuning>(params_, shared_, piece, joint, phase == Phase::kRehearse, warp_, lane_).run(state_);
-            }
-            if (phase == Phase::kRehearse) {
-                phase = Phase::kBegin;
-                step = arriving();
-                continue;
-            }
-            if (!more) break;
-            if (!kQueryAhead) load_query(next);
-            piece = next;
-            joint = joint_of(params_.cut, {sm90::uniform(shared_.line_tiles), static_cast<int>(gridDim.x), params_.whole}, piece);
-            keys_ = piece.keys;
-            state_ = {};
-            do {
-                attend(step.tile);
-                __syncwarp();
-                ring_.release(shared_.ring, lane_ == 0);
-                ring_.advance();
-                step = arriving();
-            } while (step.begins == 0);
-#pragma unroll
-            for (int r = 0; r < sm90::kRowsPerLane; ++r) state_.sum[r] = sm90::quad_sum(state_.sum[r]);
-            phase = Phase::kGoOn;
+        __syncthreads();
+        for (Piece piece = next_piece(); piece.unit != kNoUnit; piece = next_piece()) {
+            load_query(piece);
+            const Joint joint = joint_of(cut_of<Tuning>(params_), shared_.shares, piece);
+            if (joint.count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + joint.counter);
+            attend(piece);
+            Merge<Tuning>(params_, shared_, piece, joint, warp_, lane_).run(state_);
         }
     }
 
 private:
-    enum class Phase { kRehearse, kBegin, kGoOn };
-
-    // What comes next; waits for it. Only the lane that gives the slot back reads what is in it, and tells the others.
-    __device__ __forceinline__ Step arriving() const {
-        ring_.wait_full(shared_.ring);
-        return from_first_lane(shared_.step[ring_.slot]);
+    // Waits for it. Only the lane that gives the slot back reads what is in it, and tells the others.
+    __device__ __forceinline__ Piece next_piece() {
+        told_.wait_full(shared_.pieces);
+        const Piece piece = from_first_lane(shared_.piece[told_.slot]);
+        told_.release(shared_.pieces, lane_ == 0);
+        told_.advance();
+        return piece;
     }
 
     template <class T>
@@ -86,17 +61,9 @@ private:
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = first_row + r * sm90::kGroupRows;
-            const int query = divide(row, params_.rows.group);
-            const int head = (unit.kv_head - query) * params_.rows.group + row;
-            hidden_[r] = params_.rows.causal ? params_.rows.sq - 1 - query : 0;
-            load_row(query_row(piece.sequence, query, head), row < params_.rows.count, r);
+            hidden_[r] = params_.rows.causal ? params_.rows.sq - 1 - params_.rows.query_of(row) : 0;
+            load_row(reinterpret_cast<const uint32_t*>(query_row(params_, unit, row)), row < params_.rows.count, r);
         }
-    }
-
-    __device__ __forceinline__ const uint32_t* query_row(int sequence, int query, int head) const {
-        const FlashcoreOperand& q = params_.q;
-        return reinterpret_cast<const uint32_t*>(static_cast<const Element*>(q.data) + sequence * q.batch_stride +
-                                                 query * q.sequence_stride + head * q.head_stride);
     }
 
     // A row as the A operand; rows that do not exist are zero.
@@ -108,6 +75,19 @@ private:
                 const int word = step * (sm90::kMmaDepth / 2) + half * 4 + lane_ % sm90::kQuadLanes;
                 query_[step][half * 2 + r] = exists ? __ldg(row + word) : 0;
             }
+        }
+    }
+
+    __device__ __forceinline__ void attend(const Piece& piece) {
+        keys_ = piece.keys;
+        state_ = {};
+#pragma unroll 1
+        for (int tile = piece.first; tile < piece.last; ++tile) {
+            ring_.wait_full(shared_.ring);
+            attend(tile);
+            __syncwarp();
+            ring_.release(shared_.ring, lane_ == 0);
+            ring_.advance();
         }
     }
 
@@ -210,6 +190,7 @@ private:
     int keys_ = 0;                    // of the sequence
     int hidden_[sm90::kRowsPerLane];  // of these, the last ones, from each of this lane's rows
     sm90::RingPosition<kConfig.stages> ring_;
+    sm90::RingPosition<kPieceSlots> told_;
     uint32_t query_[kDepthSteps][4];
     State<kConfig.head_dim> state_;
 };

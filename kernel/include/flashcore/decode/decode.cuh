@@ -37,8 +37,7 @@ __device__ __forceinline__ void decode(const Params& params) {
         ptx::tma_prefetch_map(&params.v);
         shared.init_barriers();
     }
-    __syncthreads();
-
+    // Each waits for the barriers when it needs them: the producer has something to find out first.
     if (warp == kConfig.consumer_warps) {
         Producer<Tuning>(params, shared, lane).run();
     } else {

@@ -6,8 +6,10 @@
 
 #include "flashcore/core/logarithm.cuh"
 #include "flashcore/decode/params.h"
+#include "flashcore/decode/rows.cuh"
 #include "flashcore/decode/shared_storage.cuh"
 #include "flashcore/ptx/math.cuh"
+#include "flashcore/ptx/memory.cuh"
 #include "flashcore/ptx/warpgroup.cuh"
 #include "flashcore/sm90/fragment.cuh"
 
@@ -24,18 +26,6 @@ struct State {
 // What is subtracted where `maximum` is the largest score: without a key, -inf minus -inf would be NaN.
 __device__ __forceinline__ float centre_of(float maximum) { return maximum == sm90::minus_infinity() ? 0.0f : maximum; }
 
-// Rows of a unit among those of its sequence.
-struct Unit {
-    int sequence;
-    int kv_head;
-    int first_row;  // packed
-
-    __device__ __forceinline__ Unit(const Params& params, const Piece& piece)
-        : sequence(piece.sequence),
-          kv_head(divide(piece.unit, params.row_units)),
-          first_row((piece.unit - kv_head * params.row_units) * params.rows.per_unit) {}
-};
-
 // Two neighbouring columns of a row, not yet divided by the sum.
 struct Columns {
     float2 statistics;  // maximum and sum of the row
@@ -50,35 +40,42 @@ public:
     static constexpr int kPairs = kConfig.head_dim / 2;  // of columns
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
-    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint,
-                                     bool rehearsal, int warp, int lane)
+    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint, int warp,
+                                     int lane)
         : params_(params),
           shared_(shared),
           unit_(params, piece),
           joint_(joint),
-          rehearsal_(rehearsal),
           warp_(warp),
           lane_(lane) {}
 
-    __device__ __forceinline__ void run(State<kConfig.head_dim>& state) const {
+    // One pass over eight rows of each row tile, another over the eight behind them if there are any, and the last to finish a
+    // unit makes one more, over its pieces. One loop for all of them: code that runs once is as slow as memory.
+    __device__ __forceinline__ void run(const State<kConfig.head_dim>& state) const {
         share_statistics(state);
         barrier();
-        add_statistics();
-        barrier();
-        centre(state);
         const int halves = params_.rows.count > kMergeRows ? 2 : 1;
 #pragma unroll 1
-        for (int half = 0; half < halves; ++half) {
-            share_sums(state, half);
+        for (int pass = 0;; ++pass) {
+            const bool pieces = pass == halves;
+            if (!pieces) {
+                if (pass == 0) {
+                    share_sums<0>(state);
+                } else {
+                    share_sums<1>(state);
+                }
+                barrier();
+            }
+            add_up(pass, pieces);
+            if (pieces) return;
             barrier();
-            add_sums(half);
-            barrier();
+            if (pass + 1 == halves && (joint_.count == 1 || !is_last())) return;
         }
-        if (joint_.count > 1 && (rehearsal_ || is_last())) add_pieces();
     }
 
 private:
     static constexpr int kConsumerBarrier = 1;
+    static constexpr int kParts = kPairs / sm90::kWarpThreads;  // of a row: one pair of columns for each lane
     __device__ __forceinline__ static void barrier() { ptx::named_barrier_sync(kConsumerBarrier, kThreads); }
 
     __device__ __forceinline__ float weight(float maximum, float centre) const {
@@ -86,80 +83,120 @@ private:
     }
 
     __device__ __forceinline__ void share_statistics(const State<kConfig.head_dim>& state) const {
-        if (lane_ % sm90::kQuadLanes != 0) return;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            shared_.statistics[warp_][lane_ / sm90::kQuadLanes + r * sm90::kGroupRows] = {state.maximum[r], state.sum[r]};
-        }
-    }
-
-    // Of each row over the warps that have its row tile, in their order. They go where those of the first such warp were.
-    __device__ __forceinline__ void add_statistics() const {
-        const int line = warp_ * sm90::kWarpThreads + lane_;
-        const int row_tile = line / kTileRows;
-        if (row_tile >= params_.rows.tiles()) return;
-        float maximum = sm90::minus_infinity();
-        float sum = 0.0f;
-        for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
-            maximum = fmaxf(maximum, shared_.statistics[warp][line % kTileRows].x);
-        }
-        for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
-            const float2 own = shared_.statistics[warp][line % kTileRows];
-            sum += own.y * weight(own.x, centre_of(maximum));
-        }
-        shared_.statistics[row_tile][line % kTileRows] = {maximum, sum};
-    }
-
-    // A warp's sums relative to the largest score of all warps.
-    __device__ __forceinline__ void centre(State<kConfig.head_dim>& state) const {
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const int row = lane_ / sm90::kQuadLanes + r * sm90::kGroupRows;
-            const float factor = weight(state.maximum[r], centre_of(shared_.statistics[params_.rows.tile_of(warp_)][row].x));
-#pragma unroll
-            for (auto& output : state.output) {
-                output[2 * r] *= factor;
-                output[2 * r + 1] *= factor;
+            const float sum = sm90::quad_sum(state.sum[r]);
+            if (lane_ % sm90::kQuadLanes == 0) {
+                shared_.statistics[warp_][lane_ / sm90::kQuadLanes + r * sm90::kGroupRows] = {state.maximum[r], sum};
             }
         }
     }
 
-    __device__ __forceinline__ void share_sums(const State<kConfig.head_dim>& state, int half) const {
+    // The weight of this warp's sums of a row, relative to the largest score of all warps that have its row tile. The lanes of a
+    // quad look at every fourth of these warps; the first of the warps keeps what they have together.
+    __device__ __forceinline__ float centre(const State<kConfig.head_dim>& state, int r) const {
+        constexpr int kLooks = (kConfig.consumer_warps + sm90::kQuadLanes - 1) / sm90::kQuadLanes;
+        const int row_tile = params_.rows.tile_of(warp_);
+        const int row = lane_ / sm90::kQuadLanes + r * sm90::kGroupRows;
+        float2 own[kLooks];
+        float maximum = sm90::minus_infinity();
+#pragma unroll
+        for (int i = 0; i < kLooks; ++i) {
+            const int warp = row_tile + ((lane_ % sm90::kQuadLanes + i * sm90::kQuadLanes) << params_.rows.tile_shift);
+            own[i] = warp < kConfig.consumer_warps ? shared_.statistics[warp][row] : float2{sm90::minus_infinity(), 0.0f};
+            maximum = fmaxf(maximum, own[i].x);
+        }
+        maximum = sm90::quad_max(maximum);
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kLooks; ++i) sum += own[i].y * weight(own[i].x, centre_of(maximum));
+        sum = sm90::quad_sum(sum);
+        if (warp_ == row_tile && lane_ % sm90::kQuadLanes == 0) shared_.totals[row_tile][row] = {maximum, sum};
+        return weight(state.maximum[r], centre_of(maximum));
+    }
+
+    // Eight rows of each warp: the first row of every lane, or the second.
+    template <int kHalf>
+    __device__ __forceinline__ void share_sums(const State<kConfig.head_dim>& state) const {
+        const float factor = centre(state, kHalf);
         float* const row = shared_.sums[warp_][lane_ / sm90::kQuadLanes] + lane_ % sm90::kQuadLanes * 2;
 #pragma unroll
         for (int i = 0; i < kConfig.head_dim / sm90::kMmaColumns; ++i) {
-            const float* output = state.output[i];
-            *reinterpret_cast<float2*>(row + i * sm90::kMmaColumns) = {half == 0 ? output[0] : output[2],
-                                                                       half == 0 ? output[1] : output[3]};
+            const float* output = state.output[i] + 2 * kHalf;
+            *reinterpret_cast<float2*>(row + i * sm90::kMmaColumns) = {output[0] * factor, output[1] * factor};
         }
     }
 
-    // Each thread adds up two columns of a row. A finished row leaves, a part of one waits for the others in the workspace.
-    __device__ __forceinline__ void add_sums(int half) const {
-        const int lines = params_.rows.tiles() * kMergeRows * kPairs;
+    // Each warp takes 64 columns of a row at a time. A finished row leaves, a part of one waits for the others in the workspace.
+    __device__ __forceinline__ void add_up(int pass, bool pieces) const {
+        const int rows = least(params_.rows.count - unit_.first_row, params_.rows.per_unit);
+        const int step = pieces ? kMergeRows : kTileRows;
 #pragma unroll 1
-        for (int line = warp_ * sm90::kWarpThreads + lane_; line < lines; line += kThreads) {
-            const int pair = line % kPairs;
-            const int row_of_half = line / kPairs % kMergeRows;
-            const int row_tile = line / (kPairs * kMergeRows);
-            const int row = row_tile * kTileRows + half * kMergeRows + row_of_half;
-            if (unit_.first_row + row >= params_.rows.count) continue;
-            float2 sums = {0.0f, 0.0f};
-#pragma unroll 4
-            for (int warp = row_tile; warp < kConfig.consumer_warps; warp += params_.rows.tiles()) {
-                const float2 part = *reinterpret_cast<const float2*>(shared_.sums[warp][row_of_half] + pair * 2);
-                sums.x += part.x;
-                sums.y += part.y;
-            }
-            const float2 statistics = shared_.statistics[row_tile][row % kTileRows];
-            if (joint_.count == 1) {
-                store(row, pair, {statistics, sums});
+        for (int line = warp_;; line += kConfig.consumer_warps) {
+            const int row_in = line / kParts;
+            const int eight = (pieces ? 0 : pass * kMergeRows) + row_in / kMergeRows * step;
+            const int row = eight + row_in % kMergeRows;
+            if (eight >= rows) break;
+            if (row >= rows) continue;
+            const int pair = line % kParts * sm90::kWarpThreads + lane_;
+            const Columns columns = pieces ? over_pieces(row, pair) : over_warps(row, pair);
+            if (pieces || joint_.count == 1) {
+                store(row, pair, columns);
             } else {
                 float2* const place = place_of(joint_.index);
-                place[params_.rows.per_unit + row * kPairs + pair] = sums;
-                if (pair == 0) place[row] = statistics;
+                place[params_.rows.per_unit + row * kPairs + pair] = columns.sums;
+                if (pair == 0) place[row] = columns.statistics;
             }
         }
+    }
+
+    // In the order of the warps that have this row tile.
+    __device__ __forceinline__ Columns over_warps(int row, int pair) const {
+        const int row_tile = row / kTileRows;
+        Columns columns = {shared_.totals[row_tile][row % kTileRows], {0.0f, 0.0f}};
+#pragma unroll
+        for (int warp = 0; warp < kConfig.consumer_warps; ++warp) {
+            if (params_.rows.tile_of(warp) != row_tile) continue;
+            const float2 part = *reinterpret_cast<const float2*>(shared_.sums[warp][row % kMergeRows] + pair * 2);
+            columns.sums.x += part.x;
+            columns.sums.y += part.y;
+        }
+        return columns;
+    }
+
+    // In the order of the pieces, 32 at a time: the lanes know their weights.
+    __device__ __forceinline__ Columns over_pieces(int row, int pair) const {
+        constexpr int kTogether = 8;
+        const float2* part = place_of(0) + row;
+        Columns columns = {{sm90::minus_infinity(), 0.0f}, {0.0f, 0.0f}};
+#pragma unroll 1
+        for (int begin = 0; begin < joint_.count; begin += sm90::kWarpThreads) {
+            const int pieces = least(joint_.count - begin, sm90::kWarpThreads);
+            const float2 nothing = {sm90::minus_infinity(), 0.0f};
+            const float2 own = lane_ < pieces ? __ldcg(part + lane_ * place_pairs()) : nothing;
+            const float maximum = fmaxf(columns.statistics.x, sm90::warp_max(own.x));
+            const float before = weight(columns.statistics.x, centre_of(maximum));
+            const float factor = weight(own.x, centre_of(maximum));
+            columns = {{maximum, columns.statistics.y * before + sm90::warp_sum(own.y * factor)},
+                       {columns.sums.x * before, columns.sums.y * before}};
+            const float2* const sums = part + params_.rows.per_unit + row * (kPairs - 1) + pair;
+#pragma unroll 1
+            for (int i = 0; i < pieces; i += kTogether) {
+                float2 parts[kTogether];
+#pragma unroll
+                for (int j = 0; j < kTogether; ++j) {
+                    parts[j] = i + j < pieces ? __ldcg(sums + (i + j) * place_pairs()) : float2{0.0f, 0.0f};
+                }
+#pragma unroll
+                for (int j = 0; j < kTogether; ++j) {
+                    const float other = __shfl_sync(sm90::kWholeWarp, factor, i + j);
+                    columns.sums.x = fmaf(parts[j].x, other, columns.sums.x);
+                    columns.sums.y = fmaf(parts[j].y, other, columns.sums.y);
+                }
+            }
+            part += sm90::kWarpThreads * place_pairs();
+        }
+        return columns;
     }
 
     // A place in the workspace: the statistics of all rows, then their sums.
@@ -174,7 +211,7 @@ private:
         barrier();
         if (warp_ == 0 && lane_ == 0) {
             unsigned* const counter = params_.counters + joint_.counter;
-            shared_.arrived = atomicAdd(counter, 1u);
+            shared_.arrived = ptx::atomic_increment(counter);
             if (shared_.arrived == joint_.count - 1u) *counter = 0;
             __threadfence();
         }
@@ -182,53 +219,17 @@ private:
         return shared_.arrived == joint_.count - 1u;
     }
 
-    // Each warp takes 64 columns of a row: its lanes know the weights of 32 pieces at a time, and two columns each.
-    __device__ __forceinline__ void add_pieces() const {
-        constexpr int kParts = kPairs / sm90::kWarpThreads;
-        const int rows = least(params_.rows.count - unit_.first_row, params_.rows.per_unit);
-#pragma unroll 1
-        for (int line = warp_; line < rows * kParts; line += kConfig.consumer_warps) {
-            const int row = line / kParts;
-            const int pair = line % kParts * sm90::kWarpThreads + lane_;
-            const float2* const first = place_of(0);
-            float maximum = sm90::minus_infinity();
-            for (int piece = lane_; piece < joint_.count; piece += sm90::kWarpThreads) {
-                maximum = fmaxf(maximum, __ldcg(first + piece * place_pairs() + row).x);
-            }
-            maximum = sm90::warp_max(maximum);
-            float sum = 0.0f;
-            float2 sums = {0.0f, 0.0f};
-            for (int begin = 0; begin < joint_.count; begin += sm90::kWarpThreads) {
-                const int own = least(begin + lane_, joint_.count - 1);
-                const float2 statistics = __ldcg(first + own * place_pairs() + row);
-                const float factor = begin + lane_ < joint_.count ? weight(statistics.x, centre_of(maximum)) : 0.0f;
-                sum += statistics.y * factor;
-                const float2* part = first + begin * place_pairs() + params_.rows.per_unit + row * kPairs + pair;
-                const int pieces = least(joint_.count - begin, sm90::kWarpThreads);
-#pragma unroll 4
-                for (int i = 0; i < pieces; ++i, part += place_pairs()) {
-                    const float2 columns = __ldcg(part);
-                    const float other = __shfl_sync(sm90::kWholeWarp, factor, i);
-                    sums.x = fmaf(columns.x, other, sums.x);
-                    sums.y = fmaf(columns.y, other, sums.y);
-                }
-            }
-            store(row, pair, {{maximum, sm90::warp_sum(sum)}, sums});
-        }
-    }
-
     // A row that saw no key gives 0 and -infinity.
     __device__ __forceinline__ void store(int row, int pair, const Columns& columns) const {
-        const int query = divide(unit_.first_row + row, params_.rows.group);
+        const int query = params_.rows.query_of(unit_.first_row + row);
         const int head = (unit_.kv_head - query) * params_.rows.group + unit_.first_row + row;
         const FlashcoreOperand& out = params_.out;
         auto* const row_of_out = static_cast<Element*>(out.data) + unit_.sequence * out.batch_stride +
                                  query * out.sequence_stride + head * out.head_stride;
         const auto [maximum, sum] = columns.statistics;
         const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-        auto* const words = rehearsal_ ? reinterpret_cast<uint32_t*>(place_of(0)) : reinterpret_cast<uint32_t*>(row_of_out);
-        words[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
-        if (params_.lse == nullptr || pair != 0 || rehearsal_) return;
+        reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
+        if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * params_.rows.group;
         const float value = fmaf(maximum, params_.scale, natural_log(sum));
         params_.lse[(unit_.sequence * heads + head) * params_.rows.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
@@ -238,7 +239,6 @@ private:
     SharedStorage<Tuning>& shared_;
     Unit unit_;
     Joint joint_;
-    bool rehearsal_;  // everything is done, but what comes of it goes to a spare place of the workspace
     int warp_;
     int lane_;
 };

@@ -14,8 +14,6 @@ namespace flashcore::decode {
 
 // The workspace: counters at its beginning, whatever the problem, and the pieces of cut units behind them.
 constexpr int64_t kCounters = 65536;
-constexpr int64_t kTickets =
-    kCounters - 2;  // the last two: shares handed out beyond the first of each CTA, and CTAs that are done
 constexpr int64_t kCounterBytes = kCounters * static_cast<int64_t>(sizeof(unsigned));
 
 // Where a sequence's keys are. A contiguous cache is one whose page is a sequence.
@@ -23,10 +21,10 @@ struct Cache {
     const int32_t* lengths;  // null: all sequences are full
     const int32_t* table;    // null: page i belongs to sequence i
     int64_t table_stride;
-    int room;       // keys of a sequence
-    int page_size;  // keys
+    int room;        // keys of a sequence
+    int page_shift;  // log2 of a page's keys; of a contiguous cache more than any key has bits, so that all are in page 0
     int pages;
-    int new_keys;  // of each sequence; they follow the others
+    int new_keys;    // of each sequence; they follow the others
 };
 
 // Query heads of one KV head are packed as rows: row i is query i / group of head i % group.
@@ -40,6 +38,7 @@ struct Rows {
 
     FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
     FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
+    FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
 };
 
 struct Params {
@@ -57,9 +56,6 @@ struct Params {
     Cache cache;
     Rows rows;
     Cut cut;
-    int spare_place;  // in the workspace, room for two
-    bool whole;       // equal shares, nothing is left over (Deal)
-    uint64_t policy;  // of the copies, for L2
     int batch;
     int kv_heads;
     int row_units;  // units of a KV head

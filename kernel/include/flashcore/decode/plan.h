@@ -8,7 +8,9 @@
 
 namespace flashcore::decode {
 
-constexpr int kDealtRows = 32;  // of a unit, at most: with more it is not memory that sets the pace, and places are large
+constexpr int kSpared = 16;      // one multiprocessor in so many may be left idle
+constexpr int kEvenTiles = 384;  // of a share: up to here to save a cut is worth that, beyond it the work of all is worth more
+constexpr int kGapTiles = 2;     // that the end of a unit takes as long as
 
 struct Problem {
     DType dtype;
@@ -28,9 +30,7 @@ struct Plan {
     Cut cut;
     int row_units;
     int ctas;
-    bool whole;
-    int spare_place;
-    int64_t tiles;            // of the whole line, if every sequence is full
+    int64_t tiles;            // of the whole line at most, if every sequence is full
     int64_t counters;         // that the launch uses
     int64_t workspace_bytes;  // in all
 };
@@ -44,6 +44,15 @@ inline int row_tile_shift(const Config& config, int64_t rows) {
 
 inline int64_t piece_floats(const Config& config, const Rows& rows) {
     return static_cast<int64_t>(rows.per_unit) * (config.head_dim + 2);
+}
+
+// CTAs among which full sequences are shared out without cutting more units than must be: each CTA has whole units, or each unit
+// whole CTAs. A few multiprocessors less cost memory little, and a cut costs microseconds. 0 if there is no such number.
+inline int64_t even_ctas(int64_t units, int64_t most) {
+    for (int64_t ctas = most; units > 0 && ctas > most - most / kSpared; --ctas) {
+        if (units % ctas == 0 || ctas % units == 0) return ctas;
+    }
+    return 0;
 }
 
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
@@ -60,19 +69,17 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     plan.row_units = static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
     const int64_t units = problem.kv_heads * plan.row_units;
     const int64_t unit_tiles = std::max<int64_t>((problem.room + config.tile_keys - 1) / config.tile_keys, 1);
-    plan.tiles = problem.batch * units * unit_tiles;
-    const int64_t ctas = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
-    plan.ctas = static_cast<int>(std::min(ctas, std::max<int64_t>(plan.tiles, 1)));
+    plan.tiles = problem.batch * units * (unit_tiles + kGapTiles);
+    const int64_t most = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
+    const int64_t even = plan.tiles <= most * kEvenTiles ? even_ctas(problem.batch * units, most) : 0;
+    plan.ctas = static_cast<int>(std::min(even > 0 ? even : most, std::max<int64_t>(plan.tiles, 1)));
     const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
-    plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0};
+    plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0, even > 0 ? 0 : kGapTiles};
     if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
-    plan.whole = plan.rows.per_unit > kDealtRows;
     const int64_t all_units = problem.batch * units;
-    const int64_t shares = Deal(static_cast<int>(std::min<int64_t>(plan.tiles, INT32_MAX)), plan.ctas, plan.whole).shares();
-    plan.counters = pieces == 0 ? shares : all_units;
-    const int64_t places = pieces == 0 ? 2 * shares : all_units * plan.cut.most;
-    plan.spare_place = static_cast<int>(places);
-    plan.workspace_bytes = kCounterBytes + (places + 2) * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+    plan.counters = pieces == 0 ? plan.ctas : all_units;
+    const int64_t places = pieces == 0 ? 2 * plan.ctas : all_units * plan.cut.most;
+    plan.workspace_bytes = kCounterBytes + places * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
     return plan;
 }
 

@@ -1,9 +1,12 @@
 // The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
 #pragma once
 
+#include "flashcore/core/l2_policy.h"
 #include "flashcore/decode/params.h"
+#include "flashcore/decode/rows.cuh"
 #include "flashcore/decode/shared_storage.cuh"
 #include "flashcore/decode/walk.cuh"
+#include "flashcore/ptx/memory.cuh"
 
 namespace flashcore::decode {
 
@@ -18,15 +21,15 @@ public:
     }
 
     // Which entry of its row of the table a key's page is in, and its place in that page.
-    __device__ __forceinline__ int slot(int key) const { return cache_.table == nullptr ? 0 : divide(key, cache_.page_size); }
-    __device__ __forceinline__ int within(int key, int slot) const { return key - slot * cache_.page_size; }
+    __device__ __forceinline__ int slot(int key) const { return key >> cache_.page_shift; }
+    __device__ __forceinline__ int within(int key, int slot) const { return key - (slot << cache_.page_shift); }
 
     // Makes entries available: each lane wants one, the lanes 32 that follow each other at most. All lanes call.
     __device__ __forceinline__ void want(int slot) {
         if (cache_.table == nullptr || __all_sync(sm90::kWholeWarp, first_ <= slot && slot < last_)) return;
         first_ = __shfl_sync(sm90::kWholeWarp, slot, 0);
         last_ = first_ + sm90::kWarpThreads;
-        entry_ = read(least(first_ + lane_, divide(cache_.room, cache_.page_size) - 1));
+        entry_ = read(least(first_ + lane_, (cache_.room >> cache_.page_shift) - 1));
     }
 
     // The page in one of these entries, each lane its own. All lanes call.
@@ -54,29 +57,72 @@ template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
+    // Of a line so short that what L2 would have to write back for it costs more than it does to have L2 drop it first.
+    static constexpr int kFewTiles = kFewBytes / (2 * tile_bytes(kConfig));
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
     __device__ __forceinline__ void run() {
-        const Line line(params_, lane_);
-        const int tiles = line.tiles();
-        if (lane_ == 0) shared_.line_tiles = tiles;
-        const Deal deal(tiles, static_cast<int>(gridDim.x), params_.whole);
-        ShareQueue queue(params_, deal, lane_);
-        for (int share; queue.take(share);) {
-            Walk<KeysOf> walk(params_.cut, deal, share, line.find(deal.begin(share)), KeysOf{&params_.cache});
-            for (Piece piece; walk.next(piece);) load(piece);
+        const Cut cut = cut_of<Tuning>(params_);
+        Line line(params_, cut, lane_);
+        const int share = static_cast<int>(blockIdx.x);
+        Parts shares(0, 1);
+        Place begin{};
+#pragma unroll 1
+        for (int tile = INT32_MAX;;) {  // where the line ends, and then where this share begins
+            begin = line.find(tile);
+            if (tile != INT32_MAX) break;
+            shares = Parts(begin.origin, static_cast<int>(gridDim.x));
+            if (begin.origin < kFewTiles) policy_ = kEvictFirst;
+            if (lane_ == 0) shared_.shares = shares;
+            __syncthreads();
+            tile = shares.begin(share);
         }
-        send({kNoTile, 1}, {}, 0);
+        Walk<KeysOf> walk(cut, shares, share, begin, KeysOf{&params_.cache});
+        Piece piece;
+        for (bool first = true; walk.next(piece); first = false) {
+            if (!first) prefetch_query(piece);
+            load(piece);
+        }
+        piece.unit = kNoUnit;
+        tell(piece);
     }
 
 private:
+    // The consumers learn of a piece once its first copies are on their way.
+    __device__ __forceinline__ void tell(const Piece& piece) {
+        told_.wait_empty(shared_.pieces);
+        if (lane_ == 0) {
+            shared_.piece[told_.slot] = piece;
+            told_.announce(shared_.pieces, 0);
+        }
+        __syncwarp();
+        told_.advance();
+    }
+
+    // While memory is busy, what was not asked for long before is waited for long. A query that is used at once comes by itself.
+    __device__ __forceinline__ void prefetch_query(const Piece& piece) const {
+        constexpr int kLine = 128;  // bytes
+        constexpr int kLines = kConfig.head_dim * kBytesPerElement / kLine;
+        const Unit unit(params_, piece);
+        const int rows = least(params_.rows.count - unit.first_row, params_.rows.per_unit);
+#pragma unroll 1
+        for (int i = lane_; i < rows * kLines; i += sm90::kWarpThreads) {
+            const auto* const row = reinterpret_cast<const char*>(query_row(params_, unit, unit.first_row + i / kLines));
+            ptx::prefetch_l2(row + i % kLines * kLine);
+        }
+    }
+
     __device__ __forceinline__ void load(const Piece& piece) {
         pages_.enter(piece.sequence);
-        kv_head_ = divide(piece.unit, params_.row_units);
+        kv_head_ = kv_head_of(params_, piece.unit);
         if (params_.cache.new_keys > 0) append(piece);
-        for (int tile = piece.first; tile < piece.last; ++tile) load(piece, tile);
+#pragma unroll 1
+        for (int tile = piece.first; tile < piece.last; ++tile) {
+            load(piece, tile);
+            if (tile == piece.first) tell(piece);
+        }
     }
 
     // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
@@ -90,25 +136,16 @@ private:
         const int page = pages_.page(slot);
         const uint32_t box_bytes = static_cast<uint32_t>(params_.box_keys * kConfig.head_dim * kBytesPerElement);
         const int stage = position_.slot;
-        send({tile, tile == piece.first}, piece, 2 * boxes * box_bytes);
+        position_.wait_empty(shared_.ring);
+        if (lane_ == 0) position_.announce(shared_.ring, 2 * boxes * box_bytes);
+        __syncwarp();
         if (lane_ < boxes) {
             uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
             const int within = pages_.within(key, slot);
-            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page, params_.policy);
-            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page, params_.policy);
+            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page, policy_);
+            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page, policy_);
         }
-    }
-
-    // Tells the consumers what comes next, once its slot is empty, and how many bytes of it there are to come.
-    __device__ __forceinline__ void send(const Step& step, const Piece& piece, uint32_t bytes) {
-        position_.wait_empty(shared_.ring);
-        if (lane_ == 0) {
-            shared_.step[position_.slot] = step;
-            if (step.begins != 0) shared_.piece[position_.slot] = piece;
-            position_.announce(shared_.ring, bytes);
-        }
-        __syncwarp();
         position_.advance();
     }
 
@@ -121,6 +158,7 @@ private:
         const int first = most(piece.first * kConfig.tile_keys, old);
         const int last = least(piece.last * kConfig.tile_keys, piece.keys);
         if (first >= last) return;
+#pragma unroll 1
         for (int i = lane_; i < (last - first) * kChunks; i += sm90::kWarpThreads) {
             const int key = first + i / kChunks;
             const int column = i % kChunks * kChunkElements;
@@ -148,7 +186,9 @@ private:
     int lane_;
     Pages pages_;
     int kv_head_ = 0;
+    uint64_t policy_ = kKeep;  // of the copies, for L2
     sm90::RingPosition<kConfig.stages> position_;
+    sm90::RingPosition<kPieceSlots> told_;
 };
 
 }  // namespace flashcore::decode

@@ -1,9 +1,10 @@
 // Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and on the device.
 //
 // A unit is one sequence, one KV head and up to 16 * consumer_warps query rows; its keys are counted in tiles. The tiles of all
-// units stand in one line (batch by batch, unit by unit) that is dealt out in shares (Deal). A unit is cut into pieces where a
-// share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece belongs
-// to the share in which it begins. A unit of several pieces is put together in their order, whoever attended to them.
+// units stand in one line (batch by batch, unit by unit), with a gap behind each that stands for the work of its end, and each CTA
+// has an equal share of that line. A unit is cut into pieces
+// where a share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece
+// belongs to the share in which it begins. A unit of several pieces is put together in their order.
 #pragma once
 
 #include "flashcore/core/host_device.h"
@@ -19,6 +20,7 @@ struct Cut {
     int units;   // of each sequence
     int pieces;  // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
     int most;    // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
+    int gap;     // tiles behind each unit that are none
 };
 
 FLASHCORE_HOST_DEVICE constexpr int least(int a, int b) { return a < b ? a : b; }
@@ -40,12 +42,10 @@ FLASHCORE_HOST_DEVICE constexpr int pieces_of(const Cut& cut, int tiles) {
 
 // A number of tiles in equal parts: the first `longer` have one tile more than the others.
 struct Parts {
-    int count;
     int whole;
     int longer;
 
-    FLASHCORE_HOST_DEVICE constexpr Parts(int tiles, int parts)
-        : count(parts), whole(parts == 0 ? 0 : divide(tiles, parts)), longer(tiles - whole * parts) {}
+    FLASHCORE_HOST_DEVICE constexpr Parts(int tiles, int parts) : whole(divide(tiles, parts)), longer(tiles - whole * parts) {}
 
     FLASHCORE_HOST_DEVICE constexpr int begin(int part) const { return part * whole + least(part, longer); }
 
@@ -56,51 +56,6 @@ struct Parts {
     }
 };
 
-// How the line is dealt out. Multiprocessors differ by a quarter in what they get from memory, so equal shares would leave most
-// of them idle at the end: each CTA begins with three quarters of an equal share, and takes of the rest as it finishes, first in
-// middle shares, then in small ones. Where an equal share is a few tiles only, each CTA has that and no more.
-struct Deal {
-    static constexpr int kLeastTiles = 16;  // of an equal share of which something is left over
-    static constexpr int kTilesForShare = 32;
-    static constexpr int kMostMiddle = 4;
-    static constexpr int kMostSmall = 8;
-
-    Parts large;
-    Parts middle;
-    Parts small;
-    int middle_begin;
-    int small_begin;
-
-    FLASHCORE_HOST_DEVICE constexpr Deal(int tiles, int ctas, bool whole) : Deal(tiles, ctas, whole ? 0 : divide(tiles, ctas)) {}
-
-    FLASHCORE_HOST_DEVICE constexpr int shares() const { return large.count + middle.count + small.count; }
-
-    // The first tile of a share, and the share that holds a tile.
-    FLASHCORE_HOST_DEVICE constexpr int begin(int share) const {
-        if (share < large.count) return large.begin(share);
-        const int behind_large = share - large.count;
-        if (behind_large < middle.count) return middle_begin + middle.begin(behind_large);
-        return small_begin + small.begin(behind_large - middle.count);
-    }
-    FLASHCORE_HOST_DEVICE constexpr int owner(int tile) const {
-        if (tile < middle_begin) return large.owner(tile);
-        if (tile < small_begin) return large.count + middle.owner(tile - middle_begin);
-        return large.count + middle.count + small.owner(tile - small_begin);
-    }
-
-private:
-    // `equal`: tiles of an equal share, 0 if nothing is to be left over.
-    FLASHCORE_HOST_DEVICE constexpr Deal(int tiles, int ctas, int equal)
-        : Deal(tiles, ctas, equal < kLeastTiles ? 0 : tiles / 4, most(divide(equal, kTilesForShare), 1)) {}
-
-    FLASHCORE_HOST_DEVICE constexpr Deal(int tiles, int ctas, int rest, int shares)
-        : large(tiles - rest, ctas),
-          middle(rest / 2, rest == 0 ? 0 : ctas * least(shares, kMostMiddle)),
-          small(rest - rest / 2, rest == 0 ? 0 : ctas * least(shares, kMostSmall)),
-          middle_begin(tiles - rest),
-          small_begin(middle_begin + rest / 2) {}
-};
-
 // Where a unit stands in the line.
 struct Place {
     int sequence;
@@ -108,10 +63,12 @@ struct Place {
     int origin;  // its first tile in the line
 };
 
+constexpr int kNoUnit = -1;
+
 // Tiles of a unit that belong together.
 struct Piece {
     int sequence;
-    int unit;
+    int unit;    // of the sequence; kNoUnit: there is no more
     int keys;    // of the sequence
     int first;   // tile of the unit
     int last;    // the tile behind the last one
@@ -128,7 +85,7 @@ struct Joint {
 };
 
 // Places do not meet: the share that has the last of n pieces may own the next unit, and 2 (owner + n - 1) >= 2 owner + n.
-FLASHCORE_HOST_DEVICE constexpr Joint joint_of(const Cut& cut, const Deal& deal, const Piece& piece) {
+FLASHCORE_HOST_DEVICE constexpr Joint joint_of(const Cut& cut, const Parts& shares, const Piece& piece) {
     const int tiles = tiles_of(cut, piece.keys);
     if (cut.pieces != 0) {
         const int count = pieces_of(cut, tiles);
@@ -136,8 +93,8 @@ FLASHCORE_HOST_DEVICE constexpr Joint joint_of(const Cut& cut, const Deal& deal,
         return {Parts(tiles, count).owner(piece.first), count, number, number * cut.most};
     }
     if (piece.first == 0 && piece.last == tiles) return {0, 1, 0, 0};
-    const int owner = deal.owner(piece.origin);
-    return {piece.share - owner, deal.owner(piece.origin + tiles - 1) - owner + 1, owner, 2 * owner};
+    const int owner = shares.owner(piece.origin);
+    return {piece.share - owner, shares.owner(piece.origin + tiles - 1) - owner + 1, owner, 2 * owner};
 }
 
 // The pieces of one share, in order. `KeysOf` gives the number of keys of a sequence.
@@ -145,15 +102,16 @@ template <class KeysOf>
 class Walk {
 public:
     // `begin` is the place of the unit that holds the first tile of the share.
-    FLASHCORE_HOST_DEVICE Walk(const Cut& cut, const Deal& deal, int share, const Place& begin, const KeysOf& keys_of)
-        : cut_(cut), keys_of_(keys_of), share_(share), at_(deal.begin(share)), end_(deal.begin(share + 1)), place_(begin) {
+    FLASHCORE_HOST_DEVICE Walk(const Cut& cut, const Parts& shares, int share, const Place& begin, const KeysOf& keys_of)
+        : cut_(cut), keys_of_(keys_of), share_(share), at_(shares.begin(share)), end_(shares.begin(share + 1)), place_(begin) {
         if (at_ < end_) measure();
     }
 
     FLASHCORE_HOST_DEVICE bool next(Piece& piece) {
         while (at_ < end_) {
-            const bool found = cut_.pieces == 0 ? cut_by_share(piece) : cut_by_length(piece);
-            if (at_ == place_.origin + tiles_) next_unit();
+            const bool in_gap = at_ >= place_.origin + tiles_;
+            const bool found = !in_gap && (cut_.pieces == 0 ? cut_by_share(piece) : cut_by_length(piece));
+            if (at_ >= place_.origin + tiles_) next_unit();
             if (found) return true;
         }
         return false;
@@ -182,7 +140,8 @@ private:
     }
 
     FLASHCORE_HOST_DEVICE void next_unit() {
-        place_.origin += tiles_;
+        place_.origin += tiles_ + cut_.gap;
+        at_ = place_.origin;
         if (++place_.unit < cut_.units) return;
         place_.unit = 0;
         ++place_.sequence;
@@ -204,10 +163,10 @@ private:
     int tiles_ = 0;  // of a unit of this sequence
 };
 
-// The unit that holds `tile`, within a sequence whose first tile in the line is `origin`.
-FLASHCORE_HOST_DEVICE constexpr Place place_in(int sequence, int origin, int tiles, int tile) {
-    const int unit = divide(tile - origin, tiles);
-    return {sequence, unit, origin + unit * tiles};
+// The unit that holds `tile`, or the gap behind it, within a sequence whose first tile in the line is `origin`.
+FLASHCORE_HOST_DEVICE constexpr Place place_in(const Cut& cut, int sequence, int origin, int tiles, int tile) {
+    const int unit = divide(tile - origin, tiles + cut.gap);
+    return {sequence, unit, origin + unit * (tiles + cut.gap)};
 }
 
 }  // namespace flashcore::decode

@@ -11,13 +11,6 @@
 
 namespace flashcore::decode {
 
-// What a slot holds: a tile of the piece that is under way, or of a new one, or nothing: there is no more.
-struct Step {
-    int tile;
-    int begins;  // a piece
-};
-constexpr int kNoTile = -1;
-
 // A tile lies in boxes, one behind the other: [box][column block][key][64 elements], swizzled (sm90/operand.cuh).
 template <class Tuning>
 struct alignas(kSharedAlignment) SharedStorage {
@@ -26,15 +19,16 @@ struct alignas(kSharedAlignment) SharedStorage {
     uint8_t k[kConfig.stages][tile_bytes(kConfig)];
     uint8_t v[kConfig.stages][tile_bytes(kConfig)];
     float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
-    float2 statistics[kConfig.consumer_warps]
-                     [kTileRows];  // maximum and sum of every warp's rows; then, of the first warps, of all
-    Step step[kConfig.stages];     // travels with the tile
-    Piece piece[kConfig.stages];   // travels with the first tile of a piece
-    int line_tiles;                // of the whole line; written before the first step
+    float2 statistics[kConfig.consumer_warps][kTileRows];  // maximum and sum of every warp's rows
+    float2 totals[kConfig.consumer_warps][kTileRows];      // the same of every row tile, over its warps
+    Piece piece[kPieceSlots];                              // unit kNoUnit: there is no more
+    sm90::RingBarriers<kPieceSlots> pieces;
     sm90::RingBarriers<kConfig.stages> ring;
+    Parts shares;      // of the line; written before all threads meet
     unsigned arrived;  // pieces of a unit that were finished before this one
 
     __device__ __forceinline__ void init_barriers() {
+        pieces.init(kConfig.consumer_warps);
         ring.init(kConfig.consumer_warps);
         ptx::fence_mbarrier_init();
     }

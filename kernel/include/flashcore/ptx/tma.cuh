@@ -23,7 +23,7 @@ __device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map
         : "memory");
 }
 
-// `policy`: see core/tensor_map.h.
+// `policy`: see core/l2_policy.h.
 __device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map, uint64_t* barrier, int c0, int c1, int c2,
                                             int c3, int c4, uint64_t policy) {
     asm volatile(
