@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 import subprocess
@@ -24,7 +23,7 @@ class Case:
     units: int = 8
     pieces: int = 0
     ctas: int = MULTIPROCESSORS
-    whole: bool = False
+    gap: int = 0
 
     def tiles(self, sequence: int) -> int:
         return max(-(-self.keys[sequence] // self.tile), 1)
@@ -34,14 +33,13 @@ class Case:
         return MOST_PIECES if self.pieces < 0 else self.pieces
 
     def line(self) -> str:
-        numbers = (self.tile, self.units, self.pieces, self.most, self.ctas, int(self.whole), len(self.keys), *self.keys)
+        numbers = (self.tile, self.units, self.pieces, self.most, self.gap, self.ctas, len(self.keys), *self.keys)
         return " ".join(map(str, numbers))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
     share: int
-    share_begin: int
     sequence: int
     unit: int
     keys: int
@@ -56,7 +54,6 @@ class Piece:
 @dataclass(kw_only=True)
 class Dealt:
     tiles: int
-    shares: int
     pieces: list[Piece] = field(default_factory=list)
 
     def of_units(self) -> dict[tuple[int, int], list[Piece]]:
@@ -93,7 +90,7 @@ def deal(program: Path, cases: list[Case]) -> list[Dealt]:
         words = line.split()
         assert words[0] != "tile", line
         if words[0] == "case":
-            found.append(Dealt(tiles=int(words[1]), shares=int(words[2])))
+            found.append(Dealt(tiles=int(words[1])))
         elif words[0] != "end":
             found[-1].pieces.append(Piece(**dict(zip(Piece.__dataclass_fields__, map(int, words), strict=True))))
     assert len(found) == len(cases)
@@ -107,7 +104,7 @@ def random_cases(count: int) -> list[Case]:
         keys = tuple(rng.choice((0, 1, rng.randrange(300), rng.randrange(9000))) for _ in range(rng.randint(1, 9)))
         cases.append(
             Case(keys=keys, tile=rng.choice((16, 32, 64, 128)), units=rng.randint(1, 5), ctas=rng.randint(1, 140),
-                 pieces=rng.choice((0, 0, -1, rng.randint(1, 40))), whole=rng.random() < 0.2)
+                 pieces=rng.choice((0, 0, -1, rng.randint(1, 40))), gap=rng.choice((0, 2)))
         )  # fmt: skip
     return cases
 
@@ -115,7 +112,7 @@ def random_cases(count: int) -> list[Case]:
 def test_every_tile_of_every_unit_is_attended_to_once_and_pieces_are_numbered_in_order(program: Path) -> None:
     cases = random_cases(2000)
     for case, dealt in zip(cases, deal(program, cases), strict=True):
-        assert dealt.tiles == sum(case.units * case.tiles(sequence) for sequence in range(len(case.keys)))
+        assert dealt.tiles == sum(case.units * (case.tiles(sequence) + case.gap) for sequence in range(len(case.keys)))
         units = dealt.of_units()
         assert set(units) == {(sequence, unit) for sequence in range(len(case.keys)) for unit in range(case.units)}
         for (sequence, _), pieces in units.items():
@@ -136,9 +133,9 @@ def test_units_in_pieces_share_neither_counters_nor_places(program: Path) -> Non
         places = [piece.place + piece.index for pieces in joined for piece in pieces]
         assert len(set(places)) == len(places)
         units = len(case.keys) * case.units
-        room = 2 * dealt.shares if case.pieces == 0 else units * case.most
+        room = 2 * case.ctas if case.pieces == 0 else units * case.most
         assert all(0 <= place < room for place in places)
-        assert all(0 <= counter < (dealt.shares if case.pieces == 0 else units) for counter in counters)
+        assert all(0 <= counter < (case.ctas if case.pieces == 0 else units) for counter in counters)
 
 
 @pytest.mark.parametrize("pieces", [-1, 1, 3, 100])
@@ -155,22 +152,19 @@ def test_pieces_cut_by_length_do_not_depend_on_what_stands_beside_them(program: 
     assert [len(dealt.pieces) for dealt in single] == [min(want, beside.tiles(sequence)) for sequence, want in enumerate(wanted)]
 
 
-@pytest.mark.parametrize("keys", [(4096,) * 32, (8192,) * 64, (131072,), (256, 32768, 777, 5000, 12000, 300)])
-def test_shares_begin_with_three_quarters_and_become_smaller(program: Path, keys: tuple[int, ...]) -> None:
-    (dealt,) = deal(program, [Case(keys=keys)])
-    equal = dealt.tiles / MULTIPROCESSORS
-    begins = dict(sorted({piece.share: piece.share_begin for piece in dealt.pieces}.items()))
-    sizes = [after - begin for begin, after in zip(begins.values(), [*list(begins.values())[1:], dealt.tiles], strict=True)]
-    assert all(abs(size - 0.75 * equal) <= 2 for size in sizes[:MULTIPROCESSORS])
-    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(sizes))
-    assert max(sizes[-MULTIPROCESSORS:]) <= max(equal / 64, 8) + 1
-    assert min(sizes) >= 1
-
-
-def test_a_small_problem_is_dealt_out_in_equal_shares(program: Path) -> None:
-    (dealt,) = deal(program, [Case(keys=(4096,))])
-    sizes = dict.fromkeys(range(MULTIPROCESSORS), 0)
+@pytest.mark.parametrize("gap", [0, 2])
+@pytest.mark.parametrize("keys", [(4096,), (8192,) * 64, (131072,), (256, 32768, 777, 5000, 12000, 300)])
+def test_shares_are_equal_but_for_a_tile_and_the_gaps_in_them(program: Path, keys: tuple[int, ...], gap: int) -> None:
+    (dealt,) = deal(program, [Case(keys=keys, gap=gap)])
+    tiles, ends = [0] * MULTIPROCESSORS, [0] * MULTIPROCESSORS
     for piece in dealt.pieces:
-        sizes[piece.share] += piece.last - piece.first
-    assert dealt.shares == MULTIPROCESSORS
-    assert set(sizes.values()) == {3, 4}
+        tiles[piece.share] += piece.last - piece.first
+        ends[piece.share] += gap
+    equal = dealt.tiles / MULTIPROCESSORS
+    assert all(equal - 1 - most <= has <= equal + 1 for has, most in zip(tiles, ends, strict=True))
+
+
+def test_units_that_shares_hold_evenly_are_not_cut(program: Path) -> None:
+    (whole, halves) = deal(program, [Case(keys=(4096,) * 32, ctas=128), Case(keys=(32768,) * 8, ctas=128)])
+    assert {piece.count for piece in whole.pieces} == {1}
+    assert {(piece.count, piece.last - piece.first) for piece in halves.pieces} == {(2, 256)}

@@ -1,7 +1,6 @@
 // Deals out the lines that standard input describes, with kernel/include/flashcore/decode/schedule.h as it is.
-// In:  one case a line: tile units pieces most ctas whole batch, then the keys of each sequence.
-// Out: for each case "case TILES SHARES", then for each piece "SHARE FIRST_TILE_OF_SHARE sequence unit keys first last index
-//      count counter place", then "end".
+// In:  one case a line: tile units pieces most gap ctas batch, then the keys of each sequence.
+// Out: for each case "case TILES", then for each piece "SHARE sequence unit keys first last index count counter place", then "end".
 #include <cstdio>
 #include <iostream>
 #include <vector>
@@ -13,30 +12,29 @@ using namespace flashcore::decode;
 int main() {
     Cut cut{};
     int ctas = 0;
-    bool whole = false;
     int batch = 0;
-    while (std::cin >> cut.tile >> cut.units >> cut.pieces >> cut.most >> ctas >> whole >> batch) {
+    while (std::cin >> cut.tile >> cut.units >> cut.pieces >> cut.most >> cut.gap >> ctas >> batch) {
         std::vector<int> keys(batch);
         for (int& one : keys) std::cin >> one;
         std::vector<int> origin{0};
-        for (const int one : keys) origin.push_back(origin.back() + cut.units * tiles_of(cut, one));
-        const Deal deal(origin.back(), ctas, whole);
-        std::printf("case %d %d\n", origin.back(), deal.shares());
+        for (const int one : keys) origin.push_back(origin.back() + cut.units * (tiles_of(cut, one) + cut.gap));
+        const Parts shares(origin.back(), ctas);
+        std::printf("case %d\n", origin.back());
         const auto keys_of = [&](int sequence) { return keys.at(sequence); };
-        for (int share = 0; share < deal.shares(); ++share) {
-            const int tile = deal.begin(share);
-            for (int other = tile; other < deal.begin(share + 1); ++other) {
-                if (deal.owner(other) != share)
-                    std::printf("tile %d belongs to share %d and to %d\n", other, share, deal.owner(other));
+        for (int share = 0; share < ctas; ++share) {
+            const int tile = shares.begin(share);
+            for (int other = tile; other < shares.begin(share + 1); ++other) {
+                if (shares.owner(other) != share)
+                    std::printf("tile %d belongs to share %d and to %d\n", other, share, shares.owner(other));
             }
             int sequence = 0;
             while (sequence < batch && origin[sequence + 1] <= tile) ++sequence;
-            const Place place = sequence < batch ? place_in(sequence, origin[sequence], tiles_of(cut, keys[sequence]), tile)
+            const Place place = sequence < batch ? place_in(cut, sequence, origin[sequence], tiles_of(cut, keys[sequence]), tile)
                                                  : Place{batch, 0, tile};
-            Walk<decltype(keys_of)> walk(cut, deal, share, place, keys_of);
+            Walk<decltype(keys_of)> walk(cut, shares, share, place, keys_of);
             for (Piece piece; walk.next(piece);) {
-                const Joint joint = joint_of(cut, deal, piece);
-                std::printf("%d %d %d %d %d %d %d %d %d %d %d\n", share, tile, piece.sequence, piece.unit, piece.keys,
+                const Joint joint = joint_of(cut, shares, piece);
+                std::printf("%d %d %d %d %d %d %d %d %d %d\n", share, piece.sequence, piece.unit, piece.keys,
                             piece.first, piece.last, joint.index, joint.count, joint.counter, joint.place);
             }
         }

@@ -89,8 +89,8 @@ def test_budgets_of_decode(entry: dict[str, Any]) -> None:
     warps, stages, d = entry["consumer_warps"], entry["stages"], entry["head_dim"]
     assert entry["symbol"] == f"flashcore_decode_d{d}_{entry['dtype']}"
     tiles = 2 * stages * entry["tile_keys"] * d * 2
-    merge = warps * 8 * (d + 4) * 4 + warps * 16 * 8
-    slots = stages * (2 * 8 + 9 * 4) + 8
+    merge = warps * 8 * (d + 4) * 4 + 2 * warps * 16 * 8
+    slots = stages * 2 * 8 + 4 * (2 * 8 + 7 * 4) + 2 * 4 + 4
     assert entry["dynamic_shared_bytes"] == -(-(tiles + merge + slots) // 1024) * 1024 <= 227 * 1024
     warps_of_a_quarter = -(-(warps + 1) // 4)
     assert entry["max_registers"] <= min(16384 // 32 // warps_of_a_quarter // 8 * 8, 255)

@@ -4,6 +4,7 @@
 #include "flashcore/attention/fragment.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/softmax.cuh"
+#include "flashcore/core/logarithm.cuh"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/operand.cuh"
 
@@ -32,7 +33,7 @@ __device__ __forceinline__ void store_lse(const Params& params, const Place& pla
 #pragma unroll
     for (int r = 0; r < kRowsPerThread; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
-        const float value = fmaf(rows.maximum[r], params.scale, __logf(rows.sum[r]));
+        const float value = fmaf(rows.maximum[r], params.scale, natural_log(rows.sum[r]));
         if (row < params.sq) lse[row] = rows.sum[r] == 0.0f ? minus_infinity() : value;
     }
 }

@@ -10,7 +10,7 @@ namespace flashcore::decode {
 
 constexpr int kSpared = 16;      // one multiprocessor in so many may be left idle
 constexpr int kEvenTiles = 384;  // of a share: up to here to save a cut is worth that, beyond it the work of all is worth more
-constexpr int kGapTiles = 2;     // that the end of a unit takes as long as
+constexpr int kGapTiles = 4;     // that the end of a unit takes as long as
 
 struct Problem {
     DType dtype;
