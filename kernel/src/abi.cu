@@ -21,7 +21,8 @@ extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, ui
             continue;
         }
         FlashcoreTensor tensor{};
-        if (object == nullptr || reader->is_instance(object, reader->type) != 1 || reader->read(object, &tensor) != 0) return -1 - i;
+        if (object == nullptr || reader->is_instance(object, reader->type) != 1 || reader->read(object, &tensor) != 0)
+            return -1 - i;
         words[i] = reinterpret_cast<uint64_t>(tensor.data) + tensor.byte_offset;
         at = flashcore::write_tensor(tensor, at);
         if (at == nullptr) return -1 - i;

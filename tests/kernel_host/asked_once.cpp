@@ -15,8 +15,8 @@ void other(const int&) {}
 void describe(int device) {
     flashcore::Device found;
     const auto status = flashcore::describe(device, found);
-    std::printf("device %d: status %d, %d multiprocessors, %d questions\n", device, static_cast<int>(status), found.multiprocessors,
-                runtime::asked);
+    std::printf("device %d: status %d, %d multiprocessors, %d questions\n", device, static_cast<int>(status),
+                found.multiprocessors, runtime::asked);
 }
 
 template <auto kKernel, int kSharedBytes>

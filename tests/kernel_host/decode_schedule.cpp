@@ -1,6 +1,7 @@
 // Deals out the lines that standard input describes, with kernel/include/flashcore/decode/schedule.h as it is.
 // In:  one case a line: tile units pieces most gap ctas batch, then the keys of each sequence.
-// Out: for each case "case TILES", then for each piece "SHARE sequence unit keys first last index count counter place", then "end".
+// Out: for each case "case TILES", then for each piece "SHARE sequence unit keys first last index count counter place", then
+// "end".
 #include <cstdio>
 #include <iostream>
 #include <vector>
@@ -34,8 +35,8 @@ int main() {
             Walk<decltype(keys_of)> walk(cut, shares, share, place, keys_of);
             for (Piece piece; walk.next(piece);) {
                 const Joint joint = joint_of(cut, shares, piece);
-                std::printf("%d %d %d %d %d %d %d %d %d %d\n", share, piece.sequence, piece.unit, piece.keys,
-                            piece.first, piece.last, joint.index, joint.count, joint.counter, joint.place);
+                std::printf("%d %d %d %d %d %d %d %d %d %d\n", share, piece.sequence, piece.unit, piece.keys, piece.first,
+                            piece.last, joint.index, joint.count, joint.counter, joint.place);
             }
         }
         std::printf("end\n");

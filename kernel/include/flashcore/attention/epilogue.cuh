@@ -102,7 +102,8 @@ template <int kHeadDim>
 __device__ __forceinline__ void send_rows(const Params& params, const Place& place, const uint8_t* tile, int warp_row) {
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kBlockColumns) {
-        const uint8_t* rows = tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
+        const uint8_t* rows =
+            tile + column / sm90::kBlockColumns * sm90::block_bytes(kWarpgroupRows) + warp_row * sm90::kRowBytes;
         ptx::tma_store_5d(&params.out_rows, rows, column, place.row, place.head, place.batch, params.wrap);
     }
     ptx::tma_store_commit();

@@ -1,5 +1,5 @@
-// Python's tensors as C sees them: through the table of functions that their type offers by DLPack (DLPackExchangeAPI of dlpack.h),
-// all of a call at once, in the time that Python takes to read one property of one of them. Host code.
+// Python's tensors as C sees them: through the table of functions that their type offers by DLPack (DLPackExchangeAPI of
+// dlpack.h), all of a call at once, in the time that Python takes to read one property of one of them. Host code.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ constexpr int kReadRank = 4;  // at most
 // The kind of a tensor and its extents, all but its address: 1 + 2 * rank words. `at` behind them; null if the rank is too large.
 inline uint64_t* write_tensor(const FlashcoreTensor& tensor, uint64_t* at) {
     if (tensor.rank < 0 || tensor.rank > kReadRank) return nullptr;
-    *at++ = static_cast<uint64_t>(tensor.rank) | static_cast<uint64_t>(tensor.kind) << 8 | static_cast<uint64_t>(tensor.bits) << 16 |
-            static_cast<uint64_t>(tensor.lanes) << 24 | static_cast<uint64_t>(tensor.device_type & 0xff) << 40 |
-            static_cast<uint64_t>(tensor.device & 0xffff) << 48;
+    *at++ = static_cast<uint64_t>(tensor.rank) | static_cast<uint64_t>(tensor.kind) << 8 |
+            static_cast<uint64_t>(tensor.bits) << 16 | static_cast<uint64_t>(tensor.lanes) << 24 |
+            static_cast<uint64_t>(tensor.device_type & 0xff) << 40 | static_cast<uint64_t>(tensor.device & 0xffff) << 48;
     for (int i = 0; i < tensor.rank; ++i) *at++ = static_cast<uint64_t>(tensor.shape[i]);
     for (int i = 0; i < tensor.rank; ++i) *at++ = static_cast<uint64_t>(tensor.strides[i]);
     return at;

@@ -75,9 +75,9 @@ inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMap
     for (int i = 0; i < tensor.rank - 1; ++i) {
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
-    const CUresult result = encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
-                                    kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion,
-                                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box, kElementStride,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));

@@ -6,8 +6,8 @@
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/walk.cuh"
 #include "flashcore/ptx/math.cuh"
-#include "flashcore/ptx/mma.cuh"
 #include "flashcore/ptx/memory.cuh"
+#include "flashcore/ptx/mma.cuh"
 
 namespace flashcore::decode {
 

@@ -40,14 +40,9 @@ public:
     static constexpr int kPairs = kConfig.head_dim / 2;  // of columns
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
-    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint, int warp,
-                                     int lane)
-        : params_(params),
-          shared_(shared),
-          unit_(params, piece),
-          joint_(joint),
-          warp_(warp),
-          lane_(lane) {}
+    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint,
+                                     int warp, int lane)
+        : params_(params), shared_(shared), unit_(params, piece), joint_(joint), warp_(warp), lane_(lane) {}
 
     // One pass over eight rows of each row tile, another over the eight behind them if there are any, and the last to finish a
     // unit makes one more, over its pieces. One loop for all of them: code that runs once is as slow as memory.

@@ -24,7 +24,7 @@ struct Cache {
     int room;        // keys of a sequence
     int page_shift;  // log2 of a page's keys; of a contiguous cache more than any key has bits, so that all are in page 0
     int pages;
-    int new_keys;    // of each sequence; they follow the others
+    int new_keys;  // of each sequence; they follow the others
 };
 
 // Query heads of one KV head are packed as rows: row i is query i / group of head i % group.

@@ -28,7 +28,8 @@ __device__ __forceinline__ const uint16_t* query_row(const Params& params, const
     const int query = params.rows.query_of(row);
     const int head = unit.kv_head * params.rows.group + row - query * params.rows.group;
     const FlashcoreOperand& q = params.q;
-    return static_cast<const uint16_t*>(q.data) + unit.sequence * q.batch_stride + query * q.sequence_stride + head * q.head_stride;
+    return static_cast<const uint16_t*>(q.data) + unit.sequence * q.batch_stride + query * q.sequence_stride +
+           head * q.head_stride;
 }
 
 }  // namespace flashcore::decode

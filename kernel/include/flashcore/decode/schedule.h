@@ -1,10 +1,10 @@
 // Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and on the device.
 //
 // A unit is one sequence, one KV head and up to 16 * consumer_warps query rows; its keys are counted in tiles. The tiles of all
-// units stand in one line (batch by batch, unit by unit), with a gap behind each that stands for the work of its end, and each CTA
-// has an equal share of that line. A unit is cut into pieces
-// where a share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece
-// belongs to the share in which it begins. A unit of several pieces is put together in their order.
+// units stand in one line (batch by batch, unit by unit), with a gap behind each that stands for the work of its end, and each
+// CTA has an equal share of that line. A unit is cut into pieces where a share ends; or, if it is to give the same bits whatever
+// stands beside it, where its own length says, and then a piece belongs to the share in which it begins. A unit of several pieces
+// is put together in their order.
 #pragma once
 
 #include "flashcore/core/host_device.h"

@@ -19,9 +19,9 @@ struct alignas(kSharedAlignment) SharedStorage {
     uint8_t k[kConfig.stages][tile_bytes(kConfig)];
     uint8_t v[kConfig.stages][tile_bytes(kConfig)];
     float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
-    float2 statistics[kConfig.consumer_warps][kTileRows];  // maximum and sum of every warp's rows
-    float2 totals[kConfig.consumer_warps][kTileRows];      // the same of every row tile, over its warps
-    Piece piece[kPieceSlots];                              // unit kNoUnit: there is no more
+    float2 statistics[kConfig.consumer_warps][kTileRows];                          // maximum and sum of every warp's rows
+    float2 totals[kConfig.consumer_warps][kTileRows];                              // the same of every row tile, over its warps
+    Piece piece[kPieceSlots];                                                      // unit kNoUnit: there is no more
     sm90::RingBarriers<kPieceSlots> pieces;
     sm90::RingBarriers<kConfig.stages> ring;
     Parts shares;      // of the line; written before all threads meet
