@@ -24,7 +24,6 @@ public:
 
     // A piece is known before its first tile is there, so its query comes at the same time.
     __device__ __forceinline__ void run() {
-        __syncthreads();
         for (Piece piece = next_piece(); piece.unit != kNoUnit; piece = next_piece()) {
             load_query(piece);
             const Joint joint = joint_of(cut_of<Tuning>(params_), shared_.shares, piece);

@@ -37,9 +37,12 @@ __device__ __forceinline__ void decode(const Params& params) {
         ptx::tma_prefetch_map(&params.v);
         shared.init_barriers();
     }
-    // Each waits for the barriers when it needs them: the producer has something to find out first.
-    if (warp == kConfig.consumer_warps) {
-        Producer<Tuning>(params, shared, lane).run();
+    const bool produces = warp == kConfig.consumer_warps;
+    Producer<Tuning> producer(params, shared, lane);
+    if (produces) producer.find_share();
+    __syncthreads();
+    if (produces) {
+        producer.run();
     } else {
         Consumer<Tuning>(params, shared, warp, lane).run();
     }

@@ -61,25 +61,24 @@ public:
     static constexpr int kFewTiles = kFewBytes / (2 * tile_bytes(kConfig));
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
-        : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
+        : params_(params), shared_(shared), lane_(lane), cut_(cut_of<Tuning>(params)), pages_(params.cache, lane) {}
 
-    __device__ __forceinline__ void run() {
-        const Cut cut = cut_of<Tuning>(params_);
-        Line line(params_, cut, lane_);
-        const int share = static_cast<int>(blockIdx.x);
-        Parts shares(0, 1);
-        Place begin{};
+    // What is this CTA's to do. The consumers may read it once all threads have met.
+    __device__ __forceinline__ void find_share() {
+        Line line(params_, cut_, lane_);
 #pragma unroll 1
         for (int tile = INT32_MAX;;) {  // where the line ends, and then where this share begins
-            begin = line.find(tile);
+            begin_ = line.find(tile);
             if (tile != INT32_MAX) break;
-            shares = Parts(begin.origin, static_cast<int>(gridDim.x));
-            if (begin.origin < kFewTiles) policy_ = kEvictFirst;
-            if (lane_ == 0) shared_.shares = shares;
-            __syncthreads();
-            tile = shares.begin(share);
+            shares_ = Parts(begin_.origin, static_cast<int>(gridDim.x));
+            if (begin_.origin < kFewTiles) policy_ = kEvictFirst;
+            if (lane_ == 0) shared_.shares = shares_;
+            tile = shares_.begin(static_cast<int>(blockIdx.x));
         }
-        Walk<KeysOf> walk(cut, shares, share, begin, KeysOf{&params_.cache});
+    }
+
+    __device__ __forceinline__ void run() {
+        Walk<KeysOf> walk(cut_, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf{&params_.cache});
         Piece piece;
         for (bool first = true; walk.next(piece); first = false) {
             if (!first) prefetch_query(piece);
@@ -184,6 +183,9 @@ private:
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     int lane_;
+    Cut cut_;
+    Parts shares_{0, 1};
+    Place begin_{};
     Pages pages_;
     int kv_head_ = 0;
     uint64_t policy_ = kKeep;  // of the copies, for L2
