@@ -128,10 +128,7 @@ private:
     // Only the lane that gives a slot back reads what tile is in it, so that its own program puts one before the other.
     __device__ __forceinline__ Tile tile_of(const Query& query) const {
         Tile tile{};
-        if (lane_ == 0) {
-            const Tile& there = shared_.tile[turn_.warpgroup][query.slot];
-            tile = {there.row, there.head, there.batch, there.rows, there.visible};  // and not what lies between it and the next
-        }
+        if (lane_ == 0) tile = shared_.tile[turn_.warpgroup][query.slot];
         return {sm90::uniform(tile.row), sm90::uniform(tile.head), sm90::uniform(tile.batch), sm90::uniform(tile.rows),
                 sm90::uniform(tile.visible)};
     }

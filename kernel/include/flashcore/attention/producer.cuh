@@ -70,7 +70,7 @@ private:
     // Tells a warpgroup what comes next, and returns the barrier that the bytes of its query complete.
     __device__ __forceinline__ uint64_t* send_tile(int part, const Tile& tile, uint32_t bytes) {
         q_.wait_empty(shared_.q_ring[part]);
-        shared_.tile[part][q_.slot] = tile;
+        shared_.tile[part][q_.slot] = {tile.row, tile.head, tile.batch, tile.rows, tile.visible};  // and not what lies behind it
         return q_.announce(shared_.q_ring[part], bytes);
     }
 
