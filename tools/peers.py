@@ -141,10 +141,10 @@ def _run(
 
 
 def _draw(options: argparse.Namespace) -> int:
-    run = samples.read(SAMPLES)
+    run, serving = samples.read(SAMPLES), samples.read(SERVING) if SERVING.is_file() else None
     files = {
-        **page.files(run, samples.read(SERVING) if SERVING.is_file() else None),
-        README: page.readme((ROOT / README).read_text(encoding="utf-8"), run),
+        **page.files(run, serving),
+        README: page.readme((ROOT / README).read_text(encoding="utf-8"), run, serving),
     }
     if not options.check:
         for path, text in files.items():

@@ -71,13 +71,14 @@ def files(run: Run, serving: Run | None = None) -> dict[str, str]:
     return {PAGE: "\n".join(part for part in parts if part), **pictures}
 
 
-def readme(text: str, run: Run) -> str:
+def readme(text: str, run: Run, serving: Run | None = None) -> str:
     """README.md with the part between its two markers as these samples give it; ValueError when it has no such part."""
     before, opened, rest = text.partition(BEGIN)
     _, closed, after = rest.partition(END)
     if not opened or not closed:
         raise ValueError(f"README.md has no part between {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{_in_short(run)}{END}{after}"
+    decode = f"\n{serving_page.in_short(serving)}" if serving is not None else ""
+    return f"{before}{BEGIN}\n{_in_short(run)}{decode}{END}{after}"
 
 
 def _in_short(run: Run) -> str:

@@ -46,9 +46,9 @@ def section(run: Run) -> str:
 
 
 def picture(run: Run) -> str:
-    """TB/s of every contender on the contiguous rows, as bars."""
+    """TB/s of every contender on the contiguous rows, as bars; ours come first and say which row it is."""
     bars = [
-        (f"{_row(measured).shape} {NAMES[name]}", speed)
+        (f"{_row(measured).shape}   {NAMES[name]}" if name == OURS else NAMES[name], speed)
         for measured in run.rows
         if _row(measured).suite == "contiguous"
         for name in NAMES
@@ -56,6 +56,29 @@ def picture(run: Run) -> str:
     ]
     ours = frozenset(label for label, _ in bars if label.endswith(NAMES[OURS]))
     return plot.bars("Decode: keys and values read", "TB/s; batch·query/key heads·length·head dimension", bars, ours, digits=2)
+
+
+def in_short(run: Run) -> str:
+    """For the README: the least and the most of each suite, in one paragraph."""
+    of = {suite: [one for one in run.rows if _row(one).suite == suite] for suite in TABLES}
+    speeds = [speed for one in of["contiguous"] if (speed := one.terabytes(OURS)) is not None]
+    words = [
+        f"Decode reads contiguous caches of half a GiB to two at {_span(speeds, 2)} TB/s (the datasheet's memory: 4.8), {_times(of['contiguous'], 'cudnn')} x cuDNN",
+        f"and {_times(of['contiguous'], 'fa3')} x FA3; caches in pages at {_times(of['paged'], 'fa3')} x FA3, a ragged batch at",
+        f"{_times(of['ragged'], 'fa3')}, batches of 1 and 4 at {_times(of['latency'], 'cudnn')} x cuDNN and {_times(of['latency'], 'fa3')} x FA3;",
+        f"prefill of sequences of different lengths: {_times(of['varlen'], 'fa3')} x FA3",
+        "([all rows](docs/performance.md#decode-and-serving)).\n",
+    ]
+    return "\n".join(words)
+
+
+def _times(rows: Sequence[Measured], peer: str) -> str:
+    return _span([ratio for one in rows if (ratio := one.ratio(peer)) is not None], 2)
+
+
+def _span(values: Sequence[float], digits: int) -> str:
+    ends = [f"{end:.{digits}f}" for end in (min(values), max(values))] if values else [ABSENT]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def line(measured: Measured) -> str:
