@@ -131,7 +131,7 @@ def test_five_per_cent_turn_every_row_red(gate: str, code: str) -> None:
     assert len(red) == len(timed(gate)) >= 17
     assert all(verdict.blocks for verdict in red)
     quiet = [verdict for verdict in red if scatter(verdict.target) < LOUD]
-    assert len(quiet) >= len(red) - 1
+    assert len(quiet) >= 0.9 * len(red)
     assert {(verdict.outcome, verdict.reason.code) for verdict in quiet} == {("FAIL", code)}
 
 

@@ -72,13 +72,13 @@ def test_only_roofs_may_be_advisory_and_they_say_why(hopper):
     assert all(check.limit.why for check in advisory)
 
 
-def test_the_memory_roof_blocks_decode_from_a_gib_on_contiguous_and_in_pages_of_64(hopper):
+def test_the_memory_roof_blocks_decode_from_half_a_gib_on_contiguous_and_in_pages_of_64(hopper):
     rows = {workload.id: dict(workload.params) for workload in hopper.workloads if workload.subject == "decode"}
     bytes_of = {problem.workload: problem.bytes for description in hopper.descriptions for problem in description.problems}
     judged = [check for check in hopper.checks if check.gate.id == "sol-dram" and check.target in rows]
     assert judged
     for check in judged:
-        must = bytes_of[check.target] >= 2**30 and rows[check.target].get("page", 0) in {0, 64}
+        must = bytes_of[check.target] >= 2**29 and rows[check.target].get("page", 0) in {0, 64}
         assert (check.limit.severity is Severity.BLOCKING) == must, check.target
 
 
