@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elftools.elf.elffile import ELFFile
-
 from flashcore_ci.model.identity import digest_of
 
 _LEFT_OUT = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
@@ -60,6 +58,8 @@ class MachineCode:
 
 def read(cubin: bytes) -> MachineCode:
     """Read a cubin. ValueError when these bytes are none."""
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only who has compiled something needs it
+
     try:
         file = ELFFile(io.BytesIO(cubin))
         sections = [(_plain(section.name), section) for section in file.iter_sections()]

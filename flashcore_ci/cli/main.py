@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -14,6 +15,9 @@ from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, known
+
+MANY = 100_000
+"""Objects between two looks for garbage. Records are many and live to the end: looking at them took a tenth of `judge`'s time."""
 
 COMMANDS: dict[str, str] = {
     "gate": "Build, measure and judge: may this change merge?",
@@ -93,6 +97,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+    gc.set_threshold(MANY)
     sys.exit(run(sys.argv[1:]))
 
 

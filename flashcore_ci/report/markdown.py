@@ -17,8 +17,8 @@ MOST_CELL = 500
 MOST_FINDINGS = 20
 
 MARKS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.INCONCLUSIVE: "❓", Outcome.WAIVED: "⚪"}
-SPECIAL = frozenset("\\`*_{}[]()#+!|~$")
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})
+ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}) | ENTITIES
 
 
 def render(report: Report, limit: int = MOST_BYTES) -> str:
@@ -147,9 +147,9 @@ def bounded(blocks: Iterable[str], limit: int) -> str:
 
 def html(text: str) -> str:
     """``text`` in one line inside an HTML element, where Markdown's backslashes would show."""
-    return "".join(ENTITIES.get(c, c) for c in words.printable(text))
+    return words.printable(text).translate(ENTITIES)
 
 
 def escape(text: str) -> str:
     """``text`` in one line in which Markdown and HTML see only letters."""
-    return "".join(ENTITIES.get(c) or (f"\\{c}" if c in SPECIAL else c) for c in words.printable(text))
+    return words.printable(text).translate(ESCAPES)

@@ -118,13 +118,12 @@ def plural(count: int, noun: str) -> str:
 
 def printable(text: str) -> str:
     """``text`` in one line that a terminal shows as it is: control characters and lone surrogates escaped."""
-    folded = " ".join(text.split())
-    return "".join(character if character.isprintable() else _escaped(character) for character in folded)
+    return _shown(" ".join(text.split()))
 
 
 def clean_lines(text: str) -> str:
     """``text`` with its lines kept and everything else that cannot be printed escaped."""
-    return "\n".join("".join(c if c.isprintable() else _escaped(c) for c in line.expandtabs(4)) for line in text.splitlines())
+    return "\n".join(_shown(line.expandtabs(4)) for line in text.splitlines())
 
 
 def shorten(text: str, limit_: int) -> str:
@@ -132,5 +131,7 @@ def shorten(text: str, limit_: int) -> str:
     return text if len(text) <= limit_ else text[: limit_ - 1] + "…"
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def _shown(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -47,6 +47,8 @@ def join(children: Iterable[Child]) -> Markup:
 
 def text(plain: str) -> str:
     """``plain`` as text in one line: no control character, no half of a surrogate pair, no change of direction."""
+    if plain.isprintable():
+        return plain.translate(ESCAPES)
     flat = "".join(" " if c.isspace() else c for c in plain)
     return "".join(c if c.isprintable() else words.printable(c) for c in flat).translate(ESCAPES)
 
