@@ -9,7 +9,7 @@ from typing import Any
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import Order
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
+from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError, told_once
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -69,17 +69,18 @@ def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str])
         return []
     if description.build is not None:
         known = {entry.symbol for entry in description.build.entries}
-        problems += [
-            f"{subject.file}: workload {problem.workload} launches {symbol}, which build() does not name"
+        mistakes = [
+            (problem.workload, f"launches {symbol}, which build() does not name")
             for problem in description.problems
             for symbol in problem.entries
             if symbol not in known
         ]
-        problems += [
-            f"{subject.file}: workload {problem.workload} launches no entry function: no machine code would be bound to its evidence"
+        mistakes += [
+            (problem.workload, "launches no entry function: no machine code would be bound to its evidence")
             for problem in description.problems
             if not problem.entries
         ]
+        problems += [f"{subject.file}: {mistake}" for mistake in told_once(mistakes)]
     return [description]
 
 

@@ -6,6 +6,7 @@ A kernel that does not compile, hangs, is wrong or slow is evidence and becomes 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from enum import IntEnum
 
 REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
@@ -91,3 +92,14 @@ def known(error: BaseException) -> BaseException:
         file = error.filename or "a file"
         return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room, or give --out another folder")
     return error
+
+
+def told_once(mistakes: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences for (workload, what is wrong): the same mistake of many workloads is one line, which names the first of them."""
+    workloads: dict[str, list[str]] = {}
+    for workload, mistake in mistakes:
+        workloads.setdefault(mistake, []).append(workload)
+    return [
+        f"workload {first}{f' and {len(others)} more' if others else ''}: {mistake}"
+        for mistake, (first, *others) in workloads.items()
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flashcore_ci.model.errors import told_once
 from flashcore_ci.worker.job import Job, Result, Subject
 from flashcore_ci.worker.subject_file import here, last_line, load
 
@@ -22,14 +23,14 @@ def _describe(job: Job, subject: Subject) -> dict[str, Any]:
         build = module.build(job.root)
     except Exception as error:  # noqa: BLE001 - a subject's file may raise anything; it becomes a named problem
         return {"problems": [f"{here(subject.file)}{last_line(error)}"]}
-    problems, asked = [], []
+    mistakes, asked = [], []
     for workload in job.workloads:
         if workload.subject != subject.name:
             continue
         try:
             asked.append({"workload": workload.id, **module.problem(workload.params)})
         except Exception as error:  # noqa: BLE001 - as above
-            problems.append(f"workload {workload.id}: {last_line(error)}")
-    if problems:
-        return {"problems": problems}
+            mistakes.append((workload.id, last_line(error)))
+    if mistakes:
+        return {"problems": told_once(mistakes)}
     return {"description": {"build": build, "problems": asked}}

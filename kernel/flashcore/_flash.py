@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from flashcore._attention import attention
+from flashcore._attention import RANK, attention
 from flashcore._decode import CHECK, MOST_QUERIES, over_cache
 from flashcore._tensors import multiprocessors
 from flashcore._varlen import attention_varlen
@@ -184,22 +184,48 @@ def _prefill(
         raise NotImplementedError(
             f"page_table: a paged cache takes up to {MOST_QUERIES} queries of a sequence, q has {q.shape[1]}"
         )
+    _check_caches(q, k_cache, v_cache)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
         return _ragged(q, k_cache, v_cache, lengths, **options)
     if isinstance(lengths, torch.Tensor):
         raise NotImplementedError(
             f"k, v: with more than {MOST_QUERIES} queries they are appended where cache_seqlens is one number"
         )
-    end = k_cache.shape[1] if lengths is None else lengths
+    room = k_cache.shape[1]
+    end = room if lengths is None else lengths
     if (k is None) != (v is None):
         raise ValueError(f"{'k' if k is None else 'v'}: new keys and new values come together")
+    if type(end) is not int or not 0 <= end <= room:
+        raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {room}, is {end!r}")
     if k is not None and v is not None:
-        if not 0 <= end <= k_cache.shape[1] - k.shape[1]:
-            raise ValueError(f"cache_seqlens: {end} leaves no room for {k.shape[1]} new keys among {k_cache.shape[1]}")
-        end += k.shape[1]
-        k_cache[:, end - k.shape[1] : end] = k
-        v_cache[:, end - k.shape[1] : end] = v
+        end = _append(q, (k_cache, v_cache), (k, v), end)
     return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+
+
+def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
+    """Where the sequences end when the new rows are there. ValueError before anything is written."""
+    room = caches[0].shape[1]
+    for name, rows in zip(("k", "v"), new, strict=True):
+        _check(name, rows, q, (q.shape[0], *new[0].shape[1:2], *caches[0].shape[2:]))
+    end = start + new[0].shape[1]
+    if end > room:
+        raise ValueError(f"cache_seqlens: {start} leaves no room for {end - start} new keys among {room}")
+    for cache, rows in zip(caches, new, strict=True):
+        cache[:, start:end] = rows
+    return end
+
+
+def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
+    for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
+        if tensor.dim() != RANK:
+            raise ValueError(f"{name}: must have {RANK} dimensions, has {tensor.dim()}")
+    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
+        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:]))
+
+
+def _check(name: str, tensor: torch.Tensor, q: torch.Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape or tensor.dtype != q.dtype:
+        raise ValueError(f"{name}: must be {q.dtype} of shape {shape} like q, is {tensor.dtype} of shape {tuple(tensor.shape)}")
 
 
 def _ragged(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any) -> Result:

@@ -51,6 +51,16 @@ def test_what_a_subject_gets_wrong_is_an_error_of_the_suite(monkeypatch, said, n
         ask(monkeypatch, {"description": said})
 
 
+def test_what_many_workloads_get_wrong_is_one_line(monkeypatch):
+    problems = [{**PROBLEMS[0], "workload": name, "entries": [entry]} for name, entry in (("a", "x"), ("b", "y"), ("c", "x"))]
+    with pytest.raises(SuiteError) as caught:
+        ask(monkeypatch, {"description": {"build": BUILD, "problems": problems}})
+    assert caught.value.problems == (
+        "kernel/subjects/scale.py: workload a and 1 more: launches x, which build() does not name",
+        "kernel/subjects/scale.py: workload b: launches y, which build() does not name",
+    )
+
+
 def test_all_that_a_subject_refuses_is_said_at_once(monkeypatch):
     with pytest.raises(SuiteError) as caught:
         ask(monkeypatch, {"problems": ["one", "two"]})

@@ -169,6 +169,9 @@ def test_many_queries_over_many_lengths_are_a_ragged_prefill(bound: Any) -> None
 
 
 NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
+FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2, 64)}
+ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
+SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
 APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 
@@ -178,6 +181,17 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
     [
         (ValueError, r"^cache_seqlens: must say where", 1, NEW),
         (ValueError, r"^cache_seqlens: 90 leaves no room for 20 new keys among 100", 20, {**NEW, "cache_seqlens": 90}),
+        (ValueError, r"^cache_seqlens: must be a tensor or a whole number from 0 to 100, is -3", 20, {"cache_seqlens": -3}),
+        (ValueError, r"^q: must have 4 dimensions, has 3", 20, {"q": torch.empty(3, 20, 64)}),
+        (ValueError, r"^cache_seqlens: must be .* 0 to 100, is 101", 20, {"cache_seqlens": 101}),
+        (
+            ValueError,
+            r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100, 2, 64\)",
+            20,
+            {**FOUR, "cache_seqlens": LENGTHS},
+        ),
+        (ValueError, r"^k: must be .* \(3, 20, 2, 64\) like q, is .* \(3, 20, 1, 64\)", 20, {**ONE_HEAD, "cache_seqlens": 40}),
+        (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
         (ValueError, r"^v: new keys and new values", 20, {"k": NEW["k"], "cache_seqlens": 0}),
         (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
         (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
@@ -187,9 +201,11 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 def test_what_a_cache_cannot_do_is_said_in_one_line(
     bound: Any, error: type[Exception], message: str, queries: int, changes: dict[str, Any]
 ) -> None:
+    given = arguments("flash_attn_with_kvcache", queries=queries, **changes)
     with pytest.raises(error, match=message):
-        bound.flashcore.flash_attn_with_kvcache(**arguments("flash_attn_with_kvcache", queries=queries, **changes))
+        bound.flashcore.flash_attn_with_kvcache(**given)
     assert bound.kernels.calls == []
+    assert given["k_cache"].written == given["v_cache"].written == []
 
 
 def test_the_package_imports_no_torch_and_knows_its_functions(bound: Any) -> None:

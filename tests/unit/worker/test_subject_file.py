@@ -60,9 +60,10 @@ def test_a_description(tmp_path):
     ]
 
 
-def test_every_workload_that_a_subject_refuses_is_named(tmp_path):
-    said = described(tmp_path, GOOD, params=({"n": 1}, {"m": 2}, {}))
-    assert said == {"problems": ["workload w1: KeyError: 'n'", "workload w2: KeyError: 'n'"]}
+def test_every_mistake_of_a_subject_is_told_once_with_its_first_workload(tmp_path):
+    said = described(tmp_path, GOOD, params=({"n": 1}, {"m": 2}, {}, None))
+    refused = "TypeError: 'NoneType' object is not subscriptable"
+    assert said == {"problems": ["workload w1 and 1 more: KeyError: 'n'", f"workload w3: {refused}"]}
 
 
 def test_a_file_that_raises_is_named_with_its_line(tmp_path):
