@@ -42,6 +42,13 @@ def test_the_memory_roof_is_green_on_the_stream_and_on_every_decode_that_it_bloc
     assert [target for target, v in found.items() if v["outcome"] != "PASS"] == ["decode-bf16-b16-h16-kv16-s8192-d64-page16"]
 
 
+def test_the_page_draws_every_timed_workload_of_the_default_suite(tmp_path: Path) -> None:
+    judged("hopper", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "more timed workloads are in dossier.json" not in page
+    assert "decode-ragged-fp16-b32-h32-kv8-s32768-d128</a>" in page
+
+
 def test_bundles_stay_small_and_say_where_they_are_from() -> None:
     bundles = sorted((ROOT / "gates/evidence").glob("*.tar.xz"))
     assert sum(bundle.stat().st_size for bundle in bundles) < MOST_BYTES

@@ -19,7 +19,7 @@ from flashcore_ci.report.html.errors import histogram
 from flashcore_ci.report.html.markup import Markup, join, tag
 from flashcore_ci.report.html.style import CSS
 
-MOST_PANELS = 30
+MOST_PANELS = 48
 MOST_UNTIMED = 30
 MOST_SHOWN = 50
 """Of a cluster of verdicts that are red for one reason; the matrix has all."""
