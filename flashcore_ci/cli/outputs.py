@@ -23,7 +23,7 @@ DOSSIER = "dossier.json"
 FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     REPORT: lambda report, _: encode(report),
     "junit.xml": lambda report, _: junit.render(report),
-    DOSSIER: lambda _, dossier: encode(dossier, indent=None),
+    DOSSIER: lambda _, dossier: encode(dossier),
     "results.sarif": sarif.render,
     "summary.md": lambda report, _: markdown.render(report),
     "comment.md": comment.render,

@@ -20,15 +20,14 @@ LATER = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def encode(record: Any, *, indent: int | None = 1) -> bytes:
-    """The record as JSON with a final newline; the same record always gives the same bytes.
+def encode(record: Any) -> bytes:
+    """The record as indented JSON with a final newline; the same record always gives the same bytes.
 
-    ``indent`` None: in one line, which is several times as fast, for what programs read.
     ValueError for NaN and infinity, which JSON cannot hold. Half of a surrogate pair, which UTF-8 cannot hold and which
     file names may contain, becomes ``?``: better one odd character than no report.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
-    return (json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
+    return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:
