@@ -6,6 +6,7 @@ nothing is launched. The launch itself comes on top; tests/gpu/test_flash_api.py
 
 from __future__ import annotations
 
+import argparse
 import sys
 import timeit
 from collections.abc import Callable
@@ -67,7 +68,11 @@ def cases() -> dict[str, Callable[[], Any]]:
 
 def main() -> int:
     """Print microseconds of a call, the least of several tries."""
-    bind(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description="What a call of FlashCore's Python functions costs the host, without the launch."
+    )
+    parser.add_argument("library", help="a built library of any operation, for example build/decode/libflashcore_decode.so")
+    bind(parser.parse_args().library)
     for name, call in cases().items():
         call()
         best = min(timeit.repeat(call, number=CALLS, repeat=TRIES)) / CALLS * 1e6

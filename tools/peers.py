@@ -141,7 +141,7 @@ def _run(
 
 
 def _draw(options: argparse.Namespace) -> int:
-    run, serving = samples.read(SAMPLES), samples.read(SERVING) if SERVING.is_file() else None
+    run, serving = samples.read(SAMPLES), samples.read(SERVING)
     files = {
         **page.files(run, serving),
         README: page.readme((ROOT / README).read_text(encoding="utf-8"), run, serving),

@@ -1,13 +1,12 @@
 """Where the profiled workloads stand below the roofs of the GPU: docs/roofline.md and its picture, from recorded evidence.
 
-usage: python3 tools/roofline.py [--check]
-
 The evidence of the default suite is what `flashcore-ci gate` recorded with Nsight Compute; the roofs are the suite's ridge. --check
 writes nothing, and its exit status says whether page and picture are what the evidence gives (a test asks).
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -195,13 +194,16 @@ def files(run: Run, ridge: Ridge) -> dict[str, str]:
 
 def main(argv: list[str]) -> int:
     """Write, or with --check compare, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Draw docs/roofline.md and its picture from the recorded evidence.")
+    parser.add_argument("--check", action="store_true", help="write nothing; say what is not as the evidence gives it")
+    check = parser.parse_args(argv).check
     ridge = load(SUITE, root=ROOT).ridge
     if ridge is None:
         sys.stderr.write(f"roofline: {SUITE} has no [ridge]\n")
         return 2
     stale = False
     for path, text in files(read_run(EVIDENCE), ridge).items():
-        if argv != ["--check"]:
+        if not check:
             (ROOT / path).write_text(text, encoding="utf-8")
         elif not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text:
             sys.stderr.write(f"{path}: not as the evidence gives it; make performance\n")
