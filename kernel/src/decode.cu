@@ -191,7 +191,8 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
             {kBlockColumns, args.page_size > 0 ? args.page_size : room(args), blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
              operand.batch_stride * kBytesPerElement},
-            {static_cast<uint32_t>(kBlockColumns), static_cast<uint32_t>(params.box_keys), static_cast<uint32_t>(blocks), 1, 1},
+            {static_cast<uint32_t>(kBlockColumns), 1u << params.box_shift, static_cast<uint32_t>(blocks),
+             static_cast<uint32_t>(params.rows.heads), 1},
             5,
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
@@ -201,7 +202,7 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
     return map("v", args.v, params.v);
 }
 
-void fill(const Arguments& args, const Config& config, const Plan& chosen, Params& params) {
+void fill(const Arguments& args, const Plan& chosen, Params& params) {
     params.q = args.q;
     params.k_cache = args.k;
     params.v_cache = args.v;
@@ -217,7 +218,7 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
                     paged ? args.page_table : nullptr,
                     args.table_stride,
                     keys,
-                    paged ? __builtin_ctz(static_cast<unsigned>(args.page_size)) : kNoPages,
+                    paged ? log2_of(args.page_size) : kNoPages,
                     static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
@@ -225,7 +226,8 @@ void fill(const Arguments& args, const Config& config, const Plan& chosen, Param
     params.batch = static_cast<int>(args.batch);
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_units = chosen.row_units;
-    params.box_keys = paged ? std::min(args.page_size, config.tile_keys) : config.tile_keys;
+    const int tile_shift = chosen.cut.tile_shift;
+    params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
     params.scale = scale.magnitude;
@@ -243,7 +245,7 @@ Status decode(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
     Params params{};
-    fill(args, variant->config, chosen, params);
+    fill(args, chosen, params);
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
     return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }

@@ -1,6 +1,7 @@
 // Asks kernel/include/flashcore/decode/plan.h as it is what the host decides.
-// In:  one problem a line: head_dim tile_keys consumer_warps batch heads kv_heads sq room deterministic splits multiprocessors max_ctas.
-// Out: for each "ctas gap row_units rows_of_a_unit pieces most counters places", places being what the workspace has room for.
+// In:  one problem a line: head_dim tile_keys consumer_warps batch heads kv_heads sq room deterministic splits multiprocessors
+// max_ctas. Out: for each "ctas gap row_units rows_of_a_unit pieces most counters places", places being what the workspace has
+// room for.
 #include <cstdio>
 #include <iostream>
 

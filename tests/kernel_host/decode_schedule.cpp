@@ -12,9 +12,12 @@ using namespace flashcore::decode;
 
 int main() {
     Cut cut{};
+    int tile = 0;
     int ctas = 0;
     int batch = 0;
-    while (std::cin >> cut.tile >> cut.units >> cut.pieces >> cut.most >> cut.gap >> ctas >> batch) {
+    while (std::cin >> tile >> cut.units >> cut.pieces >> cut.most >> cut.gap >> ctas >> batch) {
+        cut.tile_shift = 0;
+        while (1 << cut.tile_shift < tile) ++cut.tile_shift;
         std::vector<int> keys(batch);
         for (int& one : keys) std::cin >> one;
         std::vector<int> origin{0};

@@ -23,6 +23,9 @@ constexpr int kPieceSlots = 4;  // pieces that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
 constexpr int kFewBytes = 256 << 20;  // of keys and values
 
+// KV heads that a unit may have together. Where a key of one head is 128 bytes, memory gives two heads' together sooner than
+// apart.
+FLASHCORE_HOST_DEVICE constexpr int most_heads(const Config& config) { return config.head_dim == 64 ? 2 : 1; }
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + 1) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
     return config.tile_keys * config.head_dim * kBytesPerElement;

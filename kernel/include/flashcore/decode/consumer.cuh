@@ -26,7 +26,7 @@ public:
     __device__ __forceinline__ void run() {
         for (Piece piece = next_piece(); piece.unit != kNoUnit; piece = next_piece()) {
             load_query(piece);
-            const Joint joint = joint_of(cut_of<Tuning>(params_), shared_.shares, piece);
+            const Joint joint = joint_of(params_.cut, shared_.shares, piece);
             if (joint.count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + joint.counter);
             attend(piece);
             Merge<Tuning>(params_, shared_, piece, joint, warp_, lane_).run(state_);
@@ -55,13 +55,14 @@ private:
     }
 
     __device__ __forceinline__ void load_query(const Piece& piece) {
-        const Unit unit(params_, piece);
-        const int first_row = unit.first_row + params_.rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
+        const Rows rows = rows_of<Tuning>(params_);
+        const Unit unit(params_, rows, piece);
+        const int first_row = unit.first_row + rows.tile_of(warp_) * kTileRows + lane_ / sm90::kQuadLanes;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = first_row + r * sm90::kGroupRows;
-            hidden_[r] = params_.rows.causal ? params_.rows.sq - 1 - params_.rows.query_of(row) : 0;
-            load_row(reinterpret_cast<const uint32_t*>(query_row(params_, unit, row)), row < params_.rows.count, r);
+            hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
+            load_row(reinterpret_cast<const uint32_t*>(query_row(params_, rows, unit, row)), rows.exists(row), r);
         }
     }
 
@@ -93,15 +94,19 @@ private:
     // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place
     // in the sequence alone.
     __device__ __forceinline__ void attend(int tile) {
-        constexpr int kGroups = kConfig.tile_keys / kGroupKeys;
-        const int first_key = tile * kConfig.tile_keys;
-        const int groups = least(divide_up(keys_ - first_key, kGroupKeys), kGroups);
+        const Rows rows = rows_of<Tuning>(params_);
+        const int all = (1 << params_.cut.tile_shift) / kGroupKeys;
+        const int first_key = tile << params_.cut.tile_shift;
+        const int groups = least(divide_up(keys_ - first_key, kGroupKeys), all);
+        const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
         const int turns = kConfig.consumer_warps >> params_.rows.tile_shift;
 #pragma unroll 1
-        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * kGroups) & (turns - 1); group < groups; group += turns) {
+        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * all) & (turns - 1); group < groups; group += turns) {
             const int key = group * kGroupKeys;
-            const int box_key = key & (params_.box_keys - 1);
-            const uint32_t offset = (key - box_key) * (kConfig.head_dim * kBytesPerElement) + box_key * sm90::kRowBytes;
+            const int box = key >> params_.box_shift;
+            const int box_key = key - (box << params_.box_shift);
+            const uint32_t offset = (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * kBytesPerElement +
+                                    box_key * sm90::kRowBytes;
             attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
                    first_key + key);
         }
@@ -109,7 +114,7 @@ private:
 
     // 16 keys at two addresses in shared memory; the column blocks of a box lie behind each other.
     __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
-        const uint32_t block_bytes = params_.box_keys * sm90::kRowBytes;
+        const uint32_t block_bytes = sm90::kRowBytes << params_.box_shift;
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first; the others are 1, 8 and 9 further
         float scores[2][4] = {};
 #pragma unroll

@@ -42,14 +42,20 @@ public:
 
     __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Piece& piece, const Joint& joint,
                                      int warp, int lane)
-        : params_(params), shared_(shared), unit_(params, piece), joint_(joint), warp_(warp), lane_(lane) {}
+        : params_(params),
+          shared_(shared),
+          rows_(rows_of<Tuning>(params)),
+          unit_(params, rows_, piece),
+          joint_(joint),
+          warp_(warp),
+          lane_(lane) {}
 
     // One pass over eight rows of each row tile, another over the eight behind them if there are any, and the last to finish a
     // unit makes one more, over its pieces. One loop for all of them: code that runs once is as slow as memory.
     __device__ __forceinline__ void run(const State<kConfig.head_dim>& state) const {
         share_statistics(state);
         barrier();
-        const int halves = params_.rows.count > kMergeRows ? 2 : 1;
+        const int halves = rows_.count > kMergeRows ? 2 : 1;
 #pragma unroll 1
         for (int pass = 0;; ++pass) {
             const bool pieces = pass == halves;
@@ -63,8 +69,11 @@ public:
             }
             add_up(pass, pieces);
             if (pieces) return;
-            barrier();
-            if (pass + 1 == halves && (joint_.count == 1 || !is_last())) return;
+            if (pass + 1 < halves) {
+                barrier();  // before the sums are overwritten; those of the last pass by what follows their statistics
+            } else if (joint_.count == 1 || !is_last()) {
+                return;
+            }
         }
     }
 
@@ -91,13 +100,13 @@ private:
     // quad look at every fourth of these warps; the first of the warps keeps what they have together.
     __device__ __forceinline__ float centre(const State<kConfig.head_dim>& state, int r) const {
         constexpr int kLooks = (kConfig.consumer_warps + sm90::kQuadLanes - 1) / sm90::kQuadLanes;
-        const int row_tile = params_.rows.tile_of(warp_);
+        const int row_tile = rows_.tile_of(warp_);
         const int row = lane_ / sm90::kQuadLanes + r * sm90::kGroupRows;
         float2 own[kLooks];
         float maximum = sm90::minus_infinity();
 #pragma unroll
         for (int i = 0; i < kLooks; ++i) {
-            const int warp = row_tile + ((lane_ % sm90::kQuadLanes + i * sm90::kQuadLanes) << params_.rows.tile_shift);
+            const int warp = row_tile + ((lane_ % sm90::kQuadLanes + i * sm90::kQuadLanes) << rows_.tile_shift);
             own[i] = warp < kConfig.consumer_warps ? shared_.statistics[warp][row] : float2{sm90::minus_infinity(), 0.0f};
             maximum = fmaxf(maximum, own[i].x);
         }
@@ -124,22 +133,21 @@ private:
 
     // Each warp takes 64 columns of a row at a time. A finished row leaves, a part of one waits for the others in the workspace.
     __device__ __forceinline__ void add_up(int pass, bool pieces) const {
-        const int rows = least(params_.rows.count - unit_.first_row, params_.rows.per_unit);
         const int step = pieces ? kMergeRows : kTileRows;
 #pragma unroll 1
         for (int line = warp_;; line += kConfig.consumer_warps) {
             const int row_in = line / kParts;
             const int eight = (pieces ? 0 : pass * kMergeRows) + row_in / kMergeRows * step;
             const int row = eight + row_in % kMergeRows;
-            if (eight >= rows) break;
-            if (row >= rows) continue;
+            if (eight >= rows_.per_unit) break;
+            if (!rows_.exists(unit_.first_row + row)) continue;
             const int pair = line % kParts * sm90::kWarpThreads + lane_;
             const Columns columns = pieces ? over_pieces(row, pair) : over_warps(row, pair);
             if (pieces || joint_.count == 1) {
                 store(row, pair, columns);
             } else {
                 float2* const place = place_of(joint_.index);
-                place[params_.rows.per_unit + row * kPairs + pair] = columns.sums;
+                place[rows_.per_unit + row * kPairs + pair] = columns.sums;
                 if (pair == 0) place[row] = columns.statistics;
             }
         }
@@ -151,7 +159,7 @@ private:
         Columns columns = {shared_.totals[row_tile][row % kTileRows], {0.0f, 0.0f}};
 #pragma unroll
         for (int warp = 0; warp < kConfig.consumer_warps; ++warp) {
-            if (params_.rows.tile_of(warp) != row_tile) continue;
+            if (rows_.tile_of(warp) != row_tile) continue;
             const float2 part = *reinterpret_cast<const float2*>(shared_.sums[warp][row % kMergeRows] + pair * 2);
             columns.sums.x += part.x;
             columns.sums.y += part.y;
@@ -174,7 +182,7 @@ private:
             const float factor = weight(own.x, centre_of(maximum));
             columns = {{maximum, columns.statistics.y * before + sm90::warp_sum(own.y * factor)},
                        {columns.sums.x * before, columns.sums.y * before}};
-            const float2* const sums = part + params_.rows.per_unit + row * (kPairs - 1) + pair;
+            const float2* const sums = part + rows_.per_unit + row * (kPairs - 1) + pair;
 #pragma unroll 1
             for (int i = 0; i < pieces; i += kTogether) {
                 float2 parts[kTogether];
@@ -198,7 +206,7 @@ private:
     __device__ __forceinline__ float2* place_of(int piece) const {
         return reinterpret_cast<float2*>(params_.pieces) + (joint_.place + piece) * place_pairs();
     }
-    __device__ __forceinline__ int64_t place_pairs() const { return static_cast<int64_t>(params_.rows.per_unit) * (1 + kPairs); }
+    __device__ __forceinline__ int64_t place_pairs() const { return static_cast<int64_t>(rows_.per_unit) * (1 + kPairs); }
 
     // Whether this piece is the last of its unit to be finished. Leaves the counter as it was before the launch.
     __device__ __forceinline__ bool is_last() const {
@@ -216,8 +224,7 @@ private:
 
     // A row that saw no key gives 0 and -infinity.
     __device__ __forceinline__ void store(int row, int pair, const Columns& columns) const {
-        const int query = params_.rows.query_of(unit_.first_row + row);
-        const int head = (unit_.kv_head - query) * params_.rows.group + unit_.first_row + row;
+        const auto [query, head] = RowPlace(rows_, unit_, unit_.first_row + row);
         const FlashcoreOperand& out = params_.out;
         auto* const row_of_out = static_cast<Element*>(out.data) + unit_.sequence * out.batch_stride +
                                  query * out.sequence_stride + head * out.head_stride;
@@ -225,13 +232,14 @@ private:
         const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
-        const int64_t heads = static_cast<int64_t>(params_.kv_heads) * params_.rows.group;
+        const int64_t heads = static_cast<int64_t>(params_.kv_heads) * rows_.group;
         const float value = fmaf(maximum, params_.scale, natural_log(sum));
-        params_.lse[(unit_.sequence * heads + head) * params_.rows.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
+        params_.lse[(unit_.sequence * heads + head) * rows_.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
+    Rows rows_;
     Unit unit_;
     Joint joint_;
     int warp_;

@@ -27,11 +27,13 @@ struct Cache {
     int new_keys;  // of each sequence; they follow the others
 };
 
-// Query heads of one KV head are packed as rows: row i is query i / group of head i % group.
+// Query heads of one KV head are packed as rows: row i is query i / group of head i % group. A unit of several KV heads, which
+// lie side by side in memory, has a row tile for each of them, none of them full perhaps.
 struct Rows {
+    int heads;  // KV heads of a unit: 1, or one for each row tile
     int sq;
     int group;       // query heads of a KV head
-    int count;       // sq * group
+    int count;       // sq * group: of one head
     int per_unit;    // of a unit: so many tiles of 16 rows
     int tile_shift;  // log2 of the number of tiles, which is at most that of consumer warps
     bool causal;
@@ -39,10 +41,16 @@ struct Rows {
     FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
     FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
     FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
+
+    // Of a row of a unit of several heads: which of them, and which row of that.
+    FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kTileRows; }
+    FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kTileRows; }
+    FLASHCORE_HOST_DEVICE constexpr bool exists(int row) const { return row_of(row) < count; }
 };
 
 struct Params {
-    CUtensorMap k;  // (64, keys of a page, head_dim / 64, kv_heads, pages), boxes of 64 x box_keys x head_dim / 64
+    CUtensorMap
+        k;  // (64, keys of a page, head_dim / 64, kv_heads, pages), boxes of 64 x keys of a box x head_dim / 64 x heads of a unit
     CUtensorMap v;
     FlashcoreOperand q;
     FlashcoreOperand k_cache;
@@ -58,8 +66,8 @@ struct Params {
     Cut cut;
     int batch;
     int kv_heads;
-    int row_units;  // units of a KV head
-    int box_keys;
+    int row_units;     // units of a KV head
+    int box_shift;     // log2 of the keys of a box
     float scale_log2;  // |scale| * log2(e), at least the smallest normal float
     float scale;       // |scale|, for the log-sum-exp
     float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none

@@ -35,11 +35,21 @@ struct Plan {
     int64_t workspace_bytes;  // in all
 };
 
+inline int log2_of(int power) {
+    int shift = 0;
+    while (1 << shift < power) ++shift;
+    return shift;
+}
+
 // Enough row tiles for the rows, so that keys are read once: each warp has one, and the warps of a row tile divide the keys.
 inline int row_tile_shift(const Config& config, int64_t rows) {
     int shift = 0;
     while (1 << shift < config.consumer_warps && kTileRows << shift < rows) ++shift;
     return shift;
+}
+
+inline int unit_heads(const Config& config, const Problem& problem, int64_t rows) {
+    return rows <= kTileRows && problem.kv_heads % most_heads(config) == 0 ? most_heads(config) : 1;
 }
 
 inline int64_t piece_floats(const Config& config, const Rows& rows) {
@@ -59,22 +69,21 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t group = problem.kv_heads > 0 ? problem.heads / problem.kv_heads : 0;
     const int64_t count = problem.sq * group;
     Plan plan{};
-    const int shift = row_tile_shift(config, count);
-    plan.rows = {static_cast<int>(problem.sq),
-                 static_cast<int>(group),
-                 static_cast<int>(count),
-                 kTileRows << shift,
-                 shift,
-                 problem.causal};
-    plan.row_units = static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
-    const int64_t units = problem.kv_heads * plan.row_units;
-    const int64_t unit_tiles = std::max<int64_t>((problem.room + config.tile_keys - 1) / config.tile_keys, 1);
+    const int heads = unit_heads(config, problem, count);
+    const int shift = heads > 1 ? log2_of(heads) : row_tile_shift(config, count);
+    plan.rows = {
+        heads,         static_cast<int>(problem.sq), static_cast<int>(group), static_cast<int>(count), kTileRows << shift, shift,
+        problem.causal};
+    plan.row_units = heads > 1 ? 1 : static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
+    const int64_t units = problem.kv_heads / heads * plan.row_units;
+    const int tile_keys = config.tile_keys / heads;
+    const int64_t unit_tiles = std::max<int64_t>((problem.room + tile_keys - 1) / tile_keys, 1);
     plan.tiles = problem.batch * units * (unit_tiles + kGapTiles);
     const int64_t most = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
     const int64_t even = plan.tiles <= most * kEvenTiles ? even_ctas(problem.batch * units, most) : 0;
     plan.ctas = static_cast<int>(std::min(even > 0 ? even : most, std::max<int64_t>(plan.tiles, 1)));
     const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
-    plan.cut = {config.tile_keys, static_cast<int>(units), pieces, 0, even > 0 ? 0 : kGapTiles};
+    plan.cut = {log2_of(tile_keys), static_cast<int>(units), pieces, 0, even > 0 ? 0 : kGapTiles};
     if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
     const int64_t all_units = problem.batch * units;
     plan.counters = pieces == 0 ? plan.ctas : all_units;

@@ -61,11 +61,11 @@ public:
     static constexpr int kFewTiles = kFewBytes / (2 * tile_bytes(kConfig));
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
-        : params_(params), shared_(shared), lane_(lane), cut_(cut_of<Tuning>(params)), pages_(params.cache, lane) {}
+        : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
     // What is this CTA's to do. The consumers may read it once all threads have met.
     __device__ __forceinline__ void find_share() {
-        Line line(params_, cut_, lane_);
+        Line line(params_, params_.cut, lane_);
 #pragma unroll 1
         for (int tile = INT32_MAX;;) {  // where the line ends, and then where this share begins
             begin_ = line.find(tile);
@@ -78,7 +78,7 @@ public:
     }
 
     __device__ __forceinline__ void run() {
-        Walk<KeysOf> walk(cut_, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf{&params_.cache});
+        Walk<KeysOf> walk(params_.cut, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf{&params_.cache});
         Piece piece;
         for (bool first = true; walk.next(piece); first = false) {
             if (!first) prefetch_query(piece);
@@ -104,18 +104,19 @@ private:
     __device__ __forceinline__ void prefetch_query(const Piece& piece) const {
         constexpr int kLine = 128;  // bytes
         constexpr int kLines = kConfig.head_dim * kBytesPerElement / kLine;
-        const Unit unit(params_, piece);
-        const int rows = least(params_.rows.count - unit.first_row, params_.rows.per_unit);
+        const Rows rows = rows_of<Tuning>(params_);
+        const Unit unit(params_, rows, piece);
 #pragma unroll 1
-        for (int i = lane_; i < rows * kLines; i += sm90::kWarpThreads) {
-            const auto* const row = reinterpret_cast<const char*>(query_row(params_, unit, unit.first_row + i / kLines));
-            ptx::prefetch_l2(row + i % kLines * kLine);
+        for (int i = lane_; i < rows.per_unit * kLines; i += sm90::kWarpThreads) {
+            const int row = unit.first_row + i / kLines;
+            if (!rows.exists(row)) continue;
+            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row(params_, rows, unit, row)) + i % kLines * kLine);
         }
     }
 
     __device__ __forceinline__ void load(const Piece& piece) {
         pages_.enter(piece.sequence);
-        kv_head_ = kv_head_of(params_, piece.unit);
+        kv_head_ = kv_head_of(params_, rows_of<Tuning>(params_), piece.unit);
         if (params_.cache.new_keys > 0) append(piece);
 #pragma unroll 1
         for (int tile = piece.first; tile < piece.last; ++tile) {
@@ -127,13 +128,14 @@ private:
     // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
     // key are not loaded: whatever is in their place is masked.
     __device__ __forceinline__ void load(const Piece& piece, int tile) {
-        const int first = tile * kConfig.tile_keys;
-        const int boxes = divide_up(most(least(piece.keys - first, kConfig.tile_keys), 0), params_.box_keys);
-        const int key = first + least(lane_, most(boxes - 1, 0)) * params_.box_keys;  // of this lane's box
+        const int first = tile << params_.cut.tile_shift;
+        const int keys = most(least(piece.keys - first, 1 << params_.cut.tile_shift), 0);
+        const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
+        const int key = first + (least(lane_, most(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
         const int slot = pages_.slot(key);
-        pages_.want(slot);
+        if (boxes > 0) pages_.want(slot);
         const int page = pages_.page(slot);
-        const uint32_t box_bytes = static_cast<uint32_t>(params_.box_keys * kConfig.head_dim * kBytesPerElement);
+        const uint32_t box_bytes = (rows_of<Tuning>(params_).heads * kConfig.head_dim * kBytesPerElement) << params_.box_shift;
         const int stage = position_.slot;
         position_.wait_empty(shared_.ring);
         if (lane_ == 0) position_.announce(shared_.ring, 2 * boxes * box_bytes);
@@ -154,36 +156,38 @@ private:
         constexpr int kChunkElements = 8;
         constexpr int kChunks = kConfig.head_dim / kChunkElements;
         const int old = piece.keys - params_.cache.new_keys;
-        const int first = most(piece.first * kConfig.tile_keys, old);
-        const int last = least(piece.last * kConfig.tile_keys, piece.keys);
+        const int first = most(piece.first << params_.cut.tile_shift, old);
+        const int last = least(piece.last << params_.cut.tile_shift, piece.keys);
         if (first >= last) return;
+        const int chunks = rows_of<Tuning>(params_).heads * kChunks;  // of a key
 #pragma unroll 1
-        for (int i = lane_; i < (last - first) * kChunks; i += sm90::kWarpThreads) {
-            const int key = first + i / kChunks;
-            const int column = i % kChunks * kChunkElements;
+        for (int i = lane_; i < (last - first) * chunks; i += sm90::kWarpThreads) {
+            const int key = first + divide(i, chunks);
+            const int chunk = i - (key - first) * chunks;
+            const int head = kv_head_ + chunk / kChunks;
+            const int column = chunk % kChunks * kChunkElements;
             const int slot = pages_.slot(key);
             const int page = pages_.read(slot);
             const int within = pages_.within(key, slot);
-            const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, column);
-            const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, column);
-            *at<uint4>(params_.k_cache, page, within, column) = k;
-            *at<uint4>(params_.v_cache, page, within, column) = v;
+            const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, head, column);
+            const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, head, column);
+            *at<uint4>(params_.k_cache, page, within, head, column) = k;
+            *at<uint4>(params_.v_cache, page, within, head, column) = v;
         }
         ptx::fence_async();
         __syncwarp();
     }
 
     template <class T>
-    __device__ __forceinline__ T* at(const FlashcoreOperand& operand, int64_t batch, int64_t row, int column) const {
+    __device__ __forceinline__ T* at(const FlashcoreOperand& operand, int64_t batch, int64_t row, int head, int column) const {
         auto* const elements = static_cast<uint16_t*>(operand.data);
         return reinterpret_cast<T*>(elements + batch * operand.batch_stride + row * operand.sequence_stride +
-                                    kv_head_ * operand.head_stride + column);
+                                    head * operand.head_stride + column);
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     int lane_;
-    Cut cut_;
     Parts shares_{0, 1};
     Place begin_{};
     Pages pages_;

@@ -16,11 +16,11 @@ constexpr int kMostPieces = 64;  // of such a unit
 constexpr int kMostForced = 1024;
 
 struct Cut {
-    int tile;    // keys of a tile
-    int units;   // of each sequence
-    int pieces;  // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
-    int most;    // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
-    int gap;     // tiles behind each unit that are none
+    int tile_shift;  // log2 of the keys of a tile
+    int units;       // of each sequence
+    int pieces;      // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
+    int most;        // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
+    int gap;         // tiles behind each unit that are none
 };
 
 FLASHCORE_HOST_DEVICE constexpr int least(int a, int b) { return a < b ? a : b; }
@@ -32,11 +32,13 @@ FLASHCORE_HOST_DEVICE constexpr int divide(int a, int b) {
 FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return divide(a + b - 1, b); }
 
 // A sequence without keys has a tile too: somebody must write its zeros.
-FLASHCORE_HOST_DEVICE constexpr int tiles_of(const Cut& cut, int keys) { return most(divide_up(keys, cut.tile), 1); }
+FLASHCORE_HOST_DEVICE constexpr int tiles_of(const Cut& cut, int keys) {
+    return most((keys + (1 << cut.tile_shift) - 1) >> cut.tile_shift, 1);
+}
 
 // Into how many pieces a unit is cut that is cut by its own length.
 FLASHCORE_HOST_DEVICE constexpr int pieces_of(const Cut& cut, int tiles) {
-    const int wanted = cut.pieces > 0 ? cut.pieces : least(divide_up(tiles * cut.tile, kPieceKeys), kMostPieces);
+    const int wanted = cut.pieces > 0 ? cut.pieces : least(divide_up(tiles << cut.tile_shift, kPieceKeys), kMostPieces);
     return least(wanted, tiles);
 }
 

@@ -66,10 +66,4 @@ private:
     int sum_ = 0;         // of the tiles up to this lane's
 };
 
-// With the keys of a tile as a constant: divisions by it become shifts.
-template <class Tuning>
-__device__ __forceinline__ Cut cut_of(const Params& params) {
-    return {Tuning::config.tile_keys, params.cut.units, params.cut.pieces, params.cut.most, params.cut.gap};
-}
-
 }  // namespace flashcore::decode
