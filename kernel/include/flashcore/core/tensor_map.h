@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "flashcore/core/l2_policy.h"
 #include "flashcore/core/status.h"
 
 namespace flashcore {

@@ -21,7 +21,6 @@ constexpr int kMergeRows = 8;   // that the warps add up at a time
 constexpr int kMergePad = 4;    // floats between rows there
 constexpr int kPieceSlots = 4;  // pieces that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
-constexpr int kFewBytes = 256 << 20;  // of keys and values
 
 // KV heads that a unit may have together. Where a key of one head is 128 bytes, memory gives two heads' together sooner than
 // apart.

@@ -1,7 +1,6 @@
 // The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
 #pragma once
 
-#include "flashcore/core/l2_policy.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/rows.cuh"
 #include "flashcore/decode/shared_storage.cuh"
@@ -57,8 +56,6 @@ template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
-    // Of a line so short that what L2 would have to write back for it costs more than it does to have L2 drop it first.
-    static constexpr int kFewTiles = kFewBytes / (2 * tile_bytes(kConfig));
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
@@ -71,7 +68,6 @@ public:
             begin_ = line.find(tile);
             if (tile != INT32_MAX) break;
             shares_ = Parts(begin_.origin, static_cast<int>(gridDim.x));
-            if (begin_.origin < kFewTiles) policy_ = kEvictFirst;
             if (lane_ == 0) shared_.shares = shares_;
             tile = shares_.begin(static_cast<int>(blockIdx.x));
         }
@@ -144,8 +140,8 @@ private:
             uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
             const int within = pages_.within(key, slot);
-            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page, policy_);
-            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page, policy_);
+            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page);
+            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page);
         }
         position_.advance();
     }
@@ -192,7 +188,6 @@ private:
     Place begin_{};
     Pages pages_;
     int kv_head_ = 0;
-    uint64_t policy_ = kKeep;  // of the copies, for L2
     sm90::RingPosition<kConfig.stages> position_;
     sm90::RingPosition<kPieceSlots> told_;
 };

@@ -23,16 +23,6 @@ __device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map
         : "memory");
 }
 
-// `policy`: see core/l2_policy.h.
-__device__ __forceinline__ void tma_load_5d(void* shared, const CUtensorMap* map, uint64_t* barrier, int c0, int c1, int c2,
-                                            int c3, int c4, uint64_t policy) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], "
-        "[%2], %8;" ::"r"(shared_address(shared)),
-        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
-        : "memory");
-}
-
 // What lies outside the tensor is not written.
 __device__ __forceinline__ void tma_store_5d(const CUtensorMap* map, const void* shared, int c0, int c1, int c2, int c3, int c4) {
     asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
