@@ -223,7 +223,6 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
     params.cut = chosen.cut;
-    params.batch = static_cast<int>(args.batch);
     params.kv_heads = static_cast<int>(args.kv_heads);
     params.row_units = chosen.row_units;
     const int tile_shift = chosen.cut.tile_shift;

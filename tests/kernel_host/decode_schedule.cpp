@@ -20,10 +20,12 @@ int main() {
         while (1 << cut.tile_shift < tile) ++cut.tile_shift;
         std::vector<int> keys(batch);
         for (int& one : keys) std::cin >> one;
+        cut.sequences = batch;
         std::vector<int> origin{0};
-        for (const int one : keys) origin.push_back(origin.back() + cut.units * (tiles_of(cut, one) + cut.gap));
-        const Parts shares(origin.back(), ctas);
-        std::printf("case %d\n", origin.back());
+        for (const int one : keys) origin.push_back(origin.back() + tiles_of(cut, one) + cut.gap);
+        const int row = origin.back();
+        const Parts shares(cut.units * row, ctas);
+        std::printf("case %d\n", cut.units * row);
         const auto keys_of = [&](int sequence) { return keys.at(sequence); };
         for (int share = 0; share < ctas; ++share) {
             const int tile = shares.begin(share);
@@ -32,9 +34,8 @@ int main() {
                     std::printf("tile %d belongs to share %d and to %d\n", other, share, shares.owner(other));
             }
             int sequence = 0;
-            while (sequence < batch && origin[sequence + 1] <= tile) ++sequence;
-            const Place place = sequence < batch ? place_in(cut, sequence, origin[sequence], tiles_of(cut, keys[sequence]), tile)
-                                                 : Place{batch, 0, tile};
+            while (origin[sequence + 1] <= tile % row) ++sequence;
+            const Place place{sequence, tile / row, tile / row * row + origin[sequence]};
             Walk<decltype(keys_of)> walk(cut, shares, share, place, keys_of);
             for (Piece piece; walk.next(piece);) {
                 const Joint joint = joint_of(cut, shares, piece);

@@ -64,7 +64,6 @@ struct Params {
     Cache cache;
     Rows rows;
     Cut cut;
-    int batch;
     int kv_heads;
     int row_units;     // units of a KV head
     int box_shift;     // log2 of the keys of a box

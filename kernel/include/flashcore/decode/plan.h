@@ -8,9 +8,8 @@
 
 namespace flashcore::decode {
 
-constexpr int kSpared = 16;      // one multiprocessor in so many may be left idle
-constexpr int kEvenTiles = 384;  // of a share: up to here to save a cut is worth that, beyond it the work of all is worth more
-constexpr int kGapTiles = 4;     // that the end of a unit takes as long as
+constexpr int kSpared = 16;   // one multiprocessor in so many may be left idle
+constexpr int kGapTiles = 4;  // that the end of a unit takes as long as
 
 struct Problem {
     DType dtype;
@@ -65,6 +64,11 @@ inline int64_t even_ctas(int64_t units, int64_t most) {
     return 0;
 }
 
+// As many CTAs for each unit of a sequence, so that they go through the same keys side by side; all, if that leaves too many idle.
+inline int64_t ctas_in_step(int64_t units, int64_t most) {
+    return units > 0 && most % units < most / kSpared ? most - most % units : most;
+}
+
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
     const int64_t group = problem.kv_heads > 0 ? problem.heads / problem.kv_heads : 0;
     const int64_t count = problem.sq * group;
@@ -80,10 +84,10 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t unit_tiles = std::max<int64_t>((problem.room + tile_keys - 1) / tile_keys, 1);
     plan.tiles = problem.batch * units * (unit_tiles + kGapTiles);
     const int64_t most = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
-    const int64_t even = plan.tiles <= most * kEvenTiles ? even_ctas(problem.batch * units, most) : 0;
-    plan.ctas = static_cast<int>(std::min(even > 0 ? even : most, std::max<int64_t>(plan.tiles, 1)));
+    const int64_t even = even_ctas(problem.batch * units, most);
+    plan.ctas = static_cast<int>(std::min(even > 0 ? even : ctas_in_step(units, most), std::max<int64_t>(plan.tiles, 1)));
     const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
-    plan.cut = {log2_of(tile_keys), static_cast<int>(units), pieces, 0, even > 0 ? 0 : kGapTiles};
+    plan.cut = {log2_of(tile_keys), static_cast<int>(units), static_cast<int>(problem.batch), pieces, 0, even > 0 && problem.batch * units < plan.ctas ? 0 : kGapTiles};
     if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
     const int64_t all_units = problem.batch * units;
     plan.counters = pieces == 0 ? plan.ctas : all_units;

@@ -1,8 +1,9 @@
 // Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and on the device.
 //
 // A unit is one sequence, one KV head and up to 16 * consumer_warps query rows; its keys are counted in tiles. The tiles of all
-// units stand in one line (batch by batch, unit by unit), with a gap behind each that stands for the work of its end, and each
-// CTA has an equal share of that line. A unit is cut into pieces where a share ends; or, if it is to give the same bits whatever
+// units stand in one line, with a gap behind each that stands for the work of its end, and each CTA has an equal share of that
+// line. First come the first units of all sequences, then the second ones: where as many CTAs have each KV head, the heads of a
+// key, which lie side by side in memory, are read at the same time. A unit is cut into pieces where a share ends; or, if it is to give the same bits whatever
 // stands beside it, where its own length says, and then a piece belongs to the share in which it begins. A unit of several pieces
 // is put together in their order.
 #pragma once
@@ -18,6 +19,7 @@ constexpr int kMostForced = 1024;
 struct Cut {
     int tile_shift;  // log2 of the keys of a tile
     int units;       // of each sequence
+    int sequences;
     int pieces;      // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
     int most;        // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
     int gap;         // tiles behind each unit that are none
@@ -144,9 +146,10 @@ private:
     FLASHCORE_HOST_DEVICE void next_unit() {
         place_.origin += tiles_ + cut_.gap;
         at_ = place_.origin;
-        if (++place_.unit < cut_.units) return;
-        place_.unit = 0;
-        ++place_.sequence;
+        if (++place_.sequence == cut_.sequences) {
+            place_.sequence = 0;
+            ++place_.unit;
+        }
         if (at_ < end_) measure();
     }
 
@@ -162,13 +165,7 @@ private:
     int end_;  // of the share
     Place place_;
     int keys_ = 0;   // of the sequence
-    int tiles_ = 0;  // of a unit of this sequence
+    int tiles_ = 0;
 };
-
-// The unit that holds `tile`, or the gap behind it, within a sequence whose first tile in the line is `origin`.
-FLASHCORE_HOST_DEVICE constexpr Place place_in(const Cut& cut, int sequence, int origin, int tiles, int tile) {
-    const int unit = divide(tile - origin, tiles + cut.gap);
-    return {sequence, unit, origin + unit * (tiles + cut.gap)};
-}
 
 }  // namespace flashcore::decode
