@@ -79,8 +79,8 @@ __device__ __forceinline__ void recentre(float (&scores)[kCount], const float (&
 // most `slack`. Exponentials may then reach 2^kSlackLog2, which the sums and both element types hold, and most steps need
 // neither the maximum of a whole row nor a rescale. Any offset gives the same quotient, so this costs no precision.
 template <int kCount>
-__device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& rows, float (&offset)[kRowsPerLane],
-                                                 float scale, float slack) {
+__device__ __forceinline__ Rescale raise_maximum(float (&scores)[kCount], Rows& rows, float (&offset)[kRowsPerLane], float scale,
+                                                 float slack) {
     Rescale rescale;
     float largest[kRowsPerLane];
     bool settled = true;
