@@ -7,10 +7,10 @@ namespace {
 using Arguments = FlashcoreAttentionArguments;
 
 Status forward(const Arguments& args) {
-    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
+    FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_workspace(args.workspace, sizeof(Tickets)));
+    FLASHCORE_RETURN_IF_FAILED(check_aligned("workspace", args.workspace, sizeof(Tickets)));
     const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim,
                           args.batch * args.heads,        args.sq,          args.sk};
     const AttentionVariant* variant = nullptr;
@@ -35,8 +35,5 @@ Status forward(const Arguments& args) {
 }  // namespace flashcore::attention
 
 extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments) {
-    if (arguments == nullptr) {
-        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
-    }
-    return static_cast<int>(flashcore::attention::forward(*arguments));
+    return static_cast<int>(flashcore::call(flashcore::attention::forward, arguments));
 }

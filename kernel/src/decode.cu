@@ -1,10 +1,11 @@
 // Host launcher of decode: validate, plan, encode the tensor maps, launch.
 #include "flashcore/decode/abi.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "flashcore/core/arguments.h"
 #include "flashcore/core/device.h"
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
@@ -26,19 +27,11 @@ constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCOR
 
 using Arguments = FlashcoreDecodeArguments;
 
-constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension, and of the tiles of a launch: clear of int overflow
 constexpr int64_t kMostQueries = 16;
-constexpr int64_t kBlockColumns = 64;  // of a 128-byte column block
-constexpr int64_t kWorkspaceAlignment = 16;
+constexpr size_t kWorkspaceAlignment = 16;
 constexpr int kNoPages = 31;  // as the logarithm of a page's keys
 
 int64_t room(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
-
-Status check_extent(const char* name, int64_t value, int64_t lowest, int64_t highest = kExtentLimit) {
-    if (value >= lowest && value <= highest) return Status::kOk;
-    return fail(Status::kInvalidArgument, "%s: must be from %lld to %lld, is %lld", name, static_cast<long long>(lowest),
-                static_cast<long long>(highest), static_cast<long long>(value));
-}
 
 Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
@@ -59,23 +52,10 @@ Status check_cache(const Arguments& args) {
 }
 
 Status check_numbers(const Arguments& args) {
-    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
-    if (args.dtype != static_cast<int>(DType::kFp16) && args.dtype != static_cast<int>(DType::kBf16)) {
-        return fail(Status::kInvalidArgument, "dtype: must be 0 (fp16) or 1 (bf16), is %d", args.dtype);
-    }
-    FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("heads", args.heads, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, args.heads == 0 ? 0 : 1));
+    FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMostQueries));
-    if (args.kv_heads > 0 && args.heads % args.kv_heads != 0) {
-        return fail(Status::kInvalidArgument, "heads: %lld query heads are not a multiple of %lld key heads",
-                    static_cast<long long>(args.heads), static_cast<long long>(args.kv_heads));
-    }
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));
-    if (!std::isfinite(args.scale)) return fail(Status::kInvalidArgument, "scale: must be finite");
-    if (args.splits < 0) return fail(Status::kInvalidArgument, "splits: must not be negative");
-    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
-    return Status::kOk;
+    return check_count("splits", args.splits);
 }
 
 Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
@@ -116,13 +96,8 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
 }
 
 Status check_pointers(const Arguments& args, const Plan& chosen) {
-    if (args.page_size > 0 && args.page_table == nullptr && room(args) > 0) {
-        return fail(Status::kInvalidArgument, "page_table: is a null pointer");
-    }
-    if (args.workspace == nullptr) return fail(Status::kInvalidArgument, "workspace: is a null pointer");
-    if (reinterpret_cast<uintptr_t>(args.workspace) % kWorkspaceAlignment != 0) {
-        return fail(Status::kInvalidArgument, "workspace: must be aligned to 16 bytes");
-    }
+    if (args.page_size > 0 && room(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kWorkspaceAlignment));
     if (args.workspace_bytes < chosen.workspace_bytes) {
         return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, is %lld",
                     static_cast<long long>(chosen.workspace_bytes), static_cast<long long>(args.workspace_bytes));
@@ -180,9 +155,6 @@ Status check_tables(const Arguments& args) {
 // Column blocks are a dimension of their own, so that one box holds all of them.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (room(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
-    EncodeTiled encoder = nullptr;
-    FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
-    const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
         const int64_t blocks = args.head_dim / kBlockColumns;
         const TensorShape shape{
@@ -191,12 +163,11 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
             {kBlockColumns, args.page_size > 0 ? args.page_size : room(args), blocks, args.kv_heads, params.cache.pages},
             {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
              operand.batch_stride * kBytesPerElement},
-            {static_cast<uint32_t>(kBlockColumns), 1u << params.box_shift, static_cast<uint32_t>(blocks),
-             static_cast<uint32_t>(params.rows.heads), 1},
+            {kBlockColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks), static_cast<uint32_t>(params.rows.heads), 1},
             5,
             {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
-        return encode(encoder, shape, type, out);
+        return encode(shape, config.dtype, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
     return map("v", args.v, params.v);
@@ -253,20 +224,13 @@ Status decode(const Arguments& args) {
 }  // namespace flashcore::decode
 
 extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments) {
-    if (arguments == nullptr) {
-        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
-    }
-    return static_cast<int>(flashcore::decode::decode(*arguments));
+    return static_cast<int>(flashcore::call(flashcore::decode::decode, arguments));
 }
 
 extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments) {
-    if (arguments == nullptr) {
-        flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer");
-        return -1;
-    }
     const flashcore::decode::DecodeVariant* variant = nullptr;
     flashcore::Device device;
     flashcore::decode::Plan chosen;
-    const auto status = flashcore::decode::plan_launch(*arguments, variant, device, chosen);
+    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, chosen);
     return status == flashcore::Status::kOk ? chosen.workspace_bytes : -1;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "flashcore/core/arguments.h"
 #include "flashcore/core/device.h"
 #include "flashcore/core/status.h"
 #include "flashcore/stream/config.h"
@@ -13,16 +14,8 @@ extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_vari
 namespace flashcore::stream {
 namespace {
 
-constexpr uintptr_t kAlignment = 16;
+constexpr size_t kAlignment = 16;
 constexpr int64_t kMaxCtas = INT32_MAX;  // of a grid
-
-Status check_pointer(const char* name, const void* pointer) {
-    if (pointer == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", name);
-    if (reinterpret_cast<uintptr_t>(pointer) % kAlignment != 0) {
-        return fail(Status::kInvalidArgument, "%s: must be aligned to 16 bytes", name);
-    }
-    return Status::kOk;
-}
 
 // The grid as a pure function of the problem: a block for every tile, unless the caller wants fewer that take several.
 int choose_ctas(const Config& config, int64_t count, int max_ctas) {
@@ -32,13 +25,12 @@ int choose_ctas(const Config& config, int64_t count, int max_ctas) {
 }
 
 Status axpy(const FlashcoreStreamArguments& args) {
-    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
-    if (args.count < 0) return fail(Status::kInvalidArgument, "count: must not be negative");
-    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
+    FLASHCORE_RETURN_IF_FAILED(check_count("count", args.count));
+    FLASHCORE_RETURN_IF_FAILED(check_count("max_ctas", args.max_ctas));
     if (args.count == 0) return Status::kOk;
-    FLASHCORE_RETURN_IF_FAILED(check_pointer("x", args.x));
-    FLASHCORE_RETURN_IF_FAILED(check_pointer("y", args.y));
-    FLASHCORE_RETURN_IF_FAILED(check_pointer("out", args.out));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("x", args.x, kAlignment));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("y", args.y, kAlignment));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("out", args.out, kAlignment));
 
     Device device;
     DeviceScope scope;
@@ -54,8 +46,5 @@ Status axpy(const FlashcoreStreamArguments& args) {
 }  // namespace flashcore::stream
 
 extern "C" int flashcore_stream_axpy(const FlashcoreStreamArguments* arguments) {
-    if (arguments == nullptr) {
-        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
-    }
-    return static_cast<int>(flashcore::stream::axpy(*arguments));
+    return static_cast<int>(flashcore::call(flashcore::stream::axpy, arguments));
 }

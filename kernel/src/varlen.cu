@@ -58,16 +58,16 @@ void end_at_every_row(Params& params) {
 }
 
 Status check_ragged(const Arguments& args) {
-    FLASHCORE_RETURN_IF_FAILED(check_arguments(args));
+    FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
-    if (args.cu_seqlens_q == nullptr) return fail(Status::kInvalidArgument, "cu_seqlens_q: is a null pointer");
-    if (args.cu_seqlens_k == nullptr) return fail(Status::kInvalidArgument, "cu_seqlens_k: is a null pointer");
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_k", args.cu_seqlens_k));
     if (args.workspace == nullptr || args.workspace_bytes < workspace_bytes(args.batch)) {
         return fail(Status::kInvalidArgument, "workspace: must have %lld bytes",
                     static_cast<long long>(workspace_bytes(args.batch)));
     }
-    return check_workspace(args.workspace, alignof(Span));
+    return check_aligned("workspace", args.workspace, alignof(Span));
 }
 
 // At most; how many it is, only the device knows. A sequence ends with a tile that it may not fill.
@@ -111,16 +111,19 @@ Status forward(const Arguments& args) {
     return check(variant->launch(params, std::min(tiles, most_ctas(device.multiprocessors, args.max_ctas)), stream), "launch");
 }
 
+Status measure(const Arguments& args, int64_t& bytes) {
+    bytes = workspace_bytes(args.batch);
+    return check_extent("batch", args.batch, 0);
+}
+
 }  // namespace
 }  // namespace flashcore::attention
 
 extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments) {
-    if (arguments == nullptr) {
-        return static_cast<int>(flashcore::fail(flashcore::Status::kInvalidArgument, "arguments: is a null pointer"));
-    }
-    return static_cast<int>(flashcore::attention::forward(*arguments));
+    return static_cast<int>(flashcore::call(flashcore::attention::forward, arguments));
 }
 
 extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments) {
-    return flashcore::attention::workspace_bytes(arguments->batch);
+    int64_t bytes = 0;
+    return flashcore::call(flashcore::attention::measure, arguments, bytes) == flashcore::Status::kOk ? bytes : -1;
 }

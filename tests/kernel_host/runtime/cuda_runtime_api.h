@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 enum cudaError_t { cudaSuccess, cudaErrorInvalidDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaDevAttrMultiProcessorCount };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+enum cudaMemcpyKind { cudaMemcpyDeviceToHost };
+constexpr int cudaEnableDefault = 0;
 using cudaStream_t = void*;
 
 namespace runtime {
@@ -13,6 +17,7 @@ inline int asked = 0;    // attributes of devices
 inline int allowed = 0;  // attributes of functions that were set
 inline int launched = 0;
 inline cudaError_t answer = cudaSuccess;
+inline void* driver = nullptr;  // the one function that it has
 }  // namespace runtime
 
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -26,3 +31,19 @@ inline cudaError_t cudaSetDevice(int device) { return runtime::current = device,
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "refused"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorInvalidDevice"; }
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** address, unsigned, int,
+                                                    cudaDriverEntryPointQueryResult* found) {
+    *address = runtime::driver;
+    *found = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+    return std::memcpy(to, from, bytes), cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, std::size_t step, const void* from, std::size_t pitch, std::size_t width,
+                                     std::size_t rows, cudaMemcpyKind, cudaStream_t) {
+    for (std::size_t i = 0; i < rows; ++i)
+        std::memcpy(static_cast<char*>(to) + i * step, static_cast<const char*>(from) + i * pitch, width);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }

@@ -62,5 +62,5 @@ struct FlashcoreVarlenArguments {
 
 extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);
 
-// Bytes of device memory that such a launch needs; only the batch matters.
+// Bytes of device memory that such a launch needs; only the batch matters. -1 if it is refused.
 extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments);

@@ -163,7 +163,7 @@ private:
     // The log-sum-exp of finished rows, and what their output is to be multiplied by.
     __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
 #pragma unroll
-        for (int r = 0; r < kRowsPerThread; ++r) {
+        for (int r = 0; r < kRowsPerLane; ++r) {
             rows.sum[r] = quad_sum(rows.sum[r]);
         }
         const Rescale inverse = normalise(rows);

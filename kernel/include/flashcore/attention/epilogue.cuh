@@ -21,7 +21,7 @@ struct Place {
 __device__ __forceinline__ Rescale normalise(const Rows& rows) {
     Rescale rescale;
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r) {
+    for (int r = 0; r < kRowsPerLane; ++r) {
         rescale.factor[r] = rows.sum[r] == 0.0f ? 0.0f : __fdividef(1.0f, rows.sum[r]);
     }
     return rescale;
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_lse(const Params& params, const Place& pla
     if (params.lse == nullptr || lane % kQuadLanes != 0) return;
     float* lse = params.lse + place.batch * params.lse_batch_stride + place.head * params.lse_head_stride;
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r) {
+    for (int r = 0; r < kRowsPerLane; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
         const float value = fmaf(rows.maximum[r], params.scale, natural_log(rows.sum[r]));
         if (row < params.sq) lse[row] = rows.sum[r] == 0.0f ? minus_infinity() : value;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void store_rows(const Params& params, const Place& pl
     const Output& out = params.out;
     auto* const data = static_cast<Element*>(out.data) + place.batch * out.batch_stride + place.head * out.head_stride;
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r) {
+    for (int r = 0; r < kRowsPerLane; ++r) {
         const int row = place.row + r * sm90::kGroupRows;
         Element* const columns = data + row * out.sequence_stride;
 #pragma unroll

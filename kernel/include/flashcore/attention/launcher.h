@@ -1,7 +1,6 @@
-// What the launchers of fixed and of ragged lengths share: check arguments, find the variant, fill in the parameters. Host code.
+// What the launchers of fixed and of ragged lengths share: find the variant, fill in the parameters. Host code.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 
@@ -9,6 +8,7 @@
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/plan.h"
 #include "flashcore/attention/variants.h"
+#include "flashcore/core/arguments.h"
 #include "flashcore/core/device.h"
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
@@ -24,38 +24,7 @@ namespace flashcore::attention {
 inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)};
 #undef FLASHCORE_ADDRESS
 
-constexpr int64_t kLengthLimit = int64_t{1} << 30;  // of a sequence: row numbers stay clear of int overflow
-constexpr int kHeadDimStep = 8;                     // 16 bytes, which the output is written in
-
-inline Status check_extent(const char* name, int64_t value, int64_t least) {
-    if (value >= least && value <= kLengthLimit) return Status::kOk;
-    return fail(Status::kInvalidArgument, "%s: must be from %lld to 2^30, is %lld", name, static_cast<long long>(least),
-                static_cast<long long>(value));
-}
-
-// What fixed and ragged arguments have in common.
-template <class Arguments>
-Status check_arguments(const Arguments& args) {
-    if (args.size != sizeof(args)) return fail(Status::kInvalidArgument, "size: not the struct of this ABI version");
-    if (args.dtype != static_cast<int>(DType::kFp16) && args.dtype != static_cast<int>(DType::kBf16)) {
-        return fail(Status::kInvalidArgument, "dtype: must be 0 (fp16) or 1 (bf16), is %d", args.dtype);
-    }
-    FLASHCORE_RETURN_IF_FAILED(check_extent("batch", args.batch, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("heads", args.heads, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("kv_heads", args.kv_heads, args.heads == 0 ? 0 : 1));
-    if (args.kv_heads > 0 && args.heads % args.kv_heads != 0) {
-        return fail(Status::kInvalidArgument, "heads: %lld query heads are not a multiple of %lld key heads",
-                    static_cast<long long>(args.heads), static_cast<long long>(args.kv_heads));
-    }
-    if (!std::isfinite(args.scale)) return fail(Status::kInvalidArgument, "scale: must be finite");
-    if (args.max_ctas < 0) return fail(Status::kInvalidArgument, "max_ctas: must not be negative");
-    return Status::kOk;
-}
-
-inline Status check_workspace(const void* workspace, size_t alignment) {
-    if (reinterpret_cast<uintptr_t>(workspace) % alignment == 0) return Status::kOk;
-    return fail(Status::kInvalidArgument, "workspace: must be aligned to %zu bytes", alignment);
-}
+constexpr int kHeadDimStep = 8;  // 16 bytes, which the output is written in
 
 inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
@@ -68,7 +37,6 @@ inline Status find_variant(const Problem& problem, const AttentionVariant*& vari
     return Status::kOk;
 }
 
-constexpr uint32_t kBoxColumns = 64;                      // one 128-byte column block
 constexpr int64_t kWrapStride = int64_t{1} << 34;         // bytes, of which kBatchRows are 2^64
 constexpr int64_t kRaggedStrideLimit = int64_t{1} << 33;  // bytes
 
@@ -84,7 +52,7 @@ inline TensorShape shape_of(const char* name, const FlashcoreOperand& operand, c
                       operand.data,
                       {args.head_dim, length, heads, args.batch, 1},
                       {row, head, operand.batch_stride * kBytesPerElement, 0},
-                      {kBoxColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
+                      {kBlockColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
                       kTensorRank};
     if (!ragged) return shape;
     shape.extent[1] = kBatchRows;
@@ -96,12 +64,9 @@ inline TensorShape shape_of(const char* name, const FlashcoreOperand& operand, c
 }
 
 inline Status encode_maps(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
-    EncodeTiled encoder = nullptr;
-    FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
-    const auto type = config.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const auto map = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int rows,
                          CUtensorMap& out) {
-        return encode(encoder, shape_of(name, operand, args, length, heads, rows, params.spans != nullptr), type, out);
+        return encode(shape_of(name, operand, args, length, heads, rows, params.spans != nullptr), config.dtype, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, kWarpgroupRows, params.q));
     FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out_rows));

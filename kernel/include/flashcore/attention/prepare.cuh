@@ -4,6 +4,7 @@
 #include "flashcore/attention/plan.h"
 #include "flashcore/attention/ragged.h"
 #include "flashcore/core/launch.cuh"
+#include "flashcore/sm90/fragment.cuh"
 
 namespace flashcore::attention {
 
@@ -33,23 +34,22 @@ struct Sums {
 template <int kThreads>
 __device__ __forceinline__ Sums sums_of(int value, int (&warps)[kThreads / kWarpThreads]) {
     static_assert(kThreads / kWarpThreads <= kWarpThreads, "the warps' sums are summed by one warp each");
-    constexpr unsigned kAll = 0xFFFFFFFFu;
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
     const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
 #pragma unroll
     for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-        const int other = __shfl_up_sync(kAll, value, distance);
+        const int other = __shfl_up_sync(sm90::kWholeWarp, value, distance);
         if (lane >= distance) value = add(value, other);
     }
     if (lane == kWarpThreads - 1) warps[warp] = value;
     __syncthreads();
-    const int own = __shfl_up_sync(kAll, value, 1);
+    const int own = __shfl_up_sync(sm90::kWholeWarp, value, 1);
     int all = lane < kThreads / kWarpThreads ? warps[lane] : 0;
     int before = lane < warp ? all : 0;
 #pragma unroll
     for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-        all = add(all, __shfl_xor_sync(kAll, all, distance));
-        before = add(before, __shfl_xor_sync(kAll, before, distance));
+        all = add(all, __shfl_xor_sync(sm90::kWholeWarp, all, distance));
+        before = add(before, __shfl_xor_sync(sm90::kWholeWarp, before, distance));
     }
     __syncthreads();  // `warps` may be written again
     return {lane > 0 ? add(before, own) : before, all};

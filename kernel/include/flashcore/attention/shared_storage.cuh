@@ -5,7 +5,7 @@
 
 #include "flashcore/attention/config.h"
 #include "flashcore/attention/schedule.h"
-#include "flashcore/ptx/tma.cuh"
+#include "flashcore/ptx/mbarrier.cuh"
 #include "flashcore/sm90/operand.cuh"
 #include "flashcore/sm90/pipeline.cuh"
 

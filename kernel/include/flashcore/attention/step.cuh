@@ -119,10 +119,10 @@ public:
             finish();
             return guess(rows);
         }
-        float offset[kRowsPerThread];
+        float offset[kRowsPerLane];
         const Rescale rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
         finish();
-        float sum[kRowsPerThread];
+        float sum[kRowsPerLane];
         exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
         add(rows.sum, sum);
         return rescale;
@@ -132,7 +132,7 @@ public:
     // find out. Where it is not true the step begins again, with the maximum. Its scores are still there, or they are computed
     // once more, which only a whole warpgroup can do.
     __device__ __forceinline__ Rescale guess(Rows& rows) {
-        float sum[kRowsPerThread];
+        float sum[kRowsPerLane];
         exponentiate<Element>(scores_, rows.offset, params_.scale_log2, sum, probabilities_);
         Rescale rescale;
         if (!holds(small(sum))) {
@@ -140,7 +140,7 @@ public:
                 issue_scores();
                 finish_scores<0, true>();
             }
-            float offset[kRowsPerThread];
+            float offset[kRowsPerLane];
             rescale = raise_maximum(scores_, rows, offset, params_.scale_log2, params_.slack);
             exponentiate<Element>(scores_, offset, params_.scale_log2, sum, probabilities_);
         }

@@ -7,11 +7,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "flashcore/core/arguments.h"
+#include "flashcore/core/dtype.h"
 #include "flashcore/core/status.h"
 
 namespace flashcore {
 
 constexpr int kTensorRank = 5;                            // at most
+constexpr int kBlockColumns = 64;                         // elements that a box is wide: 128 bytes, the span of the swizzle
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
@@ -48,10 +51,7 @@ inline Status find_encoder(EncodeTiled& encoder) {
 }
 
 inline Status check_tensor(const TensorShape& tensor) {
-    if (tensor.data == nullptr) return fail(Status::kInvalidArgument, "%s: is a null pointer", tensor.name);
-    if (reinterpret_cast<uintptr_t>(tensor.data) % kTensorAlignment != 0) {
-        return fail(Status::kInvalidArgument, "%s: must be aligned to 16 bytes", tensor.name);
-    }
+    FLASHCORE_RETURN_IF_FAILED(check_pointer(tensor.name, tensor.data, kTensorAlignment));
     for (int i = 0; i < tensor.rank - 1; ++i) {
         if (tensor.extent[i + 1] == 1) continue;  // never multiplied by anything but zero
         const int64_t stride = tensor.stride[i];
@@ -65,8 +65,11 @@ inline Status check_tensor(const TensorShape& tensor) {
 }
 
 // 128-byte swizzle; what a box reads outside the tensor is zero.
-inline Status encode(EncodeTiled encoder, const TensorShape& tensor, CUtensorMapDataType type, CUtensorMap& map) {
+inline Status encode(const TensorShape& tensor, DType dtype, CUtensorMap& map) {
+    EncodeTiled encoder = nullptr;
+    FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
     FLASHCORE_RETURN_IF_FAILED(check_tensor(tensor));
+    const auto type = dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     cuuint64_t extent[kTensorRank];
     cuuint64_t stride[kTensorRank - 1];
     constexpr cuuint32_t kElementStride[kTensorRank] = {1, 1, 1, 1, 1};

@@ -1,8 +1,6 @@
 // A consumer warp: 16 query rows against its share of the keys of a piece, 16 keys at a time.
 #pragma once
 
-#include <type_traits>
-
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/walk.cuh"
 #include "flashcore/ptx/math.cuh"
@@ -17,7 +15,7 @@ public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kDepthSteps = kConfig.head_dim / sm90::kMmaDepth;
     static constexpr int kStepsPerBlock = sm90::kBlockColumns / sm90::kMmaDepth;
-    using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
+    using Element = typename Merge<Tuning>::Element;
 
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), chunk_(lane) {}

@@ -1,7 +1,9 @@
-// Fragments of mma.sync: who holds what, and where ldmatrix finds it in a swizzled column block (sm90/operand.cuh).
+// Fragments of mma.sync, and of wgmma, which gives each of its four warps 16 rows: who holds what, and where ldmatrix finds it in
+// a swizzled column block (sm90/operand.cuh).
 //
-// A lane holds two rows of 16 accumulator rows, r = lane / 4 and r + 8: of four accumulators the first two belong to r and the
-// last two to r + 8, in columns 2 (lane % 4) and the next. Four neighbouring lanes (a quad) share both rows.
+// A lane holds two rows of 16 accumulator rows, r = lane / 4 and r + 8: of every four consecutive accumulators, which cover eight
+// columns, the first two belong to r and the last two to r + 8, in columns 2 (lane % 4) and the next. Four neighbouring lanes (a
+// quad) share both rows.
 #pragma once
 
 #include <cstdint>
