@@ -123,7 +123,9 @@ private:
     template <int kHalf>
     __device__ __forceinline__ void share_sums(const State<kConfig.head_dim>& state) const {
         const float factor = centre(state, kHalf);
-        float* const row = shared_.sums[warp_][lane_ / sm90::kQuadLanes] + lane_ % sm90::kQuadLanes * 2;
+        const int row_in = lane_ / sm90::kQuadLanes;
+        if (!rows_.exists(unit_.first_row + rows_.tile_of(warp_) * kTileRows + kHalf * kMergeRows + row_in)) return;
+        float* const row = shared_.sums[warp_][row_in] + lane_ % sm90::kQuadLanes * 2;
 #pragma unroll
         for (int i = 0; i < kConfig.head_dim / sm90::kMmaColumns; ++i) {
             const float* output = state.output[i] + 2 * kHalf;
@@ -167,37 +169,31 @@ private:
         return columns;
     }
 
-    // In the order of the pieces, 32 at a time: the lanes know their weights.
+    // In the order of the pieces. What they have of a row comes together with what it weighs, which the lanes work out.
     __device__ __forceinline__ Columns over_pieces(int row, int pair) const {
-        constexpr int kTogether = 8;
+        constexpr int kTogether = 16;
         const float2* part = place_of(0) + row;
         Columns columns = {{sm90::minus_infinity(), 0.0f}, {0.0f, 0.0f}};
 #pragma unroll 1
-        for (int begin = 0; begin < joint_.count; begin += sm90::kWarpThreads) {
-            const int pieces = least(joint_.count - begin, sm90::kWarpThreads);
-            const float2 nothing = {sm90::minus_infinity(), 0.0f};
-            const float2 own = lane_ < pieces ? __ldcg(part + lane_ * place_pairs()) : nothing;
+        for (int begin = 0; begin < joint_.count; begin += kTogether) {
+            const int pieces = least(joint_.count - begin, kTogether);
+            const float2* const sums = part + rows_.per_unit + row * (kPairs - 1) + pair;
+            const float2 own = lane_ < pieces ? __ldcg(part + lane_ * place_pairs()) : float2{sm90::minus_infinity(), 0.0f};
+            float2 parts[kTogether];
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) parts[i] = i < pieces ? __ldcg(sums + i * place_pairs()) : float2{0.0f, 0.0f};
             const float maximum = fmaxf(columns.statistics.x, sm90::warp_max(own.x));
             const float before = weight(columns.statistics.x, centre_of(maximum));
             const float factor = weight(own.x, centre_of(maximum));
             columns = {{maximum, columns.statistics.y * before + sm90::warp_sum(own.y * factor)},
                        {columns.sums.x * before, columns.sums.y * before}};
-            const float2* const sums = part + rows_.per_unit + row * (kPairs - 1) + pair;
-#pragma unroll 1
-            for (int i = 0; i < pieces; i += kTogether) {
-                float2 parts[kTogether];
 #pragma unroll
-                for (int j = 0; j < kTogether; ++j) {
-                    parts[j] = i + j < pieces ? __ldcg(sums + (i + j) * place_pairs()) : float2{0.0f, 0.0f};
-                }
-#pragma unroll
-                for (int j = 0; j < kTogether; ++j) {
-                    const float other = __shfl_sync(sm90::kWholeWarp, factor, i + j);
-                    columns.sums.x = fmaf(parts[j].x, other, columns.sums.x);
-                    columns.sums.y = fmaf(parts[j].y, other, columns.sums.y);
-                }
+            for (int i = 0; i < kTogether; ++i) {
+                const float other = __shfl_sync(sm90::kWholeWarp, factor, i);
+                columns.sums.x = fmaf(parts[i].x, other, columns.sums.x);
+                columns.sums.y = fmaf(parts[i].y, other, columns.sums.y);
             }
-            part += sm90::kWarpThreads * place_pairs();
+            part += kTogether * place_pairs();
         }
         return columns;
     }

@@ -1,7 +1,7 @@
 // The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
 #pragma once
 
-#include "flashcore/decode/pages.cuh"
+#include "flashcore/decode/params.h"
 #include "flashcore/decode/rows.cuh"
 #include "flashcore/decode/shared_storage.cuh"
 #include "flashcore/decode/walk.cuh"
@@ -9,35 +9,68 @@
 
 namespace flashcore::decode {
 
+// The pages of one sequence. The warp holds 32 entries of its row of the table and reads the next ones when it gets there.
+class Pages {
+public:
+    __device__ __forceinline__ Pages(const Cache& cache, int lane) : cache_(cache), lane_(lane) {}
+
+    __device__ __forceinline__ void enter(int sequence) {
+        sequence_ = sequence;
+        first_ = last_ = 0;  // none
+    }
+
+    // Which entry of its row of the table a key's page is in, and its place in that page.
+    __device__ __forceinline__ int slot(int key) const { return key >> cache_.page_shift; }
+    __device__ __forceinline__ int within(int key, int slot) const { return key - (slot << cache_.page_shift); }
+
+    // Makes entries available: each lane wants one, the lanes 32 that follow each other at most. All lanes call.
+    __device__ __forceinline__ void want(int slot) {
+        if (cache_.table == nullptr || __all_sync(sm90::kWholeWarp, first_ <= slot && slot < last_)) return;
+        first_ = __shfl_sync(sm90::kWholeWarp, slot, 0);
+        last_ = first_ + sm90::kWarpThreads;
+        entry_ = read(least(first_ + lane_, (cache_.room >> cache_.page_shift) - 1));
+    }
+
+    // The page in one of these entries, each lane its own. All lanes call.
+    __device__ __forceinline__ int page(int slot) const {
+        if (cache_.table == nullptr) return sequence_;
+        return __shfl_sync(sm90::kWholeWarp, entry_, slot - first_);
+    }
+
+    // The page in any entry, straight from the table.
+    __device__ __forceinline__ int read(int slot) const {
+        if (cache_.table == nullptr) return sequence_;
+        return most(least(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
+    }
+
+private:
+    const Cache& cache_;
+    int lane_;
+    int sequence_ = 0;
+    int first_ = 0;  // entries first_ .. last_ - 1 are held
+    int last_ = 0;
+    int entry_ = 0;
+};
+
 template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
-        : params_(params), shared_(shared), lane_(lane), pages_(params.cache, params.cut.sequences, lane) {}
+        : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
     // What is this CTA's to do. The consumers may read it once all threads have met.
     __device__ __forceinline__ void find_share() {
-        Line line(params_, params_.cut, lane_);
-        int unit = 0;
-        int before = 0;  // tiles of the units before that
-#pragma unroll 1
-        for (int tile = INT32_MAX;;) {  // how long it is for one unit of each sequence, and then where this share begins
-            begin_ = line.find(tile);
-            if (tile != INT32_MAX) break;
-            shares_ = Parts(params_.cut.units * begin_.origin, static_cast<int>(gridDim.x));
-            if (lane_ == 0) shared_.shares = shares_;
-            tile = shares_.begin(static_cast<int>(blockIdx.x));
-            unit = divide(tile, begin_.origin);
-            before = unit * begin_.origin;
-            tile -= before;
-        }
-        begin_ = {begin_.sequence, unit, before + begin_.origin};
+        const Line line(params_.cache, params_.cut, lane_);
+        shares_ = Parts(params_.cut.units * line.length(), static_cast<int>(gridDim.x));
+        if (lane_ == 0) shared_.shares = shares_;
+        const int begin = shares_.begin(static_cast<int>(blockIdx.x));
+        if (begin < shares_.begin(static_cast<int>(blockIdx.x) + 1)) begin_ = line.find(begin);
     }
 
     __device__ __forceinline__ void run() {
-        Walk<KeysOf> walk(params_.cut, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf(params_.cache, params_.cut.sequences));
+        Walk<KeysOf> walk(params_.cut, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf{&params_.cache});
         Piece piece;
         for (bool first = true; walk.next(piece); first = false) {
             if (!first) prefetch_query(piece);
@@ -74,8 +107,7 @@ private:
     }
 
     __device__ __forceinline__ void load(const Piece& piece) {
-        pages_.enter(piece.sequence, piece.first << params_.cut.tile_shift,
-                     most(least(piece.last << params_.cut.tile_shift, piece.keys), 1));
+        pages_.enter(piece.sequence);
         kv_head_ = kv_head_of(params_, rows_of<Tuning>(params_), piece.unit);
         if (params_.cache.new_keys > 0) append(piece);
 #pragma unroll 1
@@ -93,6 +125,7 @@ private:
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
         const int key = first + (least(lane_, most(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
         const int slot = pages_.slot(key);
+        if (boxes > 0) pages_.want(slot);
         const int page = pages_.page(slot);
         const uint32_t box_bytes = (rows_of<Tuning>(params_).heads * kConfig.head_dim * kBytesPerElement) << params_.box_shift;
         const int stage = position_.slot;
@@ -126,7 +159,7 @@ private:
             const int head = kv_head_ + chunk / kChunks;
             const int column = chunk % kChunks * kChunkElements;
             const int slot = pages_.slot(key);
-            const int page = pages_.look_up(slot);
+            const int page = pages_.read(slot);
             const int within = pages_.within(key, slot);
             const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, head, column);
             const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, head, column);

@@ -6,32 +6,14 @@
 
 namespace flashcore::decode {
 
-// Keys of a sequence, the new ones among them. Whoever asks for one sequence after the other finds the next one's already there:
-// while memory is busy, to read a length takes as long as several tiles.
-class KeysOf {
-public:
-    __device__ __forceinline__ explicit KeysOf(const Cache& cache, int sequences) : cache_(cache), sequences_(sequences) {}
+// Keys of a sequence, the new ones among them.
+struct KeysOf {
+    const Cache* cache;
 
-    __device__ __forceinline__ int operator()(int sequence) {
-        const int old = sequence == next_ ? ahead_ : read(sequence);
-        next_ = sequence + 1 < sequences_ ? sequence + 1 : 0;
-        ahead_ = read(next_);
-        return with_new(old);
+    __device__ __forceinline__ int operator()(int sequence) const {
+        const int old = cache->lengths == nullptr ? cache->room : __ldg(cache->lengths + sequence);
+        return most(least(old, cache->room - cache->new_keys), 0) + cache->new_keys;
     }
-    __device__ __forceinline__ int alone(int sequence) const { return with_new(read(sequence)); }
-
-private:
-    __device__ __forceinline__ int read(int sequence) const {
-        return cache_.lengths == nullptr ? cache_.room : __ldg(cache_.lengths + sequence);
-    }
-    __device__ __forceinline__ int with_new(int old) const {
-        return most(least(old, cache_.room - cache_.new_keys), 0) + cache_.new_keys;
-    }
-
-    const Cache& cache_;
-    int sequences_;
-    int next_ = -1;  // sequence
-    int ahead_ = 0;  // its length
 };
 
 __device__ __forceinline__ int inclusive_sum(int value, int lane) {
@@ -43,43 +25,45 @@ __device__ __forceinline__ int inclusive_sum(int value, int lane) {
     return value;
 }
 
-// The line of one unit of each sequence. A warp looks at 32 sequences at a time, and remembers those it looked at last.
+// Where a CTA's share of the line begins. Each lane counts some sequences that follow each other.
 class Line {
 public:
-    __device__ __forceinline__ Line(const Params& params, const Cut& cut, int lane)
-        : keys_(params.cache, cut.sequences), cut_(cut), lane_(lane) {}
+    __device__ __forceinline__ Line(const Cache& cache, const Cut& cut, int lane)
+        : keys_{&cache}, cut_(cut), each_(divide_up(cut.sequences, sm90::kWarpThreads)) {
+        const int first = lane * each_;
+        const int last = least(first + each_, cut.sequences);
+#pragma unroll 4
+        for (int sequence = first; sequence < last; ++sequence) own_ += tiles(sequence);
+        sum_ = inclusive_sum(own_, lane);
+    }
 
-    // The unit that holds a tile or has it in the gap behind it; behind the last one, a unit that does not exist and begins where
-    // the line ends.
-    __device__ __forceinline__ Place find(int tile) {
-        int origin = 0;
+    // Of one unit of every sequence.
+    __device__ __forceinline__ int length() const { return __shfl_sync(sm90::kWholeWarp, sum_, sm90::kWarpThreads - 1); }
+
+    // The unit that has a tile, or the gap behind it; the line must be longer.
+    __device__ __forceinline__ Place find(int tile) const {
+        const int unit = divide(tile, length());
+        const int before = unit * length();
+        const int lane = __ffs(static_cast<int>(__ballot_sync(sm90::kWholeWarp, before + sum_ > tile))) - 1;
+        Place place{lane * each_, unit, before + __shfl_sync(sm90::kWholeWarp, sum_ - own_, lane)};
+        if (each_ == 1) return place;
 #pragma unroll 1
-        for (int first = 0; first < cut_.sequences; first += sm90::kWarpThreads) {
-            if (first != first_) look(first);
-            const unsigned behind = __ballot_sync(sm90::kWholeWarp, origin + sum_ > tile);
-            if (behind != 0) {
-                const int found = __ffs(static_cast<int>(behind)) - 1;
-                return {first + found, 0, origin + __shfl_sync(sm90::kWholeWarp, sum_ - own_, found)};
-            }
-            origin += __shfl_sync(sm90::kWholeWarp, sum_, sm90::kWarpThreads - 1);
+        for (;;) {
+            const int end = place.origin + tiles(place.sequence);
+            if (end > tile) return place;
+            place.origin = end;
+            ++place.sequence;
         }
-        return {cut_.sequences, 0, origin};
     }
 
 private:
-    __device__ __forceinline__ void look(int first) {
-        const int sequence = first + lane_;
-        first_ = first;
-        own_ = sequence < cut_.sequences ? tiles_of(cut_, keys_.alone(sequence)) + cut_.gap : 0;
-        sum_ = inclusive_sum(own_, lane_);
-    }
+    __device__ __forceinline__ int tiles(int sequence) const { return tiles_of(cut_, keys_(sequence)) + cut_.gap; }
 
     KeysOf keys_;
-    Cut cut_;
-    int lane_;
-    int first_ = -1;  // of the sequences looked at
-    int own_ = 0;     // tiles of this lane's and the gap behind them
-    int sum_ = 0;     // of these up to this lane's
+    const Cut& cut_;
+    int each_;     // sequences of a lane
+    int own_ = 0;  // tiles of these, and the gaps behind them
+    int sum_;      // of the lanes up to this one
 };
 
 }  // namespace flashcore::decode
