@@ -71,21 +71,17 @@ def flash_attn_with_kvcache(
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: must say where k and v are to be appended")
     max_ctas = blocks(q, sm_margin) if sm_margin else 0
-    if _are_many(q):
+    try:
+        many = q.size(1) > MOST_QUERIES
+    except (AttributeError, IndexError, TypeError):  # no query: the decode says what it is
+        many = False
+    if many:
         return _prefill(
             q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
             return_lse=return_softmax_lse, max_ctas=max_ctas,
         )  # fmt: skip
     tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, None)
     return over_cache(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
-
-
-def _are_many(q: torch.Tensor) -> bool:
-    """Whether the queries of a sequence are too many for a decode. What is no query is not: the decode says what it is."""
-    try:
-        return q.size(1) > MOST_QUERIES
-    except (AttributeError, IndexError, TypeError):
-        return False
 
 
 def _prefill(
