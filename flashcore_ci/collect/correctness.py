@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from flashcore_ci.collect import apart
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.apart import Orders, Outcome
+from flashcore_ci.collect.child import Order
 from flashcore_ci.collect.machine import Machine
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
@@ -16,6 +18,8 @@ from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.suite import Kind, Workload
 
 TOGETHER = 4
+SIDE_BY_SIDE = 3  # processes: a workload keeps the host busier than the GPU, and its readings do not depend on who else computes
+WORTH_A_PROCESS = 64  # workloads: a process takes seconds to start
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
@@ -27,15 +31,33 @@ def collect(machine: Machine) -> tuple[Observation, ...]:
         return ()
     entries = {workload.id: session.entries(workload) for workload in workloads}
     options = {"repeats": session.plan.protocol.repeats, "entries": entries}
-    outcomes = apart.all_of(
-        workloads,
-        lambda some: machine.order(
-            "correctness", "correctness", some, seconds=session.seconds(Kind.CORRECTNESS), options=options
-        ),
-        healthy=machine.healthy,
-        together=TOGETHER,
-    )
+
+    def orders(some: tuple[Workload, ...]) -> Order:
+        return machine.order("correctness", "correctness", some, seconds=session.seconds(Kind.CORRECTNESS), options=options)
+
+    outcomes = side_by_side(workloads, orders, healthy=machine.healthy)
     return tuple(_observe(machine, workload, outcomes[workload.id]) for workload in workloads)
+
+
+def side_by_side(workloads: tuple[Workload, ...], orders: Orders, *, healthy: Callable[[], bool]) -> dict[str, Outcome]:
+    """One outcome for every workload, as ``apart.all_of`` gives them; many are dealt to processes that run at once.
+
+    What found no memory beside the others is asked again after them.
+    """
+
+    def all_of(some: tuple[Workload, ...]) -> dict[str, Outcome]:
+        return apart.all_of(some, orders, healthy=healthy, together=TOGETHER)
+
+    count = max(1, min(SIDE_BY_SIDE, len(workloads) // WORTH_A_PROCESS))
+    with ThreadPoolExecutor(count) as pool:
+        dealt = pool.map(all_of, [workloads[number::count] for number in range(count)])
+        outcomes = {name: outcome for some in dealt for name, outcome in some.items()}
+    crowded = tuple(workload for workload in workloads if _found_no_memory(outcomes[workload.id]))
+    return outcomes | (all_of(crowded) if crowded and count > 1 else {})
+
+
+def _found_no_memory(outcome: Outcome) -> bool:
+    return outcome.missing is not None and outcome.missing.code is Code.OUT_OF_MEMORY
 
 
 def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observation:

@@ -14,7 +14,8 @@ from flashcore._library import LibraryError, load
 if TYPE_CHECKING:
     from flashcore._attention import attention
     from flashcore._decode import decode
-    from flashcore._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+    from flashcore._flash import flash_attn_func, flash_attn_varlen_func
+    from flashcore._kvcache import flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
     from flashcore._varlen import attention_varlen
 
@@ -36,7 +37,7 @@ _MODULES = {
     "decode": "_decode",
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",
-    "flash_attn_with_kvcache": "_flash",
+    "flash_attn_with_kvcache": "_kvcache",
     "stream_axpy": "_stream",
 }
 

@@ -16,7 +16,18 @@ import torch
 
 from flashcore import _library
 from flashcore._launch import Entry, Launch, Tensors, words
-from flashcore._tensors import DTYPES, Operand, check_device, check_exactly, check_like_query, operand, ordinal, strides
+from flashcore._tensors import (
+    DTYPES,
+    Operand,
+    check_device,
+    check_exactly,
+    check_like_query,
+    number,
+    operand,
+    ordinal,
+    strides,
+    whole,
+)
 
 RANK = 4
 MOST_QUERIES = 16
@@ -108,7 +119,7 @@ def over_cache(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) 
     lengths, room = tensors[_LENGTHS], None
     if type(lengths) is int:
         query, table = tensors[0], tensors[_LENGTHS + 1]
-        if table is None:  # the C side needs no tensor of what is the same for all
+        if table is None or not isinstance(query, torch.Tensor):  # the C side needs no tensor of what is the same for all
             lengths, room = None, lengths
         else:
             lengths = torch.full(query.shape[:1], lengths, dtype=torch.int32, device=query.device)
@@ -153,11 +164,11 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
         deterministic=bool(deterministic),
-        splits=splits,
-        max_ctas=max_ctas,
+        splits=whole(splits, "splits"),
+        max_ctas=whole(max_ctas, "max_ctas"),
         check=bool(check),
         page_size=0 if page_table is None else rows,
-        scale=1.0 / math.sqrt(head_dim) if scale is None else scale,
+        scale=1.0 / math.sqrt(head_dim) if scale is None else number(scale, "scale"),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,

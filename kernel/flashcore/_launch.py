@@ -21,6 +21,7 @@ from flashcore._tensors import current_stream, workspace
 
 WORD = 8  # bytes: every address in an argument structure stands on a multiple of it
 OPERAND_WORDS = 4  # an address and three strides
+REQUIRED = 3  # queries, keys and values: the first tensors of every call
 WORDS_OF_TENSOR = 10  # at most: its address, its kind, and the sizes and strides of four dimensions
 MOST_LAUNCHES = 4096  # prepared ones that are kept, of each function
 
@@ -126,8 +127,9 @@ class Entry:
         except RuntimeError as error:  # PyTorch's: a sparse tensor, or one without memory
             raise ValueError(f"{', '.join(self.names)}: one cannot be read: {str(error).splitlines()[0]}") from error
         query, out, lse = tensors[0], tensors[self.many - 1], tensors[-1]
-        if used < 0:
-            raise ValueError(_unread(self.names[-1 - used], tensors[-1 - used]))
+        if used < 0 or query is None or tensors[1] is None or tensors[2] is None:
+            unread = -1 - used if used < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
+            raise ValueError(_unread(self.names[unread], tensors[unread]))
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
             raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
         key = (shared, options, found[count:used].tobytes())

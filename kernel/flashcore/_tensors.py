@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +62,22 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
             f"{name}: must be contiguous {dtype} of shape {shape}, is {tensor.dtype} of shape {tuple(tensor.shape)}"
             f" with strides {tensor.stride()}"
         )
+
+
+def whole(value: Any, name: str) -> int:
+    """The value as a whole number. ValueError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}: must be a whole number, is {value!r:.40}") from None
+
+
+def number(value: Any, name: str) -> float:
+    """The value as a number. ValueError if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: must be a number, is {value!r:.40}") from None
 
 
 def ordinal(tensor: torch.Tensor) -> int:

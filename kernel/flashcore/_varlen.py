@@ -15,7 +15,7 @@ import torch
 
 from flashcore import _library
 from flashcore._launch import Entry, Launch, Tensors, words
-from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, operand, ordinal, strides
+from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, number, operand, ordinal, strides, whole
 
 RANK = 3
 ROWS, HEADS = 0, 1
@@ -110,8 +110,8 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         device=ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
-        max_ctas=max_ctas,
-        scale=1.0 / math.sqrt(head_dim) if scale is None else scale,
+        max_ctas=whole(max_ctas, "max_ctas"),
+        scale=1.0 / math.sqrt(head_dim) if scale is None else number(scale, "scale"),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,

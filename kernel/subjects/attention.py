@@ -3,7 +3,7 @@
 Parameters of a workload: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``,
 ``causal``, ``layout`` (bshd, bhsd), ``input`` (see draws.py), ``scale`` (of the inputs), ``strided`` (views whose gaps hold
 NaN), ``offset`` (the last batch lies past 2^31 elements), ``max_ctas`` (0: all multiprocessors), ``lengths`` (of the sequences, see
-varlen.py; equal: all of sq and sk).
+varlen.py; equal: all of sq and sk), ``flash`` (by FlashAttention-3's function, which stands above the binding).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def _beside(name: str) -> ModuleType:
 draws, varlen = _beside("draws"), _beside("varlen")
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
+DEVICE = "cuda"
 GAP = 8  # elements: 16 bytes, so that a view with gaps stays aligned
 FAR = 2**31 + 64  # elements between two batches of an offset workload
 CHUNK_BYTES = 2**30  # of scores that the reference holds at once
@@ -47,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "offset": False,
     "max_ctas": 0,
     "lengths": "equal",
+    "flash": False,
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
 CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
@@ -103,11 +105,11 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     import torch
 
     p = _complete(params)
-    generator = torch.Generator(device="cuda").manual_seed(seed)
+    generator = torch.Generator(device=DEVICE).manual_seed(seed)
     q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     placed = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
-    drawn = {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas")}}
+    drawn = {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash")}}
     return drawn if p["lengths"] == "equal" else varlen.inputs(p, drawn)
 
 
@@ -133,6 +135,13 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
 
     if varlen.CUMULATIVE in inputs:
         varlen.run(inputs, outputs)
+        return
+    if inputs["flash"]:
+        results = flashcore.flash_attn_func(
+            inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], return_attn_probs=True
+        )
+        for name, result in zip(("out", "lse"), results, strict=True):
+            outputs[name].copy_(result)
         return
     flashcore.attention(
         inputs["q"], inputs["k"], inputs["v"], causal=inputs["causal"], layout=inputs["layout"], out=outputs["out"], lse=outputs["lse"],
@@ -226,7 +235,7 @@ def _place(tensor: Any, p: Mapping[str, Any]) -> Any:
     inner, middle = row, row * (shaped.shape[2] + (1 if p["strided"] else 0))
     outer = FAR if p["offset"] else middle * (shaped.shape[1] + 1)
     extent = max(1, outer * (shaped.shape[0] - 1) + middle * shaped.shape[1] + row)
-    memory = torch.full((extent,), math.nan, dtype=tensor.dtype, device="cuda")
+    memory = torch.full((extent,), math.nan, dtype=tensor.dtype, device=tensor.device)
     view = memory.as_strided(shaped.shape, (outer, middle, inner, 1))
     view.copy_(shaped)
     return view
@@ -259,6 +268,8 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
     if p["lengths"] != "equal" and p["layout"] != "bshd":
         raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
+    if p["flash"] and (p["layout"] != "bshd" or p["max_ctas"]):
+        raise ValueError("flash: has no argument for a layout or a number of blocks")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

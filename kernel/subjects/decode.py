@@ -2,7 +2,8 @@
 
 Parameters of a workload: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest
 sequence), ``d``, ``lengths`` (see LENGTHS), ``causal`` (default true), ``page`` (keys of a page; 0: a contiguous cache), ``new`` (of the
-keys, how many the call appends), ``splits``, ``deterministic``, ``max_ctas``, ``input`` (see INPUTS).
+keys, how many the call appends), ``splits``, ``deterministic``, ``max_ctas``, ``input`` (see INPUTS), ``flash`` (by FlashAttention-3's
+function, which stands above the binding).
 
 Whatever no sequence holds is NaN: the cache behind a sequence's end, the rest of its last page, pages that nobody has, and the slots
 that the call is to fill. Pages lie in the pool in no order, and the table is garbage behind a sequence's last page. Only values go by the seed.
@@ -13,15 +14,29 @@ output, with MARK where the cache holds NaN, so that a lost row and a row too ma
 
 from __future__ import annotations
 
-import functools
+import importlib.util
 import math
 import pathlib
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
+
+
+def _beside(name: str) -> ModuleType:
+    """A module of this folder, which is no package: subjects are found by their files. Part of the binding in kernel/variants.toml."""
+    spec = importlib.util.spec_from_file_location(f"flashcore_subjects_{name}", KERNEL / f"subjects/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+draws = _beside("draws")
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 MARK = 77.0
@@ -39,8 +54,10 @@ DEFAULTS: dict[str, Any] = {
     "deterministic": False,
     "max_ctas": 0,
     "input": "normal",
+    "flash": False,
 }
 DEVICE = "cuda"
+INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
 OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
 CHOICES = {"dtype": ("fp16", "bf16"), "d": (64, 128, 256), "page": (0, 16, 64, 128, 256), "sq": range(1, 17)}
 
@@ -108,7 +125,9 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     totals = torch.tensor(_totals(p), device=DEVICE)
-    q, k, v = INPUTS[p["input"]](p, generator, dtype)
+    room = -(-p["sk"] // p["page"]) * p["page"] if p["page"] else p["sk"]
+    values = {**p, "sk": room, "scale": 1.0, "draws": dtype}
+    q, k, v = (tensor.to(dtype) for tensor in draws.INPUTS[p["input"]](values, generator))
     before = totals - p["new"]
     new = {f"{name}_new": _rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
     if p["new"] or not bool((totals == k.shape[1]).all()):
@@ -118,7 +137,8 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     table = _table(p) if p["page"] else None
     if table is not None:
         k, v = (_paged(cache, table, p) for cache in (k, v))
-    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **{key: p[key] for key in OPTIONS}}
+    options = {key: p[key] for key in (*OPTIONS, "flash")}
+    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **options}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,10 +156,19 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     import flashcore
 
     k, v = (inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v"))
-    flashcore.decode(
-        inputs["q"], k, v, lengths=inputs["lengths"], page_table=inputs["page_table"], k_new=inputs.get("k_new"), v_new=inputs.get("v_new"),
-        out=outputs["out"], lse=outputs["lse"], **{name: inputs[name] for name in OPTIONS},
-    )  # fmt: skip
+    q, new, table = inputs["q"], [inputs.get(f"{name}_new") for name in ("k", "v")], inputs["page_table"]
+    if inputs["flash"]:
+        results = flashcore.flash_attn_with_kvcache(
+            q, k, v, *new, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
+            return_softmax_lse=True,
+        )  # fmt: skip
+        for name, result in zip(("out", "lse"), results, strict=True):
+            outputs[name].copy_(result)
+    else:
+        flashcore.decode(
+            q, k, v, lengths=inputs["lengths"], page_table=table, k_new=new[0], v_new=new[1], out=outputs["out"], lse=outputs["lse"],
+            **{name: inputs[name] for name in OPTIONS},
+        )  # fmt: skip
     for name in outputs.keys() & {"k", "v"}:
         outputs[name].copy_({"k": k, "v": v}[name].nan_to_num(MARK))
 
@@ -205,46 +234,6 @@ def _pytorch(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
     return out, lse
 
 
-def _normal(p: Mapping[str, Any], generator: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Independent standard normal numbers."""
-    import torch
-
-    room = -(-p["sk"] // p["page"]) * p["page"] if p["page"] else p["sk"]
-    shapes = [(p["b"], rows, heads, p["d"]) for rows, heads in ((p["sq"], p["h"]), (room, p["hkv"]), (room, p["hkv"]))]
-    q, k, v = (torch.randn(shape, device=DEVICE, dtype=dtype, generator=generator) for shape in shapes)
-    return q, k, v
-
-
-def _large(p: Mapping[str, Any], generator: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Logits of standard deviation 64: the softmax is close to a maximum."""
-    q, k, v = _normal(p, generator, dtype)
-    return q * 8.0, k * 8.0, v
-
-
-def _ramp(p: Mapping[str, Any], generator: Any, dtype: Any, *, start: float, end: float) -> tuple[Any, Any, Any]:
-    """Scores that rise or fall along the keys: the last or the first part of a sequence outweighs all others."""
-    import torch
-
-    q, k, v = _normal(p, generator, dtype)
-    slope = torch.linspace(start, end, k.shape[1], device=DEVICE, dtype=dtype)[:, None, None]
-    return q.abs(), k * 0.1 + slope, v
-
-
-def _constant(p: Mapping[str, Any], generator: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """All scores equal: the result is the mean of the visible values."""
-    q, k, v = _normal(p, generator, dtype)
-    return q.fill_(0.5), k.fill_(0.5), v
-
-
-INPUTS = {
-    "normal": _normal,
-    "large": _large,
-    "rising": functools.partial(_ramp, start=0.0, end=8.0),
-    "falling": functools.partial(_ramp, start=8.0, end=0.0),
-    "constant": _constant,
-}
-
-
 def _rows(cache: Any, start: Any, count: int) -> Any:
     """``count`` rows of each sequence from its own start."""
     import torch
@@ -292,9 +281,11 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("b", "h", "hkv", "sk", "new", "splits", "max_ctas"):
         if not isinstance(p[key], int) or p[key] < 0 or (key == "new" and p[key] > p["sk"]):
             raise ValueError(f"{key}: must be a whole number, zero or more, and new at most sk; is {p[key]!r}")
-    for key, choices in {**CHOICES, "lengths": tuple(LENGTHS), "input": tuple(INPUTS)}.items():
+    for key, choices in {**CHOICES, "lengths": tuple(LENGTHS), "input": INPUTS}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
+    if p["flash"] and (p["deterministic"] or p["max_ctas"]):
+        raise ValueError("flash: has no argument for deterministic or max_ctas")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

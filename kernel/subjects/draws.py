@@ -1,6 +1,7 @@
 """Values of the queries, keys and values of an attention workload: what is usual, and what hurts an online softmax.
 
-Each takes the workload's parameters and a generator, and gives q (b, sq, h, d), k and v (b, sk, hkv, d) in float32.
+Each takes the workload's parameters and a generator, and gives q (b, sq, h, d), k and v (b, sk, hkv, d), on the generator's device and in
+the type ``draws`` (default float32: a large cache has no room for that).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
 
     def draw(sequence: int, heads: int) -> Any:
         shape = (p["b"], sequence, heads, p["d"])
-        return torch.randn(shape, device="cuda", generator=generator).mul_(p["scale"])
+        numbers = torch.randn(shape, device=generator.device, dtype=p.get("draws", torch.float32), generator=generator)
+        return numbers.mul_(p["scale"])
 
     return draw(p["sq"], p["h"]), draw(p["sk"], p["hkv"]), draw(p["sk"], p["hkv"])
 
@@ -30,7 +32,7 @@ def _ramp(p: Mapping[str, Any], generator: Any, start: float, end: float) -> tup
     import torch
 
     q, k, v = _normal(p, generator)
-    slope = torch.linspace(start, end, max(1, p["sk"]), device="cuda")[: p["sk"], None, None]
+    slope = torch.linspace(start, end, max(1, p["sk"]), device=k.device, dtype=k.dtype)[: p["sk"], None, None]
     return q.abs(), k * 0.1 + slope, v
 
 
@@ -46,10 +48,8 @@ def _falling(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
 
 def _constant(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
     """All scores equal: the result is the mean of the visible values."""
-    import torch
-
     q, k, v = _normal(p, generator)
-    return torch.full_like(q, 0.5), torch.full_like(k, 0.5), v
+    return q.fill_(0.5), k.fill_(0.5), v
 
 
 def _onehot(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
@@ -57,8 +57,8 @@ def _onehot(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
     import torch
 
     q, k, v = _normal(p, generator)
-    eye = torch.eye(p["d"], device="cuda") * 16.0
-    q_rows, k_rows = (eye[torch.arange(n, device="cuda") % p["d"]][:, None, :] for n in (p["sq"], p["sk"]))
+    eye = torch.eye(p["d"], device=q.device, dtype=q.dtype) * 16.0
+    q_rows, k_rows = (eye[torch.arange(n, device=q.device) % p["d"]][:, None, :] for n in (p["sq"], p["sk"]))
     return q_rows.expand_as(q), k_rows.expand_as(k), v
 
 

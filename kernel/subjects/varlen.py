@@ -52,7 +52,8 @@ def inputs(p: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     lengths = LENGTHS[p["lengths"]](p)
-    cumulative = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device="cuda").cumsum(0, dtype=torch.int32).T.contiguous()
+    pairs = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device=drawn["q"].device)
+    cumulative = pairs.cumsum(0, dtype=torch.int32).T.contiguous()
     rows = {name: drawn[name][0] for name in ("q", "k", "v")}
     return {**drawn, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
 
@@ -70,6 +71,14 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """One launch on the current stream."""
     import flashcore
 
+    if inputs["flash"]:
+        q, k, v = (inputs[name] for name in ("q", "k", "v"))
+        results = flashcore.flash_attn_varlen_func(
+            q, k, v, inputs[CUMULATIVE], inputs["cu_seqlens_k"], len(q), len(k), causal=inputs["causal"], return_attn_probs=True
+        )
+        for name, result in zip(("out", "lse"), results, strict=True):
+            outputs[name].copy_(result)
+        return
     flashcore.attention_varlen(
         inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs["cu_seqlens_k"],
         causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"],

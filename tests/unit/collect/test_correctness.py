@@ -1,6 +1,11 @@
-import pytest
+from pathlib import Path
+from types import SimpleNamespace
 
-from flashcore_ci.collect import correctness
+import pytest
+from factories import make_workload
+
+from flashcore_ci.collect import apart, correctness
+from flashcore_ci.collect.child import Ended
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Measured, Missing
 
@@ -42,3 +47,47 @@ def test_histograms_of_errors():
 )
 def test_a_histogram_that_is_none_is_left_out(said):
     assert list(correctness.histograms(said)) == []
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The workloads of every process; those whose name begins with "big" find no memory but alone."""
+    processes = []
+
+    def run(order, go=None):
+        names = [workload.id for workload in order.workloads]
+        processes.append(names)
+        missing = {"missing": {"code": Code.OUT_OF_MEMORY.value, "message": "m"}}
+        outcomes = {name: missing if name.startswith("big") and len(names) > 1 else {"seconds": len(names)} for name in names}
+        return Ended(outcomes=outcomes, environment={}, in_flight=None, fault=None, completed=None, result=Path("/r"))
+
+    monkeypatch.setattr(apart.child, "run", run)
+    return processes
+
+
+def outcomes_of(names):
+    workloads = tuple(make_workload(name) for name in names)
+    return correctness.side_by_side(workloads, lambda some: SimpleNamespace(workloads=some), healthy=lambda: True)
+
+
+@pytest.mark.parametrize(("workloads", "processes"), [(1, 1), (127, 1), (128, 2), (192, 3), (1000, 3)])
+def test_many_workloads_are_dealt_to_processes_and_each_is_asked_once(ran, workloads, processes):
+    names = [f"w{number}" for number in range(workloads)]
+    outcomes = outcomes_of(names)
+    assert sorted(outcomes) == sorted(names)
+    assert len(ran) == processes
+    assert sorted(name for some in ran for name in some) == sorted(names)
+    assert max(map(len, ran)) - min(map(len, ran)) <= 1
+
+
+def test_what_found_no_memory_beside_the_others_is_asked_again_after_them(ran):
+    names = ["big", *(f"w{number}" for number in range(200))]
+    outcomes = outcomes_of(names)
+    assert ran[-1] == ["big"]
+    assert all(outcome.missing is None for outcome in outcomes.values())
+
+
+def test_what_finds_no_memory_on_its_own_is_asked_once(ran):
+    outcomes = outcomes_of(["big", "small"])
+    assert len(ran) == 1
+    assert outcomes["big"].missing.code is Code.OUT_OF_MEMORY

@@ -103,6 +103,52 @@ def test_hints_and_defaults_change_nothing(bound: Any, window: Any) -> None:
     assert [name for name, _ in bound.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 
 
+NO_WINDOW = (
+    r"^window_size: FlashCore supports \(-1, -1\) alone, not None$"  # nor does FlashAttention-3: it asks for window_size[0]
+)
+NO_NUMBER = r"must be a whole number, is (None|'two')$"
+PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "error", "message"),
+    [
+        *((name, {"q": None}, ValueError, r"^q: must be a tensor of at most 4 dimensions, is NoneType$") for name in SIGNATURES),
+        *((name, {"q": None, "sm_margin": 4}, ValueError, r"^q: must be a tensor") for name in SIGNATURES),
+        *((name, {"q": [1.0]}, ValueError, r"^q: must be a tensor of at most 4 dimensions, is list$") for name in SIGNATURES),
+        *((name, {"k": None}, ValueError, r"^k: must be a tensor .* is NoneType$") for name in PREFILLS),
+        *((name, {"v": None}, ValueError, r"^v: must be a tensor .* is NoneType$") for name in PREFILLS),
+        *((name, {"num_splits": None}, ValueError, f"^num_splits: {NO_NUMBER}") for name in PREFILLS),
+        *((name, {"window_size": None}, NotImplementedError, NO_WINDOW) for name in SIGNATURES),
+        *((name, {"sm_margin": "two"}, ValueError, f"^sm_margin: {NO_NUMBER}") for name in SIGNATURES),
+        *((name, {"softmax_scale": "two"}, ValueError, r"^scale: must be a number, is 'two'$") for name in SIGNATURES),
+        ("flash_attn_with_kvcache", {"num_splits": None}, ValueError, f"^splits: {NO_NUMBER}"),
+        ("flash_attn_with_kvcache", {"k_cache": None}, ValueError, r"^k: must be a tensor .* is NoneType$"),
+        ("flash_attn_with_kvcache", {"q": torch.empty(64)}, ValueError, r"^q: must have 4 dimensions, has 1$"),
+        (
+            "flash_attn_with_kvcache",
+            {"q": None, "cache_seqlens": 200, "page_table": torch.empty(3, 5, dtype=torch.int32)},
+            ValueError,
+            r"^q: must be a tensor",
+        ),
+    ],
+)
+def test_what_is_no_such_thing_is_named_in_one_line(
+    bound: Any, name: str, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given = arguments(name, **change)
+    with pytest.raises(error, match=message) as raised:
+        getattr(bound.flashcore, name)(**given)
+    assert "\n" not in str(raised.value)
+    assert bound.kernels.calls == []
+
+
+@pytest.mark.parametrize("splits", [0, 1])
+def test_a_prefill_in_one_part_may_be_asked_for(bound: Any, splits: int) -> None:
+    bound.flashcore.flash_attn_func(**arguments("flash_attn_func", num_splits=splits))
+    assert len(bound.kernels.calls) == 1
+
+
 def test_dense_prefill(bound: Any) -> None:
     given = arguments("flash_attn_func", queries=30)
     out, lse = bound.flashcore.flash_attn_func(**given, causal=True, softmax_scale=0.25, sm_margin=12, return_attn_probs=True)
@@ -184,6 +230,7 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         (ValueError, r"^cache_seqlens: must be a tensor or a whole number from 0 to 100, is -3", 20, {"cache_seqlens": -3}),
         (ValueError, r"^q: must have 4 dimensions, has 3", 20, {"q": torch.empty(3, 20, 64)}),
         (ValueError, r"^cache_seqlens: must be .* 0 to 100, is 101", 20, {"cache_seqlens": 101}),
+        (ValueError, r"^v: must have 4 dimensions, is list", 20, {"k": NEW["k"], "v": [1.0], "cache_seqlens": 40}),
         (
             ValueError,
             r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100, 2, 64\)",

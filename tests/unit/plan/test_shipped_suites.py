@@ -98,12 +98,25 @@ def test_shapes_and_inputs_that_were_asked_for(hopper):
 
 def test_ragged_batches_that_were_asked_for(hopper):
     attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
-    prefill = [p for p in attention if "lengths" in p]
+    prefill = [p for p in attention if "lengths" in p and not p.get("flash")]
     assert {(p["d"], p["causal"]) for p in prefill if p["lengths"] == "edges"} == {
         (d, c) for d in (64, 128, 256) for c in (False, True)
     }
     assert all(p["h"] > p["hkv"] and p["max_ctas"] < p["b"] for p in prefill if p["lengths"] == "edges")
     assert any(p["b"] >= 100 and p["sq"] != p["sk"] for p in prefill if p["lengths"] == "ragged")
+
+
+def test_the_functions_above_the_bindings_are_asked_for(hopper):
+    """Dense, ragged, over a cache; masked and not; pages, groups of query heads and new keys at once."""
+    flash = [(w.subject, dict(w.params)) for w in hopper.workloads_for(Kind.CORRECTNESS) if dict(w.params).get("flash")]
+    assert {(subject, "lengths" in p, p["causal"]) for subject, p in flash} == {
+        *(("attention", ragged, causal) for ragged in (False, True) for causal in (False, True)),
+        *(("decode", True, causal) for causal in (False, True)),
+    }
+    assert any(
+        p.get("page") and p["new"] and p["causal"] and p["sq"] > 1 and p["h"] > p["hkv"] for s, p in flash if s == "decode"
+    )
+    assert any(dict(w.params).get("flash") for w in planned("smoke").workloads_for(Kind.CORRECTNESS))
 
 
 def test_edges_of_decode_that_were_asked_for(hopper):
@@ -152,7 +165,7 @@ def test_under_the_sanitizers_every_pipeline_wraps(name):
 
 def test_the_smoke_suite_is_small_and_covers_its_subjects():
     plan = planned("smoke")
-    assert len(plan.workloads) <= 7
+    assert len(plan.workloads) <= 8
     for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
         assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "decode", "stream"}
     for kind in (Kind.PROFILE, Kind.TIMING):

@@ -1,10 +1,12 @@
+import gc
 import sys
-from types import ModuleType
+import weakref
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from flashcore_ci.worker import guard
-from flashcore_ci.worker.job import Job
+from flashcore_ci.worker.job import Job, Result, Work
 
 
 @pytest.fixture
@@ -45,3 +47,38 @@ def test_what_is_not_the_checkouts_does_not_count(asked, file):
 
 def test_where_digests_bind_nothing_everything_may_be_imported(asked, tmp_path):
     assert asked([str(tmp_path / "helper.py")], None) == ""
+
+
+def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_through_once(tmp_path, monkeypatch):
+    cuda = SimpleNamespace(
+        synchronize=lambda: None,
+        memory_reserved=lambda: 1,
+        get_device_properties=lambda _: SimpleNamespace(total_memory=10),
+        empty_cache=lambda: None,
+        OutOfMemoryError=MemoryError,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    left = []
+
+    class Node:
+        pass
+
+    def action(work):
+        assert not any(reference() for reference in left)
+        node = Node()
+        node.itself = node
+        left.append(weakref.ref(node))
+        return {}
+
+    works = tuple(Work(id=name, subject="s", params={}, seed=0) for name in "abc")
+    job = Job(kind="launch", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=works, options={})
+    gc.disable()
+    try:
+        assert guard.each(job, Result(job, tmp_path / "result.json"), action)
+        assert gc.get_freeze_count() > len(gc.get_objects())
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert not any(reference() for reference in left)
+    assert len(left) == 3

@@ -1,0 +1,171 @@
+"""FlashAttention-3's function for new tokens over a cache, by name, argument order and layout: a decode, or a prefill of many queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from flashcore._attention import RANK, attention
+from flashcore._decode import CHECK, MOST_QUERIES, over_cache
+from flashcore._flash import EVERYWHERE, Result, blocks, refuse_others
+from flashcore._varlen import attention_varlen
+
+_CACHE: Mapping[str, Any] = {
+    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
+    **dict.fromkeys(("rotary_seqlens", "q_descale", "k_descale", "v_descale")),
+    "window_size": EVERYWHERE,
+    "attention_chunk": 0,
+    "softcap": 0.0,
+    "scheduler_metadata": None,
+    "sinks": None,
+}
+_PLAIN = tuple(_CACHE.values())
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    qv: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: torch.Tensor | int | None = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    page_table: torch.Tensor | None = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k_new: Any = None,
+    max_seqlen_q: int | None = None,
+    rotary_seqlens: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = EVERYWHERE,
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: Any = None,
+    num_splits: int = 0,
+    pack_gqa: bool | None = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+    sinks: Any = None,
+) -> Result:
+    """Attention of new tokens over a cache, contiguous (batch, room, kv heads, d) or in pages; ``k`` and ``v`` are appended in place.
+
+    Up to 16 queries of a sequence are a decode, more of them a prefill of the whole batch, which takes contiguous caches. Keys beyond
+    ``cache_seqlens`` (None: the cache is full) are not used. With ``return_softmax_lse`` the result is (out, log-sum-exp), no more.
+    """
+    given = (
+        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
+        q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, scheduler_metadata, sinks,
+    )  # fmt: skip
+    if given != _PLAIN:
+        refuse_others(_CACHE, given)
+    if k is not None and cache_seqlens is None:
+        raise ValueError("cache_seqlens: must say where k and v are to be appended")
+    max_ctas = blocks(q, sm_margin) if sm_margin else 0
+    try:
+        many = q.size(1) > MOST_QUERIES
+    except (AttributeError, IndexError, TypeError):  # no query: the decode says what it is
+        many = False
+    if many:
+        return _prefill(
+            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
+            return_lse=return_softmax_lse, max_ctas=max_ctas,
+        )  # fmt: skip
+    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, None)
+    return over_cache(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
+
+
+def _prefill(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    k: torch.Tensor | None,
+    v: torch.Tensor | None,
+    lengths: torch.Tensor | int | None,
+    page_table: torch.Tensor | None,
+    **options: Any,
+) -> Result:
+    """Many new queries over a contiguous cache. NotImplementedError for what only the decode kernel can do."""
+    if page_table is not None:
+        raise NotImplementedError(
+            f"page_table: a paged cache takes up to {MOST_QUERIES} queries of a sequence, q has {q.shape[1]}"
+        )
+    _check_caches(q, k_cache, v_cache)
+    if k is None and v is None and isinstance(lengths, torch.Tensor):
+        return _ragged(q, k_cache, v_cache, lengths, **options)
+    if isinstance(lengths, torch.Tensor):
+        raise NotImplementedError(
+            f"k, v: with more than {MOST_QUERIES} queries they are appended where cache_seqlens is one number"
+        )
+    room = k_cache.shape[1]
+    end = room if lengths is None else lengths
+    if (k is None) != (v is None):
+        raise ValueError(f"{'k' if k is None else 'v'}: new keys and new values come together")
+    if type(end) is not int or not 0 <= end <= room:
+        raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {room}, is {end!r}")
+    if k is not None and v is not None:
+        end = _append(q, (k_cache, v_cache), (k, v), end)
+    return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+
+
+def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
+    """Where the sequences end when the new rows are there. ValueError before anything is written."""
+    room = caches[0].shape[1]
+    _check_rank("k", new[0])
+    for name, rows in zip(("k", "v"), new, strict=True):
+        _check(name, rows, q, (q.shape[0], new[0].shape[1], *caches[0].shape[2:]))
+    end = start + new[0].shape[1]
+    if end > room:
+        raise ValueError(f"cache_seqlens: {start} leaves no room for {end - start} new keys among {room}")
+    for cache, rows in zip(caches, new, strict=True):
+        cache[:, start:end] = rows
+    return end
+
+
+def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
+    for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
+        _check_rank(name, tensor)
+    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
+        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:]))
+
+
+def _check_rank(name: str, tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != RANK:
+        what = f"has {tensor.dim()}" if isinstance(tensor, torch.Tensor) else f"is {type(tensor).__name__}"
+        raise ValueError(f"{name}: must have {RANK} dimensions, {what}")
+
+
+def _check(name: str, tensor: torch.Tensor, q: torch.Tensor, shape: tuple[int, ...]) -> None:
+    _check_rank(name, tensor)
+    if tuple(tensor.shape) != shape or tensor.dtype != q.dtype:
+        raise ValueError(f"{name}: must be {q.dtype} of shape {shape} like q, is {tensor.dtype} of shape {tuple(tensor.shape)}")
+
+
+def _ragged(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any) -> Result:
+    """Rows of a contiguous cache, each with a length of its own, as sequences one behind the other."""
+    batch, queries, heads, _ = q.shape
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if cache.stride(0) != cache.shape[1] * cache.stride(1):
+            raise NotImplementedError(
+                f"{name}: with more than {MOST_QUERIES} queries and cache_seqlens, sequences must lie back to back"
+            )
+    starts_q, starts_k = (
+        torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])
+    )
+    result = attention_varlen(
+        q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
+        seqused_k=lengths, **options,
+    )  # fmt: skip
+    out, lse = result if isinstance(result, tuple) else (result, None)
+    out = out.unflatten(0, (batch, queries))
+    return out if lse is None else (out, lse.view(heads, batch, queries).transpose(0, 1))
