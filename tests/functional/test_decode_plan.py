@@ -62,20 +62,23 @@ def ask(program: Path, problems: list[Problem]) -> list[Plan]:
 @pytest.mark.parametrize(
     ("problem", "ctas", "gap"),
     [
-        (Problem(batch=32, room=4096), 128, 0),
+        (Problem(batch=32, room=4096), 128, 4),
+        (Problem(batch=16, heads=16, kv_heads=16, room=8192, head_dim=64), 128, 4),
+        (Problem(batch=64, room=8192), 128, 4),
+        (Problem(batch=32, heads=32, kv_heads=32, room=4096), 128, 4),
+        (Problem(batch=32, room=32768), 128, 4),
         (Problem(batch=8, room=32768), 128, 0),
         (Problem(batch=1, room=131072), 128, 0),
-        (Problem(batch=16, heads=16, kv_heads=16, room=8192, head_dim=64), 128, 0),
         (Problem(batch=1, room=4096), 128, 0),
-        (Problem(batch=64, room=8192), 132, 4),
-        (Problem(batch=32, heads=32, kv_heads=32, room=4096), 132, 4),
-        (Problem(batch=32, room=32768), 132, 4),
-        (Problem(batch=5, room=4096), 132, 4),
+        (Problem(batch=5, room=4096), 128, 4),
+        (Problem(batch=5, kv_heads=1, room=4096), 130, 0),
+        (Problem(batch=7, heads=30, kv_heads=10, room=4096), 130, 4),
+        (Problem(batch=7, heads=34, kv_heads=17, room=4096), 132, 4),
         (Problem(batch=1, heads=1, kv_heads=1, room=0), 5, 0),
     ],
     ids=repr,
 )
-def test_a_short_launch_cuts_no_unit_and_a_long_one_uses_every_multiprocessor(
+def test_units_are_cut_evenly_or_each_head_has_as_many_ctas_or_every_multiprocessor_works(
     program: Path, problem: Problem, ctas: int, gap: int
 ) -> None:
     (plan,) = ask(program, [problem])

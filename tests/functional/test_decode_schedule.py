@@ -168,3 +168,9 @@ def test_units_that_shares_hold_evenly_are_not_cut(program: Path) -> None:
     (whole, halves) = deal(program, [Case(keys=(4096,) * 32, ctas=128), Case(keys=(32768,) * 8, ctas=128)])
     assert {piece.count for piece in whole.pieces} == {1}
     assert {(piece.count, piece.last - piece.first) for piece in halves.pieces} == {(2, 256)}
+
+
+def test_shares_side_by_side_read_the_heads_of_the_same_keys(program: Path) -> None:
+    (dealt,) = deal(program, [Case(keys=(8192,) * 64, ctas=128, gap=4)])
+    assert {(piece.share % 16, piece.sequence // 4) for piece in dealt.pieces} == {(share, share) for share in range(16)}
+    assert all(piece.share // 16 == piece.unit for piece in dealt.pieces)

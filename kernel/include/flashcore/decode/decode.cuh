@@ -41,7 +41,7 @@ __device__ __forceinline__ void decode(const Params& params) {
     Producer<Tuning> producer(params, shared, lane);
     if (produces) producer.find_share();
     __syncthreads();
-    if (__builtin_expect(produces, true)) {  // its code follows, so that the first copies do not wait for it
+    if (produces) {
         producer.run();
     } else {
         Consumer<Tuning>(params, shared, warp, lane).run();

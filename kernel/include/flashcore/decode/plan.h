@@ -64,7 +64,7 @@ inline int64_t even_ctas(int64_t units, int64_t most) {
     return 0;
 }
 
-// As many CTAs for each unit of a sequence, so that they go through the same keys side by side; all, if that leaves too many idle.
+// As many CTAs for each unit of a sequence, so that they go through the same keys side by side; all, if that left too many idle.
 inline int64_t ctas_in_step(int64_t units, int64_t most) {
     return units > 0 && most % units < most / kSpared ? most - most % units : most;
 }
@@ -84,12 +84,14 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t unit_tiles = std::max<int64_t>((problem.room + tile_keys - 1) / tile_keys, 1);
     plan.tiles = problem.batch * units * (unit_tiles + kGapTiles);
     const int64_t most = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
-    const int64_t even = even_ctas(problem.batch * units, most);
+    const int64_t all_units = problem.batch * units;
+    const int64_t even = even_ctas(all_units, most);
     plan.ctas = static_cast<int>(std::min(even > 0 ? even : ctas_in_step(units, most), std::max<int64_t>(plan.tiles, 1)));
     const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
-    plan.cut = {log2_of(tile_keys), static_cast<int>(units), static_cast<int>(problem.batch), pieces, 0, even > 0 && problem.batch * units < plan.ctas ? 0 : kGapTiles};
+    // Where several CTAs have a unit, a gap would give them different numbers of its tiles.
+    const int gap = all_units < even ? 0 : kGapTiles;
+    plan.cut = {log2_of(tile_keys), static_cast<int>(units), static_cast<int>(problem.batch), pieces, 0, gap};
     if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
-    const int64_t all_units = problem.batch * units;
     plan.counters = pieces == 0 ? plan.ctas : all_units;
     const int64_t places = pieces == 0 ? 2 * plan.ctas : all_units * plan.cut.most;
     plan.workspace_bytes = kCounterBytes + places * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));

@@ -1,11 +1,11 @@
 // Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and on the device.
 //
-// A unit is one sequence, one KV head and up to 16 * consumer_warps query rows; its keys are counted in tiles. The tiles of all
-// units stand in one line, with a gap behind each that stands for the work of its end, and each CTA has an equal share of that
-// line. First come the first units of all sequences, then the second ones: where as many CTAs have each KV head, the heads of a
-// key, which lie side by side in memory, are read at the same time. A unit is cut into pieces where a share ends; or, if it is to give the same bits whatever
-// stands beside it, where its own length says, and then a piece belongs to the share in which it begins. A unit of several pieces
-// is put together in their order.
+// A unit is one sequence, one KV head or several, and as many query rows as the consumer warps have row tiles; its keys are
+// counted in tiles. The tiles of all units stand in one line, with a gap behind each that stands for the work of its end, and
+// each CTA has an equal share of that line. First come the first units of all sequences, then the second ones: where as many CTAs
+// have each KV head, the heads of a key, which lie side by side in memory, are read at the same time. A unit is cut into pieces
+// where a share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece
+// belongs to the share in which it begins. A unit of several pieces is put together in their order.
 #pragma once
 
 #include "flashcore/core/host_device.h"
@@ -20,9 +20,9 @@ struct Cut {
     int tile_shift;  // log2 of the keys of a tile
     int units;       // of each sequence
     int sequences;
-    int pieces;      // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
-    int most;        // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
-    int gap;         // tiles behind each unit that are none
+    int pieces;  // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
+    int most;    // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
+    int gap;     // tiles behind each unit that are none
 };
 
 FLASHCORE_HOST_DEVICE constexpr int least(int a, int b) { return a < b ? a : b; }
@@ -164,7 +164,7 @@ private:
     int at_;   // the next tile of the line
     int end_;  // of the share
     Place place_;
-    int keys_ = 0;   // of the sequence
+    int keys_ = 0;  // of the sequence
     int tiles_ = 0;
 };
 

@@ -32,8 +32,11 @@ public:
         : keys_{&cache}, cut_(cut), each_(divide_up(cut.sequences, sm90::kWarpThreads)) {
         const int first = lane * each_;
         const int last = least(first + each_, cut.sequences);
+        own_ = first < last ? tiles(first) : 0;
+        if (each_ > 1) {
 #pragma unroll 4
-        for (int sequence = first; sequence < last; ++sequence) own_ += tiles(sequence);
+            for (int sequence = first + 1; sequence < last; ++sequence) own_ += tiles(sequence);
+        }
         sum_ = inclusive_sum(own_, lane);
     }
 
