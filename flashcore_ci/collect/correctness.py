@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from flashcore_ci.collect import apart
@@ -20,6 +21,7 @@ from flashcore_ci.model.suite import Kind, Workload
 TOGETHER = 4
 SIDE_BY_SIDE = 3  # processes: a workload keeps the host busier than the GPU, and its readings do not depend on who else computes
 WORTH_A_PROCESS = 64  # workloads: a process takes seconds to start
+HAND = 8  # neighbours, often of one size, that are dealt together: so the largest are not all at work at once
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
@@ -44,16 +46,25 @@ def side_by_side(workloads: tuple[Workload, ...], orders: Orders, *, healthy: Ca
 
     What found no memory beside the others is asked again after them.
     """
+    count = max(1, min(SIDE_BY_SIDE, len(workloads) // WORTH_A_PROCESS))
+    together = max(1, TOGETHER // count)
 
     def all_of(some: tuple[Workload, ...]) -> dict[str, Outcome]:
-        return apart.all_of(some, orders, healthy=healthy, together=TOGETHER)
+        return apart.all_of(some, orders, healthy=healthy, together=together)
 
-    count = max(1, min(SIDE_BY_SIDE, len(workloads) // WORTH_A_PROCESS))
+    hands = [workloads[first : first + HAND] for first in range(0, len(workloads), HAND)]
+    dealt = [tuple(workload for hand in hands[number::count] for workload in hand) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
-        dealt = pool.map(all_of, [workloads[number::count] for number in range(count)])
-        outcomes = {name: outcome for some in dealt for name, outcome in some.items()}
+        outcomes = {name: outcome for some in pool.map(all_of, dealt) for name, outcome in some.items()}
     crowded = tuple(workload for workload in workloads if _found_no_memory(outcomes[workload.id]))
-    return outcomes | (all_of(crowded) if crowded and count > 1 else {})
+    if not crowded or count == 1:
+        return outcomes
+    return outcomes | {name: _noted(outcome) for name, outcome in all_of(crowded).items()}
+
+
+def _noted(outcome: Outcome) -> Outcome:
+    notes = (*outcome.values.get("notes", ()), "found no memory beside two other processes, and was asked again after them")
+    return replace(outcome, values={**outcome.values, "notes": notes})
 
 
 def _found_no_memory(outcome: Outcome) -> bool:

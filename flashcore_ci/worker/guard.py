@@ -18,6 +18,10 @@ from flashcore_ci.worker.subject_file import last_line
 Action = Callable[[Work], dict[str, Any]]
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 900.0
+NO_MEMORY = (
+    "out of memory",
+    "ALLOC_FAILED",
+)  # as the driver, a launcher and cuBLAS say it, which PyTorch's allocator does not see
 
 
 def each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
@@ -59,7 +63,8 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
     except torch.cuda.OutOfMemoryError as error:
         return missing(Code.OUT_OF_MEMORY, last_line(error))
     except Exception as error:  # noqa: BLE001 - a subject may raise anything
-        return missing(Code.RAISED, last_line(error))
+        text = last_line(error)
+        return missing(Code.OUT_OF_MEMORY if any(words in text for words in NO_MEMORY) else Code.RAISED, text)
 
 
 def undeclared(job: Job) -> str:

@@ -8,7 +8,7 @@ struct Tuning {
         .consumer_warps = 8};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = 201728;
+constexpr int kSharedBytes = 200704;
 static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 

@@ -8,7 +8,7 @@ struct Tuning {
         .consumer_warps = 8};
 };
 constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = 218112;
+constexpr int kSharedBytes = 217088;
 static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }  // namespace
 

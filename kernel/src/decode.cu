@@ -90,7 +90,7 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
     if (chosen.counters > kCounters) {
         return fail(Status::kInvalidArgument,
                     "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kCounters / chosen.row_units));
+                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_units));
     }
     return Status::kOk;
 }

@@ -77,7 +77,11 @@ def test_many_workloads_are_dealt_to_processes_and_each_is_asked_once(ran, workl
     assert sorted(outcomes) == sorted(names)
     assert len(ran) == processes
     assert sorted(name for some in ran for name in some) == sorted(names)
-    assert max(map(len, ran)) - min(map(len, ran)) <= 1
+    assert max(map(len, ran)) - min(map(len, ran)) <= correctness.HAND
+    if workloads > 1:
+        assert all(
+            any({first, second} <= set(some) for some in ran) for first, second in zip(names[::8], names[1::8], strict=False)
+        )
 
 
 def test_what_found_no_memory_beside_the_others_is_asked_again_after_them(ran):
@@ -85,6 +89,7 @@ def test_what_found_no_memory_beside_the_others_is_asked_again_after_them(ran):
     outcomes = outcomes_of(names)
     assert ran[-1] == ["big"]
     assert all(outcome.missing is None for outcome in outcomes.values())
+    assert [name for name, outcome in outcomes.items() if outcome.values.get("notes")] == ["big"]
 
 
 def test_what_finds_no_memory_on_its_own_is_asked_once(ran):

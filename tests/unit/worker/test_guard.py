@@ -5,6 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard
 from flashcore_ci.worker.job import Job, Result, Work
 
@@ -82,3 +83,21 @@ def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_t
         gc.enable()
     assert not any(reference() for reference in left)
     assert len(left) == 3
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), Code.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: out of memory"), Code.OUT_OF_MEMORY),
+        (RuntimeError("launch: out of memory"), Code.OUT_OF_MEMORY),
+        (RuntimeError("launch: invalid argument"), Code.RAISED),
+    ],
+)
+def test_memory_that_others_than_the_allocator_miss_is_missed_memory_too(monkeypatch, raised, code):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(OutOfMemoryError=MemoryError)))
+
+    def action(_work):
+        raise raised
+
+    assert guard.attempt(None, action)["missing"]["code"] == code.value

@@ -18,7 +18,7 @@ constexpr int kBytesPerElement = 2;
 constexpr int kGroupKeys = 16;  // what a warp takes at a time: K of one mma
 constexpr int kTileRows = 16;   // query rows of a row tile: M of one mma
 constexpr int kMergeRows = 8;   // that the warps add up at a time
-constexpr int kMergePad = 8;    // floats between rows there: four rows, written side by side, are in different banks
+constexpr int kMergePad = 4;    // floats between rows there
 constexpr int kPieceSlots = 4;  // pieces that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
 
