@@ -30,6 +30,7 @@ def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
     import flashcore
 
     given = {**inputs, **changes}
+    del given["flash"]  # which of the two functions the subject calls
     result: tuple[Any, Any] = flashcore.decode(given.pop("q"), given.pop("k"), given.pop("v"), return_lse=True, **given)
     return result
 
