@@ -30,8 +30,8 @@ from flashcore_ci.suite.loader import load
 
 LOUD = 1.0
 """Per cent: five processes that scatter by more cannot tell 5 % from nothing at the error that all rows share; that blocks as undecided."""
-LOUD_ROWS = {"prefill-fp16-b64-h16-s512-d128-causal", "prefill-fp16-b64-h8-s512-d256-causal"}
-"""That did so in the recorded run: short rows under a mask. A new recording has its own, and whoever commits it says which."""
+LOUD_ROWS: frozenset[str] = frozenset()
+"""That did so in the recorded run: none, at 0.54 % the loudest. A new recording has its own, and whoever commits it says which."""
 ROUNDS = 8
 SUITE = ROOT / "gates/hopper.toml"
 
