@@ -146,14 +146,14 @@ def test_multiprocessors_that_are_left_to_others_change_no_bit_of_a_prefill(flas
     assert torch.equal(flashcore.flash_attn_func(q, q, q, sm_margin=100), flashcore.flash_attn_func(q, q, q))
 
 
-def host_microseconds(call: Any, count: int = 100) -> float:
-    """The least time of a call on the host, of forty bursts behind a pause of the stream: no launch waits for the device.
+def host_microseconds(call: Any, count: int = 200) -> float:
+    """The least time of a call on the host, of ten bursts behind a pause of the stream: no launch waits for the device.
 
-    A burst takes a millisecond: whoever else is on the host misses some of them.
+    It means something only while nobody else uses this host or its GPU.
     """
     bursts = []
-    for _ in range(40):
-        torch.cuda._sleep(10_000_000)
+    for _ in range(10):
+        torch.cuda._sleep(20_000_000)
         began = time.perf_counter()
         for _ in range(count):
             call()
