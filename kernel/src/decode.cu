@@ -152,7 +152,7 @@ Status check_tables(const Arguments& args) {
     return Status::kOk;
 }
 
-// Column blocks are a dimension of their own, so that one box holds all of them.
+// Column blocks and heads are dimensions of their own, so that one box holds all of a unit.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (room(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {

@@ -9,7 +9,7 @@ namespace flashcore::decode {
 struct Config {
     int head_dim;
     DType dtype;
-    int tile_keys;       // of a stage: one stage is one tile of keys and the values that belong to them
+    int tile_keys;       // of a stage, which is one tile of keys and their values; several heads of a unit share them
     int stages;          // in shared memory: what a multiprocessor keeps in flight
     int consumer_warps;  // beside the one producer warp; a power of two
 };

@@ -110,7 +110,7 @@ private:
         }
     }
 
-    // 16 keys at two addresses in shared memory; the column blocks of a box lie behind each other.
+    // 16 keys of a head at two addresses in shared memory; the column blocks of a head lie behind each other in a box.
     __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
         const uint32_t block_bytes = sm90::kRowBytes << params_.box_shift;
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first; the others are 1, 8 and 9 further

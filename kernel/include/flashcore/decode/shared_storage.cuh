@@ -11,7 +11,7 @@
 
 namespace flashcore::decode {
 
-// A tile lies in boxes, one behind the other: [box][column block][key][64 elements], swizzled (sm90/operand.cuh).
+// A tile lies in boxes, one behind the other: [box][head][column block][key][64 elements], swizzled (sm90/operand.cuh).
 template <class Tuning>
 struct alignas(kSharedAlignment) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
