@@ -59,11 +59,12 @@ def side_by_side(workloads: tuple[Workload, ...], orders: Orders, *, healthy: Ca
     crowded = tuple(workload for workload in workloads if _found_no_memory(outcomes[workload.id]))
     if not crowded or count == 1:
         return outcomes
-    return outcomes | {name: _noted(outcome) for name, outcome in all_of(crowded).items()}
+    return outcomes | {name: _asked_again(outcome) for name, outcome in all_of(crowded).items()}
 
 
-def _noted(outcome: Outcome) -> Outcome:
-    notes = (*outcome.values.get("notes", ()), "found no memory beside two other processes, and was asked again after them")
+def _asked_again(outcome: Outcome) -> Outcome:
+    """A leak that starves its neighbours would else leave no trace in a report."""
+    notes = (*outcome.values.get("notes", ()), "found no memory beside other processes, and was asked again after them")
     return replace(outcome, values={**outcome.values, "notes": notes})
 
 

@@ -18,10 +18,8 @@ from flashcore_ci.worker.subject_file import last_line
 Action = Callable[[Work], dict[str, Any]]
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 900.0
-NO_MEMORY = (
-    "out of memory",
-    "ALLOC_FAILED",
-)  # as the driver, a launcher and cuBLAS say it, which PyTorch's allocator does not see
+NO_MEMORY = ("out of memory", "ALLOC_FAILED")
+"""As the driver, a launcher and cuBLAS say it: PyTorch raises its own kind of error for its own allocator alone."""
 
 
 def each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:

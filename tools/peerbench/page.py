@@ -98,10 +98,14 @@ def _in_short(run: Run) -> str:
         f"D={one.row.d} {one.row.shape} {one.row.mask} {one.row.dtype} ({ratio:.3f})" for one, ratio in compared if ratio < 1
     ]
     lines.append(
-        f"\nOf {len(compared)} rows, long sequences included, the better of FA3 and cuDNN is ahead on {len(behind)}: {', '.join(behind) or 'none'}."
+        f"\nOf {len(compared)} rows, long sequences included, the better of FA3 and cuDNN is ahead on {_counted(behind)}."
     )
     lines.append("[All rows, in time and in cycles, with plots](docs/performance.md).\n")
     return "\n".join(lines)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)}: {', '.join(names)}" if names else "none"
 
 
 def _versions(run: Run) -> str:

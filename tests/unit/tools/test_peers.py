@@ -176,6 +176,8 @@ def test_the_readme_names_every_row_on_which_a_peer_is_ahead() -> None:
     )
     assert "| 64 | 16·16·2048 | full | 550 | n/a | n/a | 1.20 |" in text
     assert "\nold\n" not in text
+    none = page.readme(f"{page.BEGIN}\n{page.END}", run(measured(flashcore=0.5, fa3=0.6)))
+    assert "the better of FA3 and cuDNN is ahead on none." in none
     with pytest.raises(ValueError, match="no part between"):
         page.readme("nothing", run(ahead))
 
