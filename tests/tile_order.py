@@ -1,4 +1,4 @@
-"""The tile order and the key ranges of kernel/include/flashcore/attention/{plan,schedule}.h, mirrored in Python."""
+"""The tile order and the key ranges of kernel/include/flashcore/attention/{plan,tile_scheduler}.h, mirrored in Python."""
 
 from __future__ import annotations
 

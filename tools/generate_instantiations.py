@@ -27,8 +27,8 @@ struct Tuning {{
     static constexpr flashcore::attention::Config config = {{
         .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
-        .turns = {turns}, .query_in_registers = {query_in_registers}, .staged_output = {staged_output},
-        .optimistic = {optimistic}, .scores_again = {scores_again}}};
+        .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers}, .tma_store_epilogue = {tma_store_epilogue},
+        .stale_max_speculation = {stale_max_speculation}, .recompute_qk = {recompute_qk}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};
@@ -95,12 +95,12 @@ constexpr int kThreads = {threads};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::Ragged ragged) {{
-    flashcore::attention::prepare<kThreads>(ragged);
+    const __grid_constant__ flashcore::attention::VarlenBatch batch) {{
+    flashcore::attention::prepare<kThreads>(batch);
 }}
 
 extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
-    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::Ragged>}};
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::VarlenBatch>}};
 """
 
 TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}

@@ -8,7 +8,7 @@ constexpr int kAbiVersion = 2;  // raised with every change of an argument struc
 
 extern "C" int flashcore_abi_version() { return kAbiVersion; }
 
-extern "C" const char* flashcore_error_string() { return flashcore::last_sentence(); }
+extern "C" const char* flashcore_error_string() { return flashcore::last_error_message(); }
 
 extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words) {
     constexpr uint64_t kNone = ~uint64_t{0};

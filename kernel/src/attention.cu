@@ -10,7 +10,7 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sk", args.sk, 0));
-    FLASHCORE_RETURN_IF_FAILED(check_aligned("workspace", args.workspace, sizeof(Tickets)));
+    FLASHCORE_RETURN_IF_FAILED(check_aligned("workspace", args.workspace, sizeof(TileCounter)));
     const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim,
                           args.batch * args.heads,        args.sq,          args.sk};
     const AttentionVariant* variant = nullptr;

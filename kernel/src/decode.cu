@@ -27,11 +27,11 @@ constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCOR
 
 using Arguments = FlashcoreDecodeArguments;
 
-constexpr int64_t kMostQueries = 16;
+constexpr int64_t kMaxQueries = 16;
 constexpr size_t kWorkspaceAlignment = 16;
 constexpr int kNoPages = 31;  // as the logarithm of a page's keys
 
-int64_t room(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
+int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
 Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
@@ -40,20 +40,20 @@ Status check_cache(const Arguments& args) {
     if (!known) return fail(Status::kInvalidArgument, "page_size: must be 16, 64, 128 or 256, or 0, is %d", args.page_size);
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
-        FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, room(args) > 0 ? 1 : 0));
+        FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0));
     } else {
         FLASHCORE_RETURN_IF_FAILED(check_extent("capacity", args.capacity, 0));
     }
-    if (args.new_keys < 0 || args.new_keys > room(args)) {
+    if (args.new_keys < 0 || args.new_keys > capacity(args)) {
         return fail(Status::kInvalidArgument, "new_keys: must be from 0 to the %lld keys that a sequence has room for, is %lld",
-                    static_cast<long long>(room(args)), static_cast<long long>(args.new_keys));
+                    static_cast<long long>(capacity(args)), static_cast<long long>(args.new_keys));
     }
     return Status::kOk;
 }
 
 Status check_numbers(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMostQueries));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMaxQueries));
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));
     return check_count("splits", args.splits);
 }
@@ -79,7 +79,7 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
                           args.heads,
                           args.kv_heads,
                           args.sq,
-                          room(args),
+                          capacity(args),
                           args.causal != 0,
                           args.deterministic != 0,
                           args.splits};
@@ -90,13 +90,13 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
     if (chosen.counters > kCounters) {
         return fail(Status::kInvalidArgument,
                     "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_units));
+                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_work_tiles));
     }
     return Status::kOk;
 }
 
 Status check_pointers(const Arguments& args, const Plan& chosen) {
-    if (args.page_size > 0 && room(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
+    if (args.page_size > 0 && capacity(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kWorkspaceAlignment));
     if (args.workspace_bytes < chosen.workspace_bytes) {
         return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, is %lld",
@@ -120,7 +120,7 @@ Status check_pointers(const Arguments& args, const Plan& chosen) {
 // The host check of what only the device knows.
 Status check_tables(const Arguments& args) {
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(room(args) - args.new_keys));
+    std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(capacity(args) - args.new_keys));
     if (args.lengths != nullptr) {
         FLASHCORE_RETURN_IF_FAILED(
             check(cudaMemcpyAsync(lengths.data(), args.lengths, lengths.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
@@ -137,10 +137,10 @@ Status check_tables(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check(cudaStreamSynchronize(stream), "check"));
     for (int64_t sequence = 0; sequence < args.batch; ++sequence) {
         const int64_t length = lengths[static_cast<size_t>(sequence)];
-        if (length < 0 || length + args.new_keys > room(args)) {
+        if (length < 0 || length + args.new_keys > capacity(args)) {
             return fail(Status::kInvalidArgument, "lengths: sequence %lld has %lld keys and %lld new ones, and room for %lld",
                         static_cast<long long>(sequence), static_cast<long long>(length), static_cast<long long>(args.new_keys),
-                        static_cast<long long>(room(args)));
+                        static_cast<long long>(capacity(args)));
         }
         for (int64_t slot = 0; !table.empty() && slot * args.page_size < length + args.new_keys; ++slot) {
             const int32_t page = table[static_cast<size_t>(sequence * args.table_width + slot)];
@@ -154,19 +154,20 @@ Status check_tables(const Arguments& args) {
 
 // Column blocks and heads are dimensions of their own, so that one box holds all of a unit.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
-    if (room(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
+    if (capacity(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
-        const int64_t blocks = args.head_dim / kBlockColumns;
-        const TensorShape shape{
-            name,
-            operand.data,
-            {kBlockColumns, args.page_size > 0 ? args.page_size : room(args), blocks, args.kv_heads, params.cache.pages},
-            {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
-             operand.batch_stride * kBytesPerElement},
-            {kBlockColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks), static_cast<uint32_t>(params.rows.heads), 1},
-            5,
-            {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
-            CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
+        const int64_t blocks = args.head_dim / kSwizzleAtomColumns;
+        const TensorShape shape{name,
+                                operand.data,
+                                {kSwizzleAtomColumns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads,
+                                 params.cache.pages},
+                                {operand.sequence_stride * kBytesPerElement, kSwizzleAtomColumns * kBytesPerElement,
+                                 operand.head_stride * kBytesPerElement, operand.batch_stride * kBytesPerElement},
+                                {kSwizzleAtomColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks),
+                                 static_cast<uint32_t>(params.rows.heads), 1},
+                                5,
+                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
         return encode(shape, config.dtype, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
@@ -182,9 +183,9 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
     params.out = args.out;
     params.lse = args.lse;
     params.counters = static_cast<unsigned*>(args.workspace);
-    params.pieces = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
+    params.partials = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
     const bool paged = args.page_size > 0;
-    const int keys = static_cast<int>(room(args));
+    const int keys = static_cast<int>(capacity(args));
     params.cache = {args.lengths,
                     paged ? args.page_table : nullptr,
                     args.table_stride,
@@ -193,10 +194,10 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
                     static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
     params.rows = chosen.rows;
-    params.cut = chosen.cut;
+    params.split_policy = chosen.split_policy;
     params.kv_heads = static_cast<int>(args.kv_heads);
-    params.row_units = chosen.row_units;
-    const int tile_shift = chosen.cut.tile_shift;
+    params.row_work_tiles = chosen.row_work_tiles;
+    const int tile_shift = chosen.split_policy.tile_shift;
     params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;

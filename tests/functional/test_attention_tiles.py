@@ -1,4 +1,4 @@
-"""Which tiles the CTAs of attention take and what each warpgroup does there: attention/{schedule,share,plan}.h themselves, compiled for
+"""Which tiles the CTAs of attention take and what each warpgroup does there: attention/{tile_scheduler,warpgroup_work,plan}.h themselves, compiled for
 the host and asked. Every answer is held against what the words mean."""
 
 from __future__ import annotations

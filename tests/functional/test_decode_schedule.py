@@ -1,4 +1,4 @@
-"""How decode deals out its work: kernel/include/flashcore/decode/schedule.h itself, compiled for the host and asked."""
+"""How decode deals out its work: kernel/include/flashcore/decode/split_scheduler.h itself, compiled for the host and asked."""
 
 from __future__ import annotations
 

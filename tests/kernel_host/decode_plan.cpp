@@ -18,9 +18,10 @@ int main() {
         const decode::Config config{head_dim, DType::kFp16, tile_keys, 5, warps};
         const decode::Problem problem{DType::kFp16, head_dim, batch, heads, kv_heads, sq, room, false, deterministic, splits};
         const decode::Plan plan = decode::plan(config, problem, multiprocessors, max_ctas);
-        const int64_t bytes = decode::piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
-        std::printf("%d %d %d %d %d %d %lld %lld\n", plan.ctas, plan.cut.gap, plan.row_units, plan.rows.per_unit, plan.cut.pieces,
-                    plan.cut.most, static_cast<long long>(plan.counters),
+        const int64_t bytes = decode::partial_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+        std::printf("%d %d %d %d %d %d %lld %lld\n", plan.ctas, plan.split_policy.gap, plan.row_work_tiles,
+                    plan.rows.per_work_tile, plan.split_policy.splits, plan.split_policy.max_splits,
+                    static_cast<long long>(plan.counters),
                     static_cast<long long>((plan.workspace_bytes - decode::kCounterBytes) / bytes));
     }
 }

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "flashcore/attention/abi.h"
-#include "flashcore/attention/ragged.h"
 #include "flashcore/attention/variants.h"
+#include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/variants.h"

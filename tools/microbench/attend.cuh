@@ -1,7 +1,7 @@
 // The inner step of attention without loads, masks and edges: what the pipes give when only the schedule is in the way.
 #pragma once
 
-#include "flashcore/sm90/operand.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
 #include "harness.cuh"
 #include "scalar.cuh"
 #include "wgmma_shapes.cuh"
@@ -46,10 +46,10 @@ public:
         softmax_.offset[0] = scale;
         softmax_.offset[1] = 2.0f * scale;
         namespace sm90 = flashcore::sm90;
-        query_ = sm90::row_operand(memory + warpgroup * sm90::block_bytes(64));
+        query_ = sm90::k_major_descriptor(memory + warpgroup * sm90::atom_column_bytes(64));
         uint8_t* keys = memory + sm90::tile_bytes(64 * kStep.warpgroups, kStep.head_dim);
-        keys_ = sm90::row_operand(keys);
-        values_ = sm90::column_operand(keys + sm90::tile_bytes(kStep.keys, kStep.head_dim), kStep.keys);
+        keys_ = sm90::k_major_descriptor(keys);
+        values_ = sm90::mn_major_descriptor(keys + sm90::tile_bytes(kStep.keys, kStep.head_dim), kStep.keys);
         const auto* words = reinterpret_cast<const uint32_t*>(memory);
 #pragma unroll
         for (int i = 0; i < kStep.keys / 4; ++i) probabilities_[i] = words[threadIdx.x + i] & 0x7FFF7FFF;
@@ -102,11 +102,11 @@ private:
     template <int kAccumulate>
     __device__ __forceinline__ void issue_scores(int i) {
         namespace sm90 = flashcore::sm90;
-        const uint64_t keys = keys_ + sm90::row_step(i, kStep.keys);
+        const uint64_t keys = keys_ + sm90::k_major_offset(i, kStep.keys);
         if constexpr (kStep.query_in_registers) {
             Scores::template registers<0, kAccumulate>(scores_, rows_ + 4 * i, keys);
         } else {
-            Scores::template shared<kAccumulate>(scores_, query_ + sm90::row_step(i, 64 * kStep.warpgroups), keys);
+            Scores::template shared<kAccumulate>(scores_, query_ + sm90::k_major_offset(i, 64 * kStep.warpgroups), keys);
         }
     }
     __device__ __forceinline__ void issue() {
@@ -115,14 +115,14 @@ private:
         fence();
         issue_scores<0>(0);
 #pragma unroll
-        for (int i = 1; i < kStep.head_dim / sm90::kMmaDepth; ++i) issue_scores<1>(i);
+        for (int i = 1; i < kStep.head_dim / sm90::kMmaK; ++i) issue_scores<1>(i);
         commit();
         pin(output_);
         pin(probabilities_);
         fence();
 #pragma unroll
-        for (int i = 0; i < kStep.keys / sm90::kMmaDepth; ++i) {
-            Output::template registers<1>(output_, probabilities_ + 4 * i, values_ + sm90::column_step(i));
+        for (int i = 0; i < kStep.keys / sm90::kMmaK; ++i) {
+            Output::template registers<1>(output_, probabilities_ + 4 * i, values_ + sm90::mn_major_offset(i));
         }
         commit();
     }

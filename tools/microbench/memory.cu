@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         const auto issue = [&] {
             const int slot = filling.slot;
             ptx::mbarrier_wait(&barriers.empty[slot], filling.parity ^ 1);
-            ptx::mbarrier_arrive_expect_bytes(&barriers.full[slot], kTileBytes);
+            ptx::mbarrier_arrive_expect_tx(&barriers.full[slot], kTileBytes);
             if constexpr (kCluster == 1) {
                 copy_tensor(memory + slot * kTileBytes, &map, &barriers.full[slot], 0, next * kRows);
             } else {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 CUtensorMap make_map(void* data, int64_t rows, uint32_t box_rows) {
     flashcore::EncodeTiled encoder = nullptr;
-    if (flashcore::find_encoder(encoder) != flashcore::Status::kOk) check(cudaErrorNotSupported, flashcore::last_sentence());
+    if (flashcore::find_encoder(encoder) != flashcore::Status::kOk) check(cudaErrorNotSupported, flashcore::last_error_message());
     CUtensorMap map{};
     const cuuint64_t extent[2] = {kColumns, static_cast<cuuint64_t>(rows)};
     const cuuint64_t stride[1] = {kColumns * 2};
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 1) read_chunks(const uint8_t* data, 
     const uint8_t* next = data + static_cast<int64_t>(blockIdx.x) * chunk_bytes;
     Ring ring{stages};
     const auto issue = [&] {
-        ptx::mbarrier_arrive_expect_bytes(&full[ring.slot], static_cast<uint32_t>(chunk_bytes));
+        ptx::mbarrier_arrive_expect_tx(&full[ring.slot], static_cast<uint32_t>(chunk_bytes));
         copy_bulk(memory + ring.slot * chunk_bytes, next, static_cast<uint32_t>(chunk_bytes), &full[ring.slot]);
         next += static_cast<int64_t>(gridDim.x) * chunk_bytes;
     };

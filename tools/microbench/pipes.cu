@@ -1,5 +1,5 @@
 // How fast the pipes of a multiprocessor are, alone and beside each other: tensor cores, exponentials, issue.
-#include "flashcore/sm90/operand.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
 #include "harness.cuh"
 #include "scalar.cuh"
 #include "suite.h"
@@ -25,9 +25,9 @@ struct Work {
 
 template <int kN, Operands kOperands>
 __device__ __forceinline__ void products(uint8_t* memory, int warpgroup, int rounds, uint64_t* out) {
-    const uint64_t a = sm90::row_operand(memory + warpgroup * kRowsBytes);
+    const uint64_t a = sm90::k_major_descriptor(memory + warpgroup * kRowsBytes);
     uint8_t* shared_b = memory + 3 * kRowsBytes;
-    const uint64_t b = kOperands == Operands::kRegistersValues ? sm90::column_operand(shared_b, kDepth) : sm90::row_operand(shared_b);
+    const uint64_t b = kOperands == Operands::kRegistersValues ? sm90::mn_major_descriptor(shared_b, kDepth) : sm90::k_major_descriptor(shared_b);
     float sums[Wgmma<kN>::kRegisters] = {};
     uint32_t rows[16];
 #pragma unroll
@@ -37,13 +37,13 @@ __device__ __forceinline__ void products(uint8_t* memory, int warpgroup, int rou
     for (int round = 0; round < rounds; ++round) {
         fence();
 #pragma unroll
-        for (int step = 0; step < kDepth / sm90::kMmaDepth; ++step) {
+        for (int step = 0; step < kDepth / sm90::kMmaK; ++step) {
             if constexpr (kOperands == Operands::kShared) {
-                Wgmma<kN>::shared(sums, a + sm90::row_step(step, 64), b + sm90::row_step(step, kN));
+                Wgmma<kN>::shared(sums, a + sm90::k_major_offset(step, 64), b + sm90::k_major_offset(step, kN));
             } else if constexpr (kOperands == Operands::kRegisters) {
-                Wgmma<kN>::template registers<0>(sums, rows + 4 * step, b + sm90::row_step(step, kN));
+                Wgmma<kN>::template registers<0>(sums, rows + 4 * step, b + sm90::k_major_offset(step, kN));
             } else {
-                Wgmma<kN>::template registers<1>(sums, rows + 4 * step, b + sm90::column_step(step));
+                Wgmma<kN>::template registers<1>(sums, rows + 4 * step, b + sm90::mn_major_offset(step));
             }
         }
         commit();

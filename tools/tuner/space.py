@@ -118,11 +118,11 @@ def objections(candidate: Candidate) -> Iterator[str]:
 
 def _of_switches(one: Candidate) -> Iterator[str]:
     on = dict(one.switches)
-    if on.get("staged_output") and (
-        not on.get("turns", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
+    if on.get("tma_store_epilogue") and (
+        not on.get("ping_pong_barrier", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
     ):
         yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
-    if on.get("scores_again") and (not on.get("optimistic") or not on.get("query_in_registers") or on.get("turns", True)):
+    if on.get("recompute_qk") and (not on.get("stale_max_speculation") or not on.get("query_in_registers") or on.get("ping_pong_barrier", True)):
         yield "scores again: only a guess is taken back, with the query in registers and without a turn"
 
 

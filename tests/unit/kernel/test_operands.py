@@ -1,4 +1,4 @@
-"""The address map of kernel/include/flashcore/sm90/operand.cuh: what TMA writes is what a wgmma descriptor makes it read.
+"""The address map of kernel/include/flashcore/sm90/smem_descriptor.cuh: what TMA writes is what a wgmma descriptor makes it read.
 
 TMA with the 128-byte swizzle puts element (row, column) of a 64-column block at byte 128 * row + 2 * column and exchanges
 address bits 4-6 with bits 7-9. A wgmma reads its operand as 8 x 128-byte core blocks, joined by the descriptor's two strides,
@@ -12,7 +12,7 @@ import re
 
 import pytest
 
-HEADER = (pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90/operand.cuh").read_text(encoding="utf-8")
+HEADER = (pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90/smem_descriptor.cuh").read_text(encoding="utf-8")
 BLOCK, ROW_BYTES, GROUP_BYTES, UNIT, DEPTH = 64, 128, 1024, 16, 16
 
 
@@ -47,11 +47,11 @@ def column_step(step: int) -> int:
 
 def test_constants_are_those_of_the_header() -> None:
     for name, text in (
-        ("kBlockColumns", "64"),
-        ("kRowBytes", "kBlockColumns * kElementBytes"),
-        ("kGroupBytes", "kGroupRows * kRowBytes"),
-        ("kChunkBytes", "16"),
-        ("kMmaDepth", "16"),
+        ("kSwizzleAtomColumns", "64"),
+        ("kSwizzleBytes", "kSwizzleAtomColumns * kElementBytes"),
+        ("kSwizzleAtomBytes", "kCoreMatrixRows * kSwizzleBytes"),
+        ("kUnitBytes", "16"),
+        ("kMmaK", "16"),
     ):
         assert re.search(rf"constexpr int {name} = {re.escape(text)};", HEADER)
 

@@ -1,4 +1,4 @@
-"""Ragged batches: kernel/include/flashcore/attention/{ragged.h,prepare.cuh,schedule.h} and the tensor maps of launcher.h, in Python."""
+"""Ragged batches: kernel/include/flashcore/attention/{varlen.h,varlen_prepare.cuh,tile_scheduler.h} and the tensor maps of launcher.h, in Python."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def test_a_batch_ends_at_every_row(end: int, length: int, row_bytes: int) -> Non
 
 
 def test_the_numbers_here_are_those_of_the_headers() -> None:
-    text = "".join((HEADERS / name).read_text(encoding="utf-8") for name in ("params.h", "plan.h", "launcher.h", "prepare.cuh"))
+    text = "".join((HEADERS / name).read_text(encoding="utf-8") for name in ("params.h", "plan.h", "launcher.h", "varlen_prepare.cuh"))
     for found in (
         r"kBatchRows = 1 << 30;",
         r"kTileLimit = int64_t\{1\} << 30;",
         r"kWrapStride = int64_t\{1\} << 34;",
-        r"kRaggedStrideLimit = int64_t\{1\} << 33;",
-        r"kClasses = 256;",
-        r"kClassBits = 3;",
+        r"kVarlenStrideLimit = int64_t\{1\} << 33;",
+        r"kLengthBuckets = 256;",
+        r"kBucketBits = 3;",
     ):
         assert re.search(found, text), found

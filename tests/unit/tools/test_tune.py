@@ -152,11 +152,11 @@ def test_entries_with_a_table_of_their_own_keep_it() -> None:
 
 
 def test_a_staged_output_needs_its_slot() -> None:
-    staged = replace(GOOD, switches=(("query_in_registers", False), ("staged_output", True), ("turns", True)))
+    staged = replace(GOOD, switches=(("query_in_registers", False), ("ping_pong_barrier", True), ("tma_store_epilogue", True)))
     assert list(space.objections(staged)) == []
     for changed in (
         replace(staged, q_stages=1),
-        replace(staged, switches=(("query_in_registers", False), ("staged_output", True), ("turns", False))),
+        replace(staged, switches=(("query_in_registers", False), ("ping_pong_barrier", False), ("tma_store_epilogue", True))),
     ):
         assert any("needs turns" in objection for objection in space.objections(changed))
 

@@ -12,16 +12,16 @@ struct Config {
     int head_dim;
     DType dtype;
     bool causal;
-    int tile_m;               // query rows of a CTA
-    int tile_n;               // keys of one step
-    int q_stages;             // query tiles in shared memory
-    int kv_stages;            // key tiles, and value tiles, in shared memory
-    int consumer_warpgroups;  // beside the one producer warpgroup
-    bool turns;               // consumer warpgroups issue their products one after the other
-    bool query_in_registers;  // read from shared memory once for each tile and not once for each step
-    bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
-    bool optimistic;          // exponentials first, and the maximum only where they turn out too large
-    bool scores_again;        // and then from the tensor cores once more, so that no register keeps them meanwhile
+    int tile_m;                  // query rows of a CTA
+    int tile_n;                  // keys of one step
+    int q_stages;                // query tiles in shared memory
+    int kv_stages;               // key tiles, and value tiles, in shared memory
+    int consumer_warpgroups;     // beside the one producer warpgroup
+    bool ping_pong_barrier;      // consumer warpgroups issue their products one after the other
+    bool query_in_registers;     // read from shared memory once for each tile and not once for each step
+    bool tma_store_epilogue;     // leaves through the slot of its query and the copy engine, not straight from the registers
+    bool stale_max_speculation;  // exponentials first, and the maximum only where they turn out too large
+    bool recompute_qk;           // and then from the tensor cores once more, so that no register keeps them meanwhile
 };
 
 constexpr int kWarpThreads = 32;

@@ -50,7 +50,7 @@ inline bool serves(const Config& config, const Problem& problem) {
 }
 
 // The number of the variant with the least padding for a problem. -1: none serves it.
-inline int choose(const AttentionVariant* const* variants, int count, const Problem& problem) {
+inline int choose_variant(const AttentionVariant* const* variants, int count, const Problem& problem) {
     int best = -1;
     for (int i = 0; i < count; ++i) {
         if (!serves(variants[i]->config, problem)) continue;
@@ -64,7 +64,9 @@ inline int64_t row_tiles(const Config& config, const Problem& problem) {
 }
 
 // Persistent CTAs that a launch may have.
-inline int64_t most_ctas(int multiprocessors, int cap) { return cap > 0 ? std::min(cap, multiprocessors) : multiprocessors; }
+inline int64_t persistent_ctas(int multiprocessors, int cap) {
+    return cap > 0 ? std::min(cap, multiprocessors) : multiprocessors;
+}
 
 // The caller has checked that the number of tiles fits in an int.
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
@@ -72,7 +74,7 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t tiles = rows * problem.sequences;
     const Schedule schedule{static_cast<int>(tiles), static_cast<int>(rows), static_cast<int>(problem.sequences),
                             static_cast<int>(group_size(config.causal, config.head_dim, problem.sk, problem.sequences))};
-    return {schedule, static_cast<int>(std::min(tiles, most_ctas(multiprocessors, max_ctas)))};
+    return {schedule, static_cast<int>(std::min(tiles, persistent_ctas(multiprocessors, max_ctas)))};
 }
 
 }  // namespace flashcore::attention

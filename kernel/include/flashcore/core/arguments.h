@@ -12,10 +12,10 @@ namespace flashcore {
 
 constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension: row numbers stay clear of int overflow
 
-inline Status check_extent(const char* name, int64_t value, int64_t least, int64_t most = kExtentLimit) {
-    if (value >= least && value <= most) return Status::kOk;
-    return fail(Status::kInvalidArgument, "%s: must be from %lld to %lld, is %lld", name, static_cast<long long>(least),
-                static_cast<long long>(most), static_cast<long long>(value));
+inline Status check_extent(const char* name, int64_t value, int64_t minimum, int64_t maximum = kExtentLimit) {
+    if (value >= minimum && value <= maximum) return Status::kOk;
+    return fail(Status::kInvalidArgument, "%s: must be from %lld to %lld, is %lld", name, static_cast<long long>(minimum),
+                static_cast<long long>(maximum), static_cast<long long>(value));
 }
 
 inline Status check_count(const char* name, int64_t value) {

@@ -39,12 +39,12 @@ private:
     int previous_ = -1;
 };
 
-constexpr int kRemembered = 64;  // devices that are asked once
+constexpr int kCachedDevices = 64;  // devices that are asked once
 
 inline Status describe(int ordinal, Device& device) {
-    static std::atomic<int> known[kRemembered];  // multiprocessors; 0: not asked yet
-    const bool remembered = ordinal >= 0 && ordinal < kRemembered;
-    if (remembered) device.multiprocessors = known[ordinal];
+    static std::atomic<int> known[kCachedDevices];  // multiprocessors; 0: not asked yet
+    const bool cacheable = ordinal >= 0 && ordinal < kCachedDevices;
+    if (cacheable) device.multiprocessors = known[ordinal];
     if (device.multiprocessors > 0) return Status::kOk;
     int major = 0;
     int minor = 0;
@@ -56,7 +56,7 @@ inline Status describe(int ordinal, Device& device) {
     }
     FLASHCORE_RETURN_IF_FAILED(
         check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device"));
-    if (remembered) known[ordinal] = device.multiprocessors;
+    if (cacheable) known[ordinal] = device.multiprocessors;
     return Status::kOk;
 }
 

@@ -15,25 +15,25 @@ enum class Status : int {
     kCudaFailure = 3,        // the runtime or the driver refused
 };
 
-constexpr int kSentenceCapacity = 256;
+constexpr int kErrorMessageCapacity = 256;
 
-inline char* last_sentence() {
-    static thread_local char sentence[kSentenceCapacity] = "";
-    return sentence;
+inline char* last_error_message() {
+    static thread_local char message[kErrorMessageCapacity] = "";
+    return message;
 }
 
 __attribute__((format(printf, 2, 3))) inline Status fail(Status status, const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    std::vsnprintf(last_sentence(), kSentenceCapacity, format, arguments);
+    std::vsnprintf(last_error_message(), kErrorMessageCapacity, format, arguments);
     va_end(arguments);
     return status;
 }
 
-inline Status check(cudaError_t error, const char* what) {
+inline Status check(cudaError_t error, const char* operation) {
     if (error == cudaSuccess) return Status::kOk;
     cudaGetLastError();  // reported here, so it must not surface in the caller's next check
-    return fail(Status::kCudaFailure, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    return fail(Status::kCudaFailure, "%s: %s (%s)", operation, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 }  // namespace flashcore

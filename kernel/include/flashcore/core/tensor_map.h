@@ -14,7 +14,7 @@
 namespace flashcore {
 
 constexpr int kTensorRank = 5;                            // at most
-constexpr int kBlockColumns = 64;                         // elements that a box is wide: 128 bytes, the span of the swizzle
+constexpr int kSwizzleAtomColumns = 64;                   // elements that a box is wide: 128 bytes, the span of the swizzle
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 

@@ -11,13 +11,13 @@ namespace flashcore::decode {
 template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
-    static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
-    static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
+    static_assert(kConfig.head_dim % sm90::kSwizzleAtomColumns == 0, "a tile is made of whole 64-element column blocks");
+    static_assert(kConfig.tile_keys % kMmaKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
                   "a box divides a tile");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
     static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps take turns by a mask");
     static_assert(kConfig.consumer_warps <= 8, "a warp adds up one row of each row tile");
-    static_assert(kGroupKeys == sm90::kMmaDepth && kTileRows == sm90::kMmaRows && kBytesPerElement == sm90::kElementBytes,
+    static_assert(kMmaKeys == sm90::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == sm90::kElementBytes,
                   "keys and rows as the mma takes them");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
@@ -39,7 +39,7 @@ __device__ __forceinline__ void decode(const Params& params) {
     }
     const bool produces = warp == kConfig.consumer_warps;
     Producer<Tuning> producer(params, shared, lane);
-    if (produces) producer.find_share();
+    if (produces) producer.find_cta_range();
     __syncthreads();
     if (produces) {
         producer.run();

@@ -8,7 +8,7 @@
 #include "flashcore/core/operand.h"
 #include "flashcore/core/variant.h"
 #include "flashcore/decode/config.h"
-#include "flashcore/decode/schedule.h"
+#include "flashcore/decode/split_scheduler.h"
 
 namespace flashcore::decode {
 
@@ -21,7 +21,7 @@ struct Cache {
     const int32_t* lengths;  // null: all sequences are full
     const int32_t* table;    // null: page i belongs to sequence i
     int64_t table_stride;
-    int room;        // keys of a sequence
+    int capacity;    // keys of a sequence
     int page_shift;  // log2 of a page's keys; of a contiguous cache more than any key has bits, so that all are in page 0
     int pages;
     int new_keys;  // of each sequence; they follow the others
@@ -29,13 +29,13 @@ struct Cache {
 
 // Query heads of one KV head are packed as rows: row i is query i / group of head i % group. A unit of several KV heads, which
 // lie side by side in memory, has a row tile for each of them, none of them full perhaps.
-struct Rows {
+struct PackedRows {
     int heads;  // KV heads of a unit: 1, or one for each row tile
     int sq;
-    int group;       // query heads of a KV head
-    int count;       // sq * group: of one head
-    int per_unit;    // of a unit: so many tiles of 16 rows
-    int tile_shift;  // log2 of the number of tiles, which is at most that of consumer warps
+    int group;          // query heads of a KV head
+    int count;          // sq * group: of one head
+    int per_work_tile;  // of a unit: so many tiles of 16 rows
+    int tile_shift;     // log2 of the number of tiles, which is at most that of consumer warps
     bool causal;
 
     FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
@@ -43,8 +43,8 @@ struct Rows {
     FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
 
     // Of a row of a unit of several heads: which of them, and which row of that.
-    FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kTileRows; }
-    FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kTileRows; }
+    FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kRowTileRows; }
+    FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kRowTileRows; }
     FLASHCORE_HOST_DEVICE constexpr bool exists(int row) const { return row_of(row) < count; }
 };
 
@@ -60,16 +60,16 @@ struct Params {
     FlashcoreOperand out;
     float* lse;  // (batch, heads, sq) or null
     unsigned* counters;
-    float* pieces;
+    float* partials;
     Cache cache;
-    Rows rows;
-    Cut cut;
+    PackedRows rows;
+    SplitPolicy split_policy;
     int kv_heads;
-    int row_units;     // units of a KV head
-    int box_shift;     // log2 of the keys of a box
-    float scale_log2;  // |scale| * log2(e), at least the smallest normal float
-    float scale;       // |scale|, for the log-sum-exp
-    float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
+    int row_work_tiles;  // units of a KV head
+    int box_shift;       // log2 of the keys of a box
+    float scale_log2;    // |scale| * log2(e), at least the smallest normal float
+    float scale;         // |scale|, for the log-sum-exp
+    float score_sign;    // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
 };
 
 using DecodeVariant = Variant<Config, Params>;

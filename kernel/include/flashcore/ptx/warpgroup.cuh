@@ -6,12 +6,12 @@
 namespace flashcore::ptx {
 
 template <int kRegisters>
-__device__ __forceinline__ void registers_release() {
+__device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void registers_acquire() {
+__device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
 }
 
 // Whether `mine` holds for all of `threads`, which wait for each other.
-__device__ __forceinline__ bool named_barrier_all(int barrier, int threads, bool mine) {
+__device__ __forceinline__ bool named_barrier_and(int barrier, int threads, bool predicate) {
     uint32_t all;
     asm volatile(
         "{\n"
@@ -34,7 +34,7 @@ __device__ __forceinline__ bool named_barrier_all(int barrier, int threads, bool
         "selp.u32 %0, 1, 0, all;\n"
         "}\n"
         : "=r"(all)
-        : "r"(static_cast<uint32_t>(mine)), "r"(barrier), "r"(threads)
+        : "r"(static_cast<uint32_t>(predicate)), "r"(barrier), "r"(threads)
         : "memory");
     return all != 0;
 }

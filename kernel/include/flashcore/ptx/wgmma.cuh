@@ -19,13 +19,13 @@ __device__ __forceinline__ void wgmma_wait() {
 
 // Pins registers at this point: the compiler knows nothing of the asynchronous reads and writes of a wgmma in flight.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&registers)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(float (&registers)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
 template <int kCount>
-__device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&registers)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }

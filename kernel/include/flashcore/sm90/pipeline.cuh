@@ -49,8 +49,8 @@ struct RingPosition {
 
     // Producer: announce the bytes of this round, none for a slot that carries only a message, and return the barrier that
     // their copies complete.
-    __device__ __forceinline__ uint64_t* announce(RingBarriers<kSlots>& ring, uint32_t bytes) const {
-        ptx::mbarrier_arrive_expect_bytes(&ring.full[slot], bytes);
+    __device__ __forceinline__ uint64_t* arrive_and_expect_tx(RingBarriers<kSlots>& ring, uint32_t bytes) const {
+        ptx::mbarrier_arrive_expect_tx(&ring.full[slot], bytes);
         return &ring.full[slot];
     }
 

@@ -15,7 +15,7 @@ struct alignas(16) Tile {
 };
 
 // And what only the producer needs.
-struct Load {
+struct ProducerTile {
     Tile tile;
     int kv_batch;
     int first_key;  // of the sequence, among those of its batch
@@ -26,31 +26,33 @@ constexpr int kNoTile = -1;
 // Hands out tile numbers, to one thread of each CTA. Every CTA begins with its own number; what follows is the next number
 // that nobody has drawn. It is drawn when the tile before is nearly loaded: earlier, a CTA would keep to itself what others have
 // time for; later, loading would wait for the answer. The last CTA to find nothing left zeroes the counters for the next launch.
-class TileQueue {
+class DynamicPersistentTileScheduler {
 public:
-    __device__ __forceinline__ explicit TileQueue(const Params& params) : params_(params), index_(blockIdx.x) {}
+    __device__ __forceinline__ explicit DynamicPersistentTileScheduler(const Params& params)
+        : params_(params), index_(blockIdx.x) {}
 
-    __device__ __forceinline__ void draw() {
-        index_ = params_.tickets != nullptr ? static_cast<int>(gridDim.x + atomicAdd(&params_.tickets->next, 1u))
-                                            : index_ + static_cast<int>(gridDim.x);
+    __device__ __forceinline__ void prefetch_next() {
+        index_ = params_.tile_counter != nullptr ? static_cast<int>(gridDim.x + atomicAdd(&params_.tile_counter->next, 1u))
+                                                 : index_ + static_cast<int>(gridDim.x);
     }
 
-    __device__ __forceinline__ int take() const {
+    __device__ __forceinline__ int get_next() const {
         if (index_ < tiles()) return index_;
-        if (params_.tickets != nullptr) finish();
+        if (params_.tile_counter != nullptr) retire_cta();
         return kNoTile;
     }
 
 private:
-    __device__ __forceinline__ void finish() const {
+    __device__ __forceinline__ void retire_cta() const {
         __threadfence();
-        if (atomicAdd(&params_.tickets->finished, 1u) != gridDim.x - 1) return;
-        params_.tickets->next = 0;
-        params_.tickets->finished = 0;
+        if (atomicAdd(&params_.tile_counter->finished_ctas, 1u) != gridDim.x - 1) return;
+        params_.tile_counter->next = 0;
+        params_.tile_counter->finished_ctas = 0;
     }
 
     __device__ __forceinline__ int tiles() const {
-        return params_.spans == nullptr ? params_.schedule.tiles : params_.spans[params_.schedule.sequences].first_tile;
+        return params_.sequence_infos == nullptr ? params_.schedule.tiles
+                                                 : params_.sequence_infos[params_.schedule.sequences].first_tile;
     }
 
     const Params& params_;
@@ -63,11 +65,11 @@ __device__ __forceinline__ int quotient(int dividend, int divisor) {
 }
 
 // The sequence of a ragged batch that a tile belongs to: the last one whose first tile does not come after it.
-__device__ __forceinline__ int batch_of(const Params& params, int index) {
+__device__ __forceinline__ int find_sequence_info(const Params& params, int index) {
     int batch = 0;
     for (int end = params.schedule.sequences; end - batch > 1;) {
         const int middle = (batch + end) / 2;
-        (params.spans[middle].first_tile <= index ? batch : end) = middle;
+        (params.sequence_infos[middle].first_tile <= index ? batch : end) = middle;
     }
     return batch;
 }
@@ -78,26 +80,26 @@ __device__ __forceinline__ int batch_of(const Params& params, int index) {
 //
 // The causal mask is aligned bottom right: the last query sees every key.
 template <bool kCausal>
-__device__ __forceinline__ Load tile_at(const Params& params, int index, int tile_m) {
+__device__ __forceinline__ ProducerTile tile_at(const Params& params, int index, int tile_m) {
     Schedule schedule = params.schedule;
-    Span span{0, 0, 0, 0, 0, params.sq, params.sk};
-    if (params.spans != nullptr) {
-        span = params.spans[batch_of(params, index)];
-        schedule = {0, span.row_tiles, params.heads, span.group};
-        index -= span.first_tile;
+    SequenceInfo info{0, 0, 0, 0, 0, params.sq, params.sk};
+    if (params.sequence_infos != nullptr) {
+        info = params.sequence_infos[find_sequence_info(params, index)];
+        schedule = {0, info.row_tiles, params.heads, info.group};
+        index -= info.first_tile;
     }
     const int group_tiles = schedule.group * schedule.row_tiles;
     const int group = quotient(index, group_tiles);
-    const int within = index - group * group_tiles;
+    const int index_in_group = index - group * group_tiles;
     const int width = min(schedule.group, schedule.sequences - group * schedule.group);
-    const int turn = quotient(within, width);
-    const int sequence = group * schedule.group + within - turn * width;
+    const int tile_rank = quotient(index_in_group, width);
+    const int sequence = group * schedule.group + index_in_group - tile_rank * width;
     const int batch = quotient(sequence, params.heads);  // 0 in a ragged one
-    const int row = (schedule.row_tiles - 1 - turn) * tile_m;
-    const int visible = kCausal ? row + 1 + span.sk - span.sq : span.sk;
-    return {{params.sq - span.sq + row, sequence - batch * params.heads, span.q_batch + batch, span.sq - row, visible},
-            span.k_batch + batch,
-            params.sk - span.sk};
+    const int row = (schedule.row_tiles - 1 - tile_rank) * tile_m;
+    const int visible = kCausal ? row + 1 + info.sk - info.sq : info.sk;
+    return {{params.sq - info.sq + row, sequence - batch * params.heads, info.q_batch + batch, info.sq - row, visible},
+            info.k_batch + batch,
+            params.sk - info.sk};
 }
 
 // Keys that a row of a tile sees, counted from the first; negative for none.
@@ -108,14 +110,14 @@ __device__ __forceinline__ int visible_keys(const Tile& tile, int row) {
 
 // Key tiles that any of a tile's rows [first, first + rows) needs; they are visited from the last to the first.
 template <bool kCausal>
-__device__ __forceinline__ int needed_key_tiles(const Tile& tile, int first, int rows, int tile_n) {
+__device__ __forceinline__ int needed_n_blocks(const Tile& tile, int first, int rows, int tile_n) {
     const int last = min(first + rows, tile.rows) - 1;
     return max(0, visible_keys<kCausal>(tile, last) + tile_n - 1) / tile_n;
 }
 
 // Key tiles, counted from the first, of which every row from `first` on sees every key: they need no mask.
 template <bool kCausal>
-__device__ __forceinline__ int clear_key_tiles(const Tile& tile, int first, int tile_n) {
+__device__ __forceinline__ int unmasked_n_blocks(const Tile& tile, int first, int tile_n) {
     return max(0, visible_keys<kCausal>(tile, first)) / tile_n;
 }
 
