@@ -1,9 +1,9 @@
-// What every FlashCore library exports, whatever its operations are.
+// The functions that every FlashCore library exports.
 #include "flashcore/core/reader.h"
 #include "flashcore/core/status.h"
 
 namespace {
-constexpr int kAbiVersion = 2;  // raised with every change of an argument struct or of a function's meaning
+constexpr int kAbiVersion = 2;  // increase it when an argument struct or the meaning of a function changes
 }
 
 extern "C" int flashcore_abi_version() { return kAbiVersion; }

@@ -1,4 +1,4 @@
-// Host launcher of the attention forward, every sequence as long as the others.
+// Host launcher of the attention forward for sequences of equal length.
 #include "flashcore/attention/launcher.h"
 
 namespace flashcore::attention {

@@ -29,7 +29,7 @@ using Arguments = FlashcoreDecodeArguments;
 
 constexpr int64_t kMaxQueries = 16;
 constexpr size_t kWorkspaceAlignment = 16;
-constexpr int kNoPages = 31;  // as the logarithm of a page's keys
+constexpr int kNoPages = 31;  // page_shift of a contiguous cache
 
 int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
@@ -68,7 +68,7 @@ Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
     return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, is %lld", static_cast<long long>(args.head_dim));
 }
 
-// Everything that follows from the numbers alone.
+// Plans a launch from the arguments' numbers, without their pointers.
 Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& chosen) {
     FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
     FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
@@ -117,7 +117,7 @@ Status check_pointers(const Arguments& args, const Plan& chosen) {
     return rows("v_new", args.v_new, args.new_keys, args.kv_heads);
 }
 
-// The host check of what only the device knows.
+// Reads lengths and page table back and checks them. Only the device has them otherwise.
 Status check_tables(const Arguments& args) {
     const auto stream = static_cast<cudaStream_t>(args.stream);
     std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(capacity(args) - args.new_keys));
@@ -152,9 +152,9 @@ Status check_tables(const Arguments& args) {
     return Status::kOk;
 }
 
-// Column blocks and heads are dimensions of their own, so that one box holds all of a unit.
+// Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
-    if (capacity(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
+    if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
         const int64_t blocks = args.head_dim / kSwizzleAtomColumns;
         const TensorShape shape{name,

@@ -1,4 +1,4 @@
-// Host launcher of the attention forward, sequences of different lengths: lay the batch out on the device, then launch as ever.
+// Host launcher of the attention forward for sequences of different lengths. A first kernel lays out the batch on the device.
 #include <algorithm>
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Arguments = FlashcoreVarlenArguments;
 
-// Rows one behind the other have two strides; that of a single row is any that the tensor map takes.
+// Packed rows have only two strides. The stride of a single row is not used, so it becomes one that the tensor map accepts.
 Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
     if (rows == 1) operand.sequence_stride = kTensorAlignment;
     operand.batch_stride = operand.sequence_stride;
@@ -20,7 +20,7 @@ Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
     return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes", name);
 }
 
-// All rows as those of one sequence.
+// Views all rows as one sequence.
 Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.dtype = args.dtype;
     view.causal = args.causal;
@@ -43,13 +43,13 @@ Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     return check_rows("out", args.total_q, view.out);
 }
 
-// `bytes` before it: where nothing is read or written.
+// The address `bytes` before `data`. Nothing is read or written there.
 template <class T>
 T* address_before(T* data, int64_t bytes) {
     return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(bytes));
 }
 
-// What ordinary stores need to know of batches that end at every row: they are as long as those of the tensor maps.
+// Sets what ordinary stores need for the tensor maps in which one batch ends at every row (params.h).
 void end_at_every_row(Params& params) {
     params.wrap = params.sq = params.sk = kBatchRows;
     params.out.data = address_before(params.out.data, kBatchRows * params.out.sequence_stride * kBytesPerElement);
@@ -70,7 +70,7 @@ Status check_varlen(const Arguments& args) {
     return check_aligned("workspace", args.workspace, alignof(SequenceInfo));
 }
 
-// At most; how many it is, only the device knows. A sequence ends with a tile that it may not fill.
+// Upper limit of the number of tiles. Only the device knows the exact number. The last tile of a sequence may be partly empty.
 int64_t max_tiles(const Arguments& args, const Config& config) {
     return args.heads * (args.total_q / config.tile_m + std::min(args.batch, args.total_q));
 }

@@ -1,4 +1,4 @@
-// What the launchers check of their arguments, in one sentence that begins with the argument's name. Host code.
+// Checks of launcher arguments. Each error message begins with the argument's name. Host code.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace flashcore {
 
-constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension: row numbers stay clear of int overflow
+constexpr int64_t kExtentLimit = int64_t{1} << 30;  // of any dimension, so that row numbers do not overflow an int
 
 inline Status check_extent(const char* name, int64_t value, int64_t minimum, int64_t maximum = kExtentLimit) {
     if (value >= minimum && value <= maximum) return Status::kOk;
@@ -33,7 +33,7 @@ inline Status check_pointer(const char* name, const void* pointer, size_t alignm
     return fail(Status::kInvalidArgument, "%s: is a null pointer", name);
 }
 
-// What any two attentions have in common.
+// The checks that every attention launcher makes.
 template <class Arguments>
 Status check_attention(const Arguments& args) {
     if (args.dtype != static_cast<int>(DType::kFp16) && args.dtype != static_cast<int>(DType::kBf16)) {
@@ -50,7 +50,7 @@ Status check_attention(const Arguments& args) {
     return check_count("max_ctas", args.max_ctas);
 }
 
-// Calls a launcher, or what else answers in `results`, with arguments that are of this ABI version.
+// Calls a launcher or a query function after it has checked that the arguments are of this ABI version.
 template <class Arguments, class... Results>
 Status call(Status (*function)(const Arguments&, Results&...), const Arguments* arguments, Results&... results) {
     FLASHCORE_RETURN_IF_FAILED(check_pointer("arguments", arguments));

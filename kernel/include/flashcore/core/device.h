@@ -9,14 +9,14 @@
 
 namespace flashcore {
 
-constexpr int kRequiredMajor = 9;  // sm_90a code runs on compute capability 9.0 and nothing else
+constexpr int kRequiredMajor = 9;  // sm_90a code runs on compute capability 9.0 only
 constexpr int kRequiredMinor = 0;
 
 struct Device {
     int multiprocessors = 0;
 };
 
-// Makes a device current for one scope, and the caller's device again afterwards.
+// Makes a device current for one scope and restores the caller's device.
 class DeviceScope {
 public:
     DeviceScope() = default;
@@ -39,10 +39,10 @@ private:
     int previous_ = -1;
 };
 
-constexpr int kCachedDevices = 64;  // devices that are asked once
+constexpr int kCachedDevices = 64;  // devices whose properties are cached
 
 inline Status describe(int ordinal, Device& device) {
-    static std::atomic<int> known[kCachedDevices];  // multiprocessors; 0: not asked yet
+    static std::atomic<int> known[kCachedDevices];  // multiprocessors, 0 if not cached yet
     const bool cacheable = ordinal >= 0 && ordinal < kCachedDevices;
     if (cacheable) device.multiprocessors = known[ordinal];
     if (device.multiprocessors > 0) return Status::kOk;

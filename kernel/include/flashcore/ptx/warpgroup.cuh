@@ -1,4 +1,4 @@
-// Register reallocation and named barriers between warpgroups.
+// Register reallocation (setmaxnreg) and named barriers between warpgroups.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// Whether `mine` holds for all of `threads`, which wait for each other.
+// Waits for all `threads` and returns whether `predicate` holds for each of them.
 __device__ __forceinline__ bool named_barrier_and(int barrier, int threads, bool predicate) {
     uint32_t all;
     asm volatile(
