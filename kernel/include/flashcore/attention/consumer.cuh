@@ -1,4 +1,4 @@
-// A consumer warpgroup: 64 query rows against every key tile that they need.
+// A consumer warpgroup attends from 64 query rows to all KV blocks that they need.
 #pragma once
 
 #include "flashcore/attention/kv_iteration.cuh"
@@ -32,8 +32,8 @@ public:
     }
 
 private:
-    // The schedule. A step's scores are issued before the output of the step before it, and its softmax runs beneath that
-    // output. The last output of a tile runs beneath the first scores and softmax of the next one, if that has any.
+    // The schedule. QK(j) is issued before PV(j-1), so the softmax of block j overlaps with PV(j-1). The last PV of a tile
+    // overlaps with the first QK and softmax of the next tile, if that tile has any.
     __device__ __forceinline__ void attend(const Tile& tile) {
         SoftmaxState state;
         begin_tile(tile);
@@ -72,7 +72,7 @@ private:
         if (rescale.needed) multiply(output_, rescale);
     }
 
-    // The scores belong to the next tile, the output to the finished one.
+    // QK belongs to the next tile, PV to the finished one.
     __device__ __forceinline__ void epilogue_overlapped_iteration(SoftmaxState& state, const Tile& next) {
         const QueryPosition finished = query_;
         const RowCoordinate coordinate = coordinate_;
@@ -89,8 +89,9 @@ private:
         skip_masked_values();
     }
 
-    // None of this warpgroup's rows exists: the others must not wait for it. Its slot goes back before its turns come: with one
-    // slot, the keys that another warpgroup wants before its last turn in this tile are loaded after the query of the next one.
+    // This warpgroup has no rows in the tile. It releases its query slot before it passes the ping-pong barriers. With one query
+    // slot the producer loads the next query before some keys that other warpgroups need for their last iteration here. A late
+    // release deadlocks.
     __device__ __forceinline__ void skip_out_of_range_tile(const Tile& tile) {
         release(next_query_);
         next_query_.advance();
@@ -103,7 +104,8 @@ private:
         }
     }
 
-    // Steps that only others in the tile need: their keys go before the first scores here, their turns and values after.
+    // KV blocks that only other warpgroups of the tile need. Their keys pass before the first QK here, their barriers and values
+    // after it.
     __device__ __forceinline__ void skip_masked_keys() {
 #pragma unroll 1
         for (int n_block = 0; n_block < fully_masked_n_blocks_; ++n_block) skip(k_, shared_.k_ring);
@@ -121,13 +123,13 @@ private:
         return {tile.row + thread_row(), tile.head, tile.batch};
     }
 
-    // The tile whose query arrives next; waits for it.
+    // Waits for the next tile's query and returns that tile.
     __device__ __forceinline__ Tile wait_next_tile() const {
         next_query_.wait_full(shared_.q_ring[ping_pong_.warpgroup]);
         return tile_in_slot(next_query_);
     }
 
-    // Only the lane that gives a slot back reads what tile is in it, so that its own program puts one before the other.
+    // Only the lane that releases the slot reads the tile from it, so program order keeps the read before the release.
     __device__ __forceinline__ Tile tile_in_slot(const QueryPosition& query) const {
         Tile tile{};
         if (lane_ == 0) tile = shared_.tile[ping_pong_.warpgroup][query.slot];
@@ -144,7 +146,7 @@ private:
         return ping_pong_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes;
     }
 
-    // This warp's first row within those of the warpgroup.
+    // This warp's first row within the rows of the warpgroup.
     __device__ __forceinline__ static int warp_row() {
         return static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows;
     }
@@ -153,7 +155,8 @@ private:
         const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
         coordinate_ = coordinate_in(tile);
         visible_ = visible_keys<kConfig.causal>(tile, thread_row());
-        // A shuffle for each: with fewer ptxas took the loops of D=256 causal for divergent, and a step had 46 R2UR.
+        // One shuffle per value. With fewer, ptxas treated the loops of D=256 causal as divergent, and a KV iteration had 46
+        // R2UR.
         fully_masked_n_blocks_ = sm90::uniform(work.fully_masked);
         unmasked_n_blocks_ = sm90::uniform(work.unmasked);
         n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
@@ -167,7 +170,7 @@ private:
         skip_masked_keys();
     }
 
-    // The log-sum-exp of finished rows, and what their output is to be multiplied by.
+    // Stores the log-sum-exp of finished rows and returns the factor of their output.
     __device__ __forceinline__ Rescale finalize_softmax(SoftmaxState state, const RowCoordinate& coordinate) const {
 #pragma unroll
         for (int r = 0; r < kRowsPerLane; ++r) {
@@ -178,10 +181,10 @@ private:
         return inverse;
     }
 
-    // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
-    // query, so nobody reads it any more.
+    // With a TMA store, rows go to the slot of their query. Every warp of this warpgroup has passed a ping-pong barrier since its
+    // last QK with that query, so no warp still reads it.
     __device__ __forceinline__ void store(const SoftmaxState& state, RowCoordinate coordinate, const QueryPosition& query) {
-        if constexpr (kConfig.tma_store_epilogue) coordinate = coordinate_in(tile_in_slot(query));  // registers are short there
+        if constexpr (kConfig.tma_store_epilogue) coordinate = coordinate_in(tile_in_slot(query));  // registers are short here
         const Rescale inverse = finalize_softmax(state, coordinate);
         if constexpr (kConfig.tma_store_epilogue) {
             uint8_t* const tile = shared_.q[ping_pong_.warpgroup][query.slot];
@@ -196,7 +199,7 @@ private:
         }
     }
 
-    // A tile whose rows see no key: zeros, and a log-sum-exp of -infinity.
+    // A tile whose rows see no key gives zeros and a log-sum-exp of -infinity.
     __device__ __forceinline__ void store_zeros(const Tile& tile) {
         begin_tile(tile);
         if constexpr (kReleasesQueryAfterQk) release(query_);

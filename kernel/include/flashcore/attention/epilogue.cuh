@@ -1,4 +1,4 @@
-// The end of a tile: normalise, convert, and write the rows from the registers to memory.
+// The epilogue of a tile: normalise, convert, and write the rows from registers to memory.
 #pragma once
 
 #include "flashcore/attention/params.h"
@@ -10,14 +10,14 @@
 
 namespace flashcore::attention {
 
-// Two rows of one sequence that a thread owns, as the tensor maps count: this one, and the one kGroupRows below.
+// The first of the two rows that a thread holds, in coordinates of the tensor maps. The second is kCoreMatrixRows below.
 struct RowCoordinate {
     int row;
     int head;
     int batch;
 };
 
-// 1 / sum of whole rows, and 0 for a row that saw no key: its output is 0.
+// Returns 1 / sum per row. A row that saw no key gets 0, so its output is 0.
 __device__ __forceinline__ Rescale inverse_row_sum(const SoftmaxState& state) {
     Rescale rescale;
 #pragma unroll
@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_lse(const Params& params, const RowCoordin
     }
 }
 
-// Half of a transposition: exchanges words with the lane whose number differs in the bit `kLane`, so that afterwards the words
-// whose index has that bit set hold what was in that place of the upper lane.
+// Half of a transposition. Exchanges words with the lane whose number differs in bit `kLane`. Afterwards the words whose index
+// has that bit hold the words of the upper lane.
 template <int kLane>
 __device__ __forceinline__ void exchange(uint32_t& first, uint32_t& second, int lane) {
     const bool upper = lane & kLane;
@@ -48,7 +48,7 @@ __device__ __forceinline__ void exchange(uint32_t& first, uint32_t& second, int 
     (upper ? first : second) = received;
 }
 
-// Four lanes hold a word each of four chunks of 16 bytes; afterwards lane i holds chunk i.
+// Before, each of four lanes holds one word of each of four 16-byte units. Afterwards lane i holds unit i.
 __device__ __forceinline__ void gather_unit(uint32_t (&words)[kQuadLanes], int lane) {
     exchange<2>(words[0], words[2], lane);
     exchange<2>(words[1], words[3], lane);
@@ -56,12 +56,12 @@ __device__ __forceinline__ void gather_unit(uint32_t (&words)[kQuadLanes], int l
     exchange<1>(words[2], words[3], lane);
 }
 
-// Writes a thread's two rows, 64 contiguous bytes for every four lanes. Rows past the end and columns that do not exist are left.
+// Writes a thread's two rows, 64 contiguous bytes per quad. It skips rows past the end and columns past the head dimension.
 template <class Element, int kCount>
 __device__ __forceinline__ void store_rows_to_global(const Params& params, const RowCoordinate& coordinate,
                                                      const float (&output)[kCount], const Rescale& inverse, int lane) {
-    asm volatile("" : "+r"(lane));  // addresses are worked out here, not kept in registers throughout the main loop
-    constexpr int kColumns = kQuadLanes * sm90::kUnitElements;  // that a quad gathers and writes at a time
+    asm volatile("" : "+r"(lane));  // compute addresses here, do not keep them in registers during the main loop
+    constexpr int kColumns = kQuadLanes * sm90::kUnitElements;  // columns that a quad writes at a time
     const Output& out = params.out;
     auto* const data = static_cast<Element*>(out.data) + coordinate.batch * out.batch_stride + coordinate.head * out.head_stride;
 #pragma unroll
@@ -85,10 +85,10 @@ __device__ __forceinline__ void store_rows_to_global(const Params& params, const
     }
 }
 
-// Writes a warp's 16 rows into shared memory, in the place of its query.
+// Writes a warp's 16 rows to shared memory, over its query.
 template <class Element, int kHeadDim, int kCount>
 __device__ __forceinline__ void store_rows_to_shared(uint8_t* tile, const float (&output)[kCount], int warp_row, int lane) {
-    asm volatile("" : "+r"(lane));  // as above
+    asm volatile("" : "+r"(lane));  // as in store_rows_to_global
 #pragma unroll
     for (int column = 0; column < kHeadDim; column += sm90::kMmaK) {
         const float* fragment = output + column / 2;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void store_rows_to_shared(uint8_t* tile, const float 
     }
 }
 
-// The first lane sends the warp's rows; the copy engine drops what lies past the end.
+// One lane stores the warp's rows. TMA drops rows past the end.
 template <int kHeadDim>
 __device__ __forceinline__ void tma_store_rows(const Params& params, const RowCoordinate& coordinate, const uint8_t* tile,
                                                int warp_row) {

@@ -1,5 +1,4 @@
-// One step of a consumer warpgroup: the scores of a key tile, their softmax, and the output that they add to. This is how;
-// consumer.cuh says when.
+// One KV iteration of a consumer warpgroup: QK for one KV block, its softmax, and PV. This file says how, consumer.cuh says when.
 #pragma once
 
 #include <type_traits>
@@ -25,7 +24,7 @@ public:
     using QueryPosition = sm90::RingPosition<kConfig.q_stages>;
     static constexpr bool kReleasesQueryAfterQk = !kConfig.query_in_registers && !kConfig.tma_store_epilogue;
 
-    // Clear keys are seen by every row of this warpgroup, with scores that keep their sign: the main loop has no test.
+    // Every row of this warpgroup sees all of an unmasked block, and the scores keep their sign. So the main loop has no tests.
     enum class KvBlock { kUnmasked, kMasked };
 
     __device__ __forceinline__ KvIteration(const Params& params, SharedStorage<Tuning>& shared, int warpgroup)
@@ -37,7 +36,7 @@ public:
     }
 
     __device__ __forceinline__ void issue_qk_and_pv() {
-        k_.wait_full(shared_.k_ring);  // not within the turn: nobody else could issue meanwhile
+        k_.wait_full(shared_.k_ring);  // wait before the barrier, or this warpgroup blocks the others meanwhile
         ping_pong_.sync();
         issue_qk();
         issue_pv();
@@ -61,7 +60,7 @@ public:
         ptx::wgmma_commit();
     }
 
-    // The keys stay for a step that may want its scores once more.
+    // Hold the keys if the iteration may compute QK again.
     template <int kGroupsInFlight, bool kHoldKeys = false>
     __device__ __forceinline__ void finish_qk() {
         ptx::wgmma_wait<kGroupsInFlight>();
@@ -108,8 +107,8 @@ public:
         mask(scores_, {visible, kConfig.causal ? visible + sm90::kCoreMatrixRows : visible});
     }
 
-    // Turns scores into probabilities. `finish` makes their registers free: it waits for the output that still reads the last
-    // ones. It comes before the exponentials because whatever else waits there was measured to be slower.
+    // Turns scores into probabilities. `finish` waits for the PV that still reads the registers of the old probabilities. Waiting
+    // here, before exp2, measured faster than after.
     template <KvBlock kBlock, class Finish>
     __device__ __forceinline__ Rescale softmax(SoftmaxState& state, Finish finish) {
         if constexpr (kBlock == KvBlock::kMasked) adjust_scores();
@@ -126,9 +125,9 @@ public:
         return rescale;
     }
 
-    // As if no score exceeded what is subtracted by much: true of nearly every step but the first, and no maximum is needed to
-    // find out. Where it is not true the step begins again, with the maximum. Its scores are still there, or they are computed
-    // once more, which only a whole warpgroup can do.
+    // Stale-max speculation: assume that no score exceeds the old row max by much. This holds in nearly every iteration but the
+    // first, and verifying it needs no new maximum. If it fails, the softmax starts again with a new maximum. The scores are
+    // still in registers, or the whole warpgroup computes QK again.
     __device__ __forceinline__ Rescale speculative_softmax(SoftmaxState& state) {
         float block_sum[kRowsPerLane];
         exponentiate<Element>(scores_, state.row_max_scaled, params_.scale_log2, block_sum, probabilities_);
@@ -147,27 +146,27 @@ public:
         return rescale;
     }
 
-    // Whether it holds for all who would have to begin the step again together.
+    // Whether the speculation holds in every lane that would have to repeat the softmax together.
     __device__ __forceinline__ bool verify(bool fits) const {
         if constexpr (kConfig.recompute_qk)
             fits = ptx::named_barrier_and(kFirstVerifyBarrier + ping_pong_.warpgroup, kWarpgroupThreads, fits);
-        return __all_sync(kFullWarpMask, fits);  // for the compiler too, which else takes the loop for divergent
+        return __all_sync(kFullWarpMask, fits);  // also tells the compiler that the branch is uniform
     }
 
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     PingPongBarrier<Tuning> ping_pong_;
     int lane_;
-    RowCoordinate coordinate_;   // of this thread's query rows
-    int visible_;                // keys that the first of them sees
-    int fully_masked_n_blocks_;  // key tiles of this tile that the rows of this warpgroup do not need
-    int n_block_;                // key tile of the scores; they run from the last to the first
-    int unmasked_n_blocks_;      // key tiles below this one are clear
-    QueryPosition query_;        // of the scores
-    QueryPosition next_query_;   // of the tile after that
+    RowCoordinate coordinate_;   // of this thread's first query row
+    int visible_;                // keys that this row sees
+    int fully_masked_n_blocks_;  // KV blocks of this tile that only other warpgroups need
+    int n_block_;                // KV block of the scores, from the last to the first
+    int unmasked_n_blocks_;      // KV blocks below this number are unmasked
+    QueryPosition query_;        // query of the scores
+    QueryPosition next_query_;   // query of the tile after that
     sm90::RingPosition<kConfig.kv_stages> k_;
     sm90::RingPosition<kConfig.kv_stages> v_;
-    uint32_t query_fragment_[kConfig.head_dim / 4];  // the query, if it is in registers
+    uint32_t query_fragment_[kConfig.head_dim / 4];  // used if the query is in registers
     float scores_[kConfig.tile_n / 2];
     uint32_t probabilities_[kConfig.tile_n / 4];
     float output_[kConfig.head_dim / 2];

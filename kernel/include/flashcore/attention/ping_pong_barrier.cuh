@@ -1,4 +1,5 @@
-// The order in which consumer warpgroups issue their products, so that one's softmax runs beneath the others' products.
+// The ping-pong barrier (warp_scheduler_barrier in FlashAttention-3). Consumer warpgroups issue their mmas in order, so that the
+// softmax of one overlaps with the mmas of the others.
 #pragma once
 
 #include "flashcore/attention/config.h"
@@ -6,17 +7,17 @@
 
 namespace flashcore::attention {
 
-constexpr int kFirstPingPongBarrier = 1;  // named barriers from here on belong to the consumers, one for each; 0 is __syncthreads
+constexpr int kFirstPingPongBarrier = 1;  // the consumers own the named barriers from here on, one each. 0 is __syncthreads
 constexpr int kFirstVerifyBarrier = 4;
 
 template <class Tuning>
 struct PingPongBarrier {
     static constexpr bool kEnabled = Tuning::config.ping_pong_barrier;
     static constexpr int kConsumers = Tuning::config.consumer_warpgroups;
-    static constexpr int kThreads = 2 * kWarpgroupThreads;  // the one that waits and the one that passes
+    static constexpr int kThreads = 2 * kWarpgroupThreads;  // the waiting warpgroup and the arriving one
     int warpgroup;
 
-    // The first turn is given by the last warpgroup, and taken back at the end so that no barrier is left half full.
+    // The last warpgroup arrives first. The first one waits once more at the end, so that no barrier stays half full.
     __device__ __forceinline__ void init() const {
         if (warpgroup == kConsumers - 1) arrive_next();
     }

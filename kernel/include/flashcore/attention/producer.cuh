@@ -8,7 +8,7 @@
 
 namespace flashcore::attention {
 
-// One copy for each column block of the tile.
+// One TMA copy per column of swizzle atoms.
 template <int kHeadDim, int kRows>
 __device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head, int batch,
                                           int wrap) {
@@ -29,7 +29,8 @@ public:
 
     __device__ __forceinline__ void run() {
         for (int index = scheduler_.get_next(); index != kNoTile; index = scheduler_.get_next()) {
-            shared_.producer_tile = tile_at<kConfig.causal>(params_, index, kConfig.tile_m);  // registers are short
+            shared_.producer_tile =
+                tile_at<kConfig.causal>(params_, index, kConfig.tile_m);  // in shared memory, because registers are short
             load(shared_.producer_tile);
         }
         for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
@@ -37,8 +38,8 @@ public:
     }
 
 private:
-    // In the consumers' order: the keys of a step are wanted before the values of the step before it. The first keys do not
-    // wait for the slot of the query, which is in use until the last scores of the tile before.
+    // Loads in the consumers' order: the keys of block j before the values of block j+1. The first keys do not wait for the query
+    // slot, which is in use until the last QK of the tile before.
     __device__ __forceinline__ void load(const ProducerTile& next) {
         const int n_blocks = needed_n_blocks<kConfig.causal>(next.tile, 0, kConfig.tile_m, kConfig.tile_n);
         batch_ = next.kv_batch;
@@ -69,11 +70,11 @@ private:
         q_.advance();
     }
 
-    // Tells a warpgroup what comes next, and returns the barrier that the bytes of its query complete.
+    // Sends the next tile to a warpgroup and returns the barrier that the bytes of its query complete.
     __device__ __forceinline__ uint64_t* send_tile(int warpgroup, const Tile& tile, uint32_t bytes) {
         q_.wait_empty(shared_.q_ring[warpgroup]);
         shared_.tile[warpgroup][q_.slot] = {tile.row, tile.head, tile.batch, tile.rows,
-                                            tile.visible};  // and not what lies behind it
+                                            tile.visible};  // member by member, without the padding
         return q_.arrive_and_expect_tx(shared_.q_ring[warpgroup], bytes);
     }
 
@@ -93,8 +94,8 @@ private:
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     DynamicPersistentTileScheduler scheduler_;
-    int batch_;      // of the keys of the tile that is being loaded
-    int first_key_;  // that the tile's sequence has there
+    int batch_;      // of the current tile's keys
+    int first_key_;  // where the sequence of the current tile begins in that batch
     int kv_head_;
     sm90::RingPosition<kConfig.q_stages> q_;
     Position k_;

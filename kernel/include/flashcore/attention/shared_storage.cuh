@@ -1,4 +1,4 @@
-// The one owner of shared memory.
+// The layout of shared memory.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace flashcore::attention {
 
-// Every tile is head_dim / 64 column blocks side by side: [block][row][64 elements], swizzled (sm90/operand.cuh).
+// Every tile is head_dim / 64 columns of swizzle atoms: [column][row][64 elements] (sm90/smem_descriptor.cuh).
 template <class Tuning>
 struct alignas(sm90::kSwizzleAtomBytes) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
@@ -19,8 +19,8 @@ struct alignas(sm90::kSwizzleAtomBytes) SharedStorage {
     uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_part_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
-    ProducerTile producer_tile;                                // the producer's own
+    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // arrives with the query. kNoTile ends the work
+    ProducerTile producer_tile;                                // only the producer uses it
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

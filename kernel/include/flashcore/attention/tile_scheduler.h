@@ -1,31 +1,32 @@
-// Which tile comes when, and which keys it needs. Pure integer functions, the same for every role.
+// The order of tiles and the keys that each tile needs. Pure integer functions, the same for every role.
 #pragma once
 
 #include "flashcore/attention/params.h"
 
 namespace flashcore::attention {
 
-// All that consumers need to know of a tile. It travels through shared memory with the query.
+// What consumers need to know of a tile. It travels through shared memory with the query.
 struct alignas(16) Tile {
-    int row;  // the first one, as the tensor maps count, or kNoTile
+    int row;  // first row in coordinates of the tensor maps, or kNoTile
     int head;
     int batch;
-    int rows;     // that the sequence has from that one on, beyond this tile too
-    int visible;  // keys that the first one sees, negative if later ones see none either
+    int rows;     // rows of the sequence from that row on, also beyond this tile
+    int visible;  // keys that the first row sees, negative if later rows also see none
 };
 
-// And what only the producer needs.
+// A tile with what only the producer needs.
 struct ProducerTile {
     Tile tile;
     int kv_batch;
-    int first_key;  // of the sequence, among those of its batch
+    int first_key;  // where the sequence begins in its batch
 };
 
 constexpr int kNoTile = -1;
 
-// Hands out tile numbers, to one thread of each CTA. Every CTA begins with its own number; what follows is the next number
-// that nobody has drawn. It is drawn when the tile before is nearly loaded: earlier, a CTA would keep to itself what others have
-// time for; later, loading would wait for the answer. The last CTA to find nothing left zeroes the counters for the next launch.
+// The dynamic persistent tile scheduler, used by one thread of each CTA. Every CTA starts with the tile of its own number. After
+// that it takes the next number from the tile counter. It fetches that number when the current tile is nearly loaded. Earlier, a
+// CTA would reserve work that others could start first. Later, loading would wait for the answer. The last CTA that finds no tile
+// resets the counters for the next launch.
 class DynamicPersistentTileScheduler {
 public:
     __device__ __forceinline__ explicit DynamicPersistentTileScheduler(const Params& params)
@@ -59,12 +60,12 @@ private:
     int index_;
 };
 
-// Of numbers that are not negative: a third of the instructions, and registers, of a signed division.
+// For numbers that are not negative. A signed division takes three times the instructions and registers.
 __device__ __forceinline__ int quotient(int dividend, int divisor) {
     return static_cast<int>(static_cast<unsigned>(dividend) / static_cast<unsigned>(divisor));
 }
 
-// The sequence of a ragged batch that a tile belongs to: the last one whose first tile does not come after it.
+// The sequence of a varlen batch that a tile belongs to: the last one whose first tile does not come after it.
 __device__ __forceinline__ int find_sequence_info(const Params& params, int index) {
     int batch = 0;
     for (int end = params.schedule.sequences; end - batch > 1;) {
@@ -74,11 +75,11 @@ __device__ __forceinline__ int find_sequence_info(const Params& params, int inde
     return batch;
 }
 
-// Tiles run through the sequences in groups. Within a group the last (under a causal mask the longest) query tile of every
-// sequence comes first, so that the short ones fill the end; a group's keys and values fit in L2 together. In a ragged batch
-// the sequences of a group are heads of one span, and the spans with the most keys come first.
+// Tiles run through the sequences in groups. Within a group the last query tile of every sequence comes first. Under a causal
+// mask it is the longest, so short tiles fill the end. The keys and values of a group fit in L2 together. In a varlen batch the
+// members of a group are heads of one sequence, and sequences with more keys come first.
 //
-// The causal mask is aligned bottom right: the last query sees every key.
+// The causal mask is aligned to the bottom right: the last query sees every key.
 template <bool kCausal>
 __device__ __forceinline__ ProducerTile tile_at(const Params& params, int index, int tile_m) {
     Schedule schedule = params.schedule;
@@ -94,7 +95,7 @@ __device__ __forceinline__ ProducerTile tile_at(const Params& params, int index,
     const int width = min(schedule.group, schedule.sequences - group * schedule.group);
     const int tile_rank = quotient(index_in_group, width);
     const int sequence = group * schedule.group + index_in_group - tile_rank * width;
-    const int batch = quotient(sequence, params.heads);  // 0 in a ragged one
+    const int batch = quotient(sequence, params.heads);  // 0 for varlen
     const int row = (schedule.row_tiles - 1 - tile_rank) * tile_m;
     const int visible = kCausal ? row + 1 + info.sk - info.sq : info.sk;
     return {{params.sq - info.sq + row, sequence - batch * params.heads, info.q_batch + batch, info.sq - row, visible},
@@ -102,20 +103,20 @@ __device__ __forceinline__ ProducerTile tile_at(const Params& params, int index,
             params.sk - info.sk};
 }
 
-// Keys that a row of a tile sees, counted from the first; negative for none.
+// Number of keys that a row of a tile sees. Negative for none.
 template <bool kCausal>
 __device__ __forceinline__ int visible_keys(const Tile& tile, int row) {
     return kCausal ? tile.visible + row : tile.visible;
 }
 
-// Key tiles that any of a tile's rows [first, first + rows) needs; they are visited from the last to the first.
+// Number of KV blocks that any of a tile's rows [first, first + rows) needs. They are visited from the last to the first.
 template <bool kCausal>
 __device__ __forceinline__ int needed_n_blocks(const Tile& tile, int first, int rows, int tile_n) {
     const int last = min(first + rows, tile.rows) - 1;
     return max(0, visible_keys<kCausal>(tile, last) + tile_n - 1) / tile_n;
 }
 
-// Key tiles, counted from the first, of which every row from `first` on sees every key: they need no mask.
+// Number of KV blocks, from the first on, that need no mask: every row from `first` on sees all their keys.
 template <bool kCausal>
 __device__ __forceinline__ int unmasked_n_blocks(const Tile& tile, int first, int tile_n) {
     return max(0, visible_keys<kCausal>(tile, first)) / tile_n;

@@ -1,4 +1,4 @@
-// A ragged batch: what the kernel that prepares it needs to know, and how its workspace is divided. Host and device.
+// A varlen batch: the input of the kernel that prepares it, and the layout of its workspace. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace flashcore::attention {
 
-// Rows of sequence b: from cumulative[b] to before cumulative[b + 1], or the first used[b] of them.
+// Sequence b has the rows cu_seqlens[b] .. cu_seqlens[b + 1] - 1, or the first seqused[b] of them.
 struct SequenceLengths {
     const int* cu_seqlens;
     const int* seqused;  // or null
-    int total;           // rows that there are
+    int total;           // existing rows
 };
 
 struct VarlenBatch {
     SequenceLengths q;
     SequenceLengths k;
-    SequenceInfo* sequence_infos;  // one for each sequence, and one more
+    SequenceInfo* sequence_infos;  // one per sequence, and one more
     TileCounter* tile_counter;
     int batch;
     int heads;
-    int head_dim;  // of the variant, as its tile
+    int head_dim;  // of the variant, like tile_m
     int tile_m;
     bool causal;
 };
@@ -33,7 +33,7 @@ struct PrepareConfig {
 };
 using PrepareVariant = Variant<PrepareConfig, VarlenBatch>;
 
-// Where a sequence ends and how long it is, whatever the numbers say: within the rows that there are.
+// End and length of a sequence. Both stay within the existing rows, whatever the numbers say.
 struct SequenceRange {
     int end;
     int length;
@@ -50,7 +50,7 @@ FLASHCORE_HOST_DEVICE constexpr SequenceRange sequence_range(const SequenceLengt
     return {begin + length, length};
 }
 
-// The workspace: the tickets, in the place of a span, and then the spans.
+// The workspace: the tile counter, in the place of one SequenceInfo, and then the sequence infos.
 FLASHCORE_HOST_DEVICE constexpr int64_t workspace_bytes(int64_t batch) {
     return (batch + 2) * static_cast<int64_t>(sizeof(SequenceInfo));
 }

@@ -1,4 +1,4 @@
-// Lays out a ragged batch for the attention kernel: one block sorts the sequences by length and numbers their tiles.
+// Lays out a varlen batch for the attention kernel. One CTA sorts the sequences by length and numbers their tiles.
 #pragma once
 
 #include "flashcore/attention/plan.h"
@@ -8,8 +8,8 @@
 
 namespace flashcore::attention {
 
-// Sequences are sorted by classes of length, eight to every power of two, the longest first. Within a class the order is any:
-// nothing that is computed depends on it.
+// Sequences are sorted by length buckets, eight per power of two, the longest first. The order within a bucket is arbitrary. No
+// result depends on it.
 constexpr int kLengthBuckets = 256;
 
 __device__ __forceinline__ int length_bucket(int length) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ int length_bucket(int length) {
     return kLengthBuckets - 1 - max(0, bits - (kExponentOfOne << kBucketBits) + 1);
 }
 
-// Numbers of tiles, which garbage in the lengths must not make overflow.
+// Adds numbers of tiles. Garbage in the lengths must not make them overflow.
 __device__ __forceinline__ int saturating_add(int one, int other) {
     return static_cast<int>(min(static_cast<unsigned>(one) + static_cast<unsigned>(other), static_cast<unsigned>(kTileLimit)));
 }
@@ -30,10 +30,10 @@ struct BlockScan {
     int total;
 };
 
-// Over a whole block; `warps` has a number for each of its warps.
+// Scan over a whole CTA. `warps` has one number per warp.
 template <int kThreads>
 __device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads / kWarpThreads]) {
-    static_assert(kThreads / kWarpThreads <= kWarpThreads, "the warps' sums are summed by one warp each");
+    static_assert(kThreads / kWarpThreads <= kWarpThreads, "every warp adds up the sums of all warps");
     const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
     const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
 #pragma unroll
@@ -55,7 +55,7 @@ __device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads
     return {lane > 0 ? saturating_add(exclusive, own) : exclusive, all};
 }
 
-// With the number of its own tiles in the place of its first tile's.
+// Returns the info with the sequence's number of tiles in the place of its first tile.
 __device__ __forceinline__ SequenceInfo info_with_tile_count(const VarlenBatch& batch, int sequence) {
     const SequenceRange q = sequence_range(batch.q, sequence);
     const SequenceRange k = sequence_range(batch.k, sequence);
@@ -66,9 +66,9 @@ __device__ __forceinline__ SequenceInfo info_with_tile_count(const VarlenBatch& 
 
 template <int kThreads>
 __device__ __forceinline__ void prepare(const VarlenBatch& batch) {
-    __shared__ int bucket_offsets[kLengthBuckets];  // sequences of each class, then where the next one of it goes
+    __shared__ int bucket_offsets[kLengthBuckets];  // sequences of each bucket, then the index of its next sequence
     __shared__ int warps[kThreads / kWarpThreads];
-    static_assert(kLengthBuckets <= kThreads, "each class is one thread's");
+    static_assert(kLengthBuckets <= kThreads, "one thread per bucket");
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < kLengthBuckets) bucket_offsets[thread] = 0;
     __syncthreads();

@@ -1,20 +1,20 @@
-// What one consumer warpgroup has to do in a tile. Pure integer functions.
+// The work of one consumer warpgroup in a tile. Pure integer functions.
 #pragma once
 
 #include "flashcore/attention/tile_scheduler.h"
 
 namespace flashcore::attention {
 
-// A tile without keys gives zeros; rows past the end give nothing.
+// A tile without keys gives zeros. Rows past the end of the sequence give nothing.
 enum class WorkKind { kAttend, kStoreZeros, kOutOfRange };
 
 struct WarpgroupWork {
-    int n_blocks;      // key tiles of the tile; they are visited from the last to the first
-    int fully_masked;  // of these, the first ones that only rows of other warpgroups need
-    int unmasked;      // key tiles, counted from 0, that need no mask and keep the sign of their scores
+    int n_blocks;      // KV blocks of the tile, visited from the last to the first
+    int fully_masked;  // the first of these, which only rows of other warpgroups need
+    int unmasked;      // KV blocks, counted from 0, that need no mask and keep the sign of their scores
 };
 
-constexpr float kUnchanged = 1.0f;  // Params::score_sign of scores that keep their sign
+constexpr float kUnchanged = 1.0f;  // the Params::score_sign of scores that keep their sign
 
 template <class Tuning>
 __device__ __forceinline__ int tile_n_blocks(const Tile& tile) {

@@ -1,4 +1,4 @@
-// A consumer warp: 16 query rows against its share of the keys of a piece, 16 keys at a time.
+// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time.
 #pragma once
 
 #include "flashcore/decode/merge.cuh"
@@ -20,7 +20,7 @@ public:
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), ldmatrix_offset_(lane) {}
 
-    // A piece is known before its first tile is there, so its query comes at the same time.
+    // A split is known before its first tile arrives, so its query loads at the same time.
     __device__ __forceinline__ void run() {
         for (Split split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
             load_query(split);
@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    // Waits for it. Only the lane that gives the slot back reads what is in it, and tells the others.
+    // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
     __device__ __forceinline__ Split pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);
         const Split split = from_first_lane(shared_.work_queue[work_queue_.slot]);
@@ -43,7 +43,7 @@ private:
 
     template <class T>
     __device__ __forceinline__ T from_first_lane(const T& value) const {
-        static_assert(sizeof(T) % sizeof(int) == 0, "word by word");
+        static_assert(sizeof(T) % sizeof(int) == 0, "copied in words");
         T copy{};
         if (lane_ == 0) copy = value;
         int* const words = reinterpret_cast<int*>(&copy);
@@ -64,7 +64,7 @@ private:
         }
     }
 
-    // A row as the A operand; rows that do not exist are zero.
+    // Loads a row as the A operand. Rows that do not exist are zero.
     __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r) {
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
@@ -89,8 +89,8 @@ private:
         }
     }
 
-    // The groups of a tile that are this warp's turn: the warps of a row tile take turns. Whose turn it is depends on the place
-    // in the sequence alone.
+    // The 16-key groups of a tile are divided among the warps of a row tile. The choice depends only on the position in the
+    // sequence, so the order of additions does too.
     __device__ __forceinline__ void attend(int tile) {
         const PackedRows rows = packed_rows<Tuning>(params_);
         const int all = (1 << params_.split_policy.tile_shift) / kMmaKeys;
@@ -111,10 +111,10 @@ private:
         }
     }
 
-    // 16 keys of a head at two addresses in shared memory; the column blocks of a head lie behind each other in a box.
+    // Attends to 16 keys of one head. In a box, the columns of swizzle atoms of a head follow each other.
     __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
         const uint32_t atom_column_bytes = sm90::kSwizzleBytes << params_.box_shift;
-        const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first; the others are 1, 8 and 9 further
+        const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first key. The others are 1, 8 and 9 further
         float scores[2][4] = {};
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
@@ -140,7 +140,7 @@ private:
         }
     }
 
-    // Scores of keys that a row may not see become -infinity, whatever they were.
+    // Sets scores of keys that a row may not see to -infinity, whatever they were.
     __device__ __forceinline__ void mask(float (&scores)[2][4], int key) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -152,12 +152,12 @@ private:
         }
     }
 
-    // Values behind the last key may be anything, and nothing times NaN is NaN: they become zero.
+    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero.
     __device__ __forceinline__ uint32_t pair_mask(int key) const {
         return (key < keys_ ? 0x0000FFFFu : 0u) | (key + 1 < keys_ ? 0xFFFF0000u : 0u);
     }
 
-    // Scores become exponentials, and what was summed before is put in terms of the new maximum.
+    // Turns scores into exponentials and rescales the earlier sums to the new max.
     __device__ __forceinline__ void softmax(float (&scores)[2][4]) {
         float factor[sm90::kRowsPerLane];
         bool needs_rescale = false;
@@ -192,7 +192,7 @@ private:
     int lane_;
     sm90::LdmatrixOffset ldmatrix_offset_;
     int keys_ = 0;                    // of the sequence
-    int hidden_[sm90::kRowsPerLane];  // of these, the last ones, from each of this lane's rows
+    int hidden_[sm90::kRowsPerLane];  // how many of the last keys each of this lane's rows does not see
     sm90::RingPosition<kConfig.stages> ring_;
     sm90::RingPosition<kWorkQueueSlots> work_queue_;
     uint32_t query_[kKSteps][4];

@@ -1,4 +1,4 @@
-// The end of a piece: what the warps have summed is put together, then what the pieces of a unit have summed, always in order.
+// The end of a split: merge the sums of the warps, then those of all splits of the work tile (fix-up), always in order.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace flashcore::decode {
 
-// What a warp has summed of two rows of each lane: the largest score, and exponentials relative to it.
+// The softmax state of a warp: per row the max, the sum of exponentials relative to it, and the output relative to it.
 template <int kHeadDim>
 struct SoftmaxState {
     float row_max[sm90::kRowsPerLane] = {sm90::minus_infinity(), sm90::minus_infinity()};
@@ -23,12 +23,12 @@ struct SoftmaxState {
     float output[kHeadDim / sm90::kMmaN][4] = {};
 };
 
-// What is subtracted where `maximum` is the largest score: without a key, -inf minus -inf would be NaN.
+// The max to subtract. A row without keys has -inf, and -inf minus -inf is NaN.
 __device__ __forceinline__ float finite_max(float row_max) { return row_max == sm90::minus_infinity() ? 0.0f : row_max; }
 
 // Two neighbouring columns of a row, not yet divided by the sum.
 struct ColumnPair {
-    float2 statistics;  // maximum and sum of the row
+    float2 statistics;  // max and sum of the row
     float2 sums;
 };
 
@@ -37,7 +37,7 @@ class Merge {
 public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kThreads = kConfig.consumer_warps * sm90::kWarpThreads;
-    static constexpr int kPairs = kConfig.head_dim / 2;  // of columns
+    static constexpr int kPairs = kConfig.head_dim / 2;  // pairs of columns
     using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
 
     __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Split& split,
@@ -50,8 +50,9 @@ public:
           warp_(warp),
           lane_(lane) {}
 
-    // One pass over eight rows of each row tile, another over the eight behind them if there are any, and the last to finish a
-    // unit makes one more, over its pieces. One loop for all of them: code that runs once is as slow as memory.
+    // The first pass merges eight rows of each row tile, a second one the other eight if they exist. The last CTA that finishes a
+    // work tile makes one more pass, over its splits. All passes share one loop, because code that runs once costs as much as its
+    // fetch from memory.
     __device__ __forceinline__ void run(const SoftmaxState<kConfig.head_dim>& state) const {
         store_statistics(state);
         barrier();
@@ -70,7 +71,8 @@ public:
             add_up(pass, over_splits);
             if (over_splits) return;
             if (pass + 1 < halves) {
-                barrier();  // before the sums are overwritten; those of the last pass by what follows their statistics
+                barrier();  // before the sums are overwritten. After the last pass, the barrier after the next statistics
+                            // protects them
             } else if (fixup_.split_count == 1 || !is_last()) {
                 return;
             }
@@ -79,7 +81,7 @@ public:
 
 private:
     static constexpr int kConsumerBarrier = 1;
-    static constexpr int kColumnParts = kPairs / sm90::kWarpThreads;  // of a row: one pair of columns for each lane
+    static constexpr int kColumnParts = kPairs / sm90::kWarpThreads;  // parts of a row, one pair of columns per lane
     __device__ __forceinline__ static void barrier() { ptx::named_barrier_sync(kConsumerBarrier, kThreads); }
 
     __device__ __forceinline__ float weight(float row_max, float subtracted_max) const {
@@ -96,8 +98,8 @@ private:
         }
     }
 
-    // The weight of this warp's sums of a row, relative to the largest score of all warps that have its row tile. The lanes of a
-    // quad look at every fourth of these warps; the first of the warps keeps what they have together.
+    // The weight of this warp's sums of a row, relative to the max of all warps of its row tile. The lanes of a quad read every
+    // fourth of these warps. The first of the warps stores the total.
     __device__ __forceinline__ float warp_weight(const SoftmaxState<kConfig.head_dim>& state, int r) const {
         constexpr int kWarpsPerLane = (kConfig.consumer_warps + sm90::kQuadLanes - 1) / sm90::kQuadLanes;
         const int row_tile = rows_.tile_of(warp_);
@@ -119,7 +121,7 @@ private:
         return weight(state.row_max[r], finite_max(row_max));
     }
 
-    // Eight rows of each warp: the first row of every lane, or the second.
+    // Stores eight rows of each warp: the first row of every lane, or the second.
     template <int kHalf>
     __device__ __forceinline__ void store_sums(const SoftmaxState<kConfig.head_dim>& state) const {
         const float factor = warp_weight(state, kHalf);
@@ -133,7 +135,7 @@ private:
         }
     }
 
-    // Each warp takes 64 columns of a row at a time. A finished row leaves, a part of one waits for the others in the workspace.
+    // Each warp takes 64 columns of a row at a time. It stores a finished row to the output, and a partial row to the workspace.
     __device__ __forceinline__ void add_up(int pass, bool over_splits) const {
         const int step = over_splits ? kMergeRows : kRowTileRows;
 #pragma unroll 1
@@ -155,7 +157,7 @@ private:
         }
     }
 
-    // In the order of the warps that have this row tile.
+    // Adds in the order of the warps of this row tile.
     __device__ __forceinline__ ColumnPair combine_warps(int row, int pair) const {
         const int row_tile = row / kRowTileRows;
         ColumnPair columns = {shared_.totals[row_tile][row % kRowTileRows], {0.0f, 0.0f}};
@@ -169,7 +171,7 @@ private:
         return columns;
     }
 
-    // In the order of the pieces. What they have of a row comes together with what it weighs, which the lanes work out.
+    // Adds in the order of the splits. The lanes load the statistics of the splits while the sums load.
     __device__ __forceinline__ ColumnPair combine_splits(int row, int pair) const {
         constexpr int kBatch = 16;
         const float2* partial = partial_of(0) + row;
@@ -199,13 +201,13 @@ private:
         return columns;
     }
 
-    // A place in the workspace: the statistics of all rows, then their sums.
+    // A partial result in the workspace: the statistics of all rows, then their sums.
     __device__ __forceinline__ float2* partial_of(int split) const {
         return reinterpret_cast<float2*>(params_.partials) + (fixup_.first_partial + split) * partial_pairs();
     }
     __device__ __forceinline__ int64_t partial_pairs() const { return static_cast<int64_t>(rows_.per_work_tile) * (1 + kPairs); }
 
-    // Whether this piece is the last of its unit to be finished. Leaves the counter as it was before the launch.
+    // Whether this split is the last of its work tile to finish. Resets the counter for the next launch.
     __device__ __forceinline__ bool is_last() const {
         __threadfence();
         barrier();

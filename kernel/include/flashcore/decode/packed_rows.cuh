@@ -1,4 +1,4 @@
-// Which rows of queries a unit has, and where they are.
+// The query rows of a work tile and their positions.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace flashcore::decode {
 
-// With one head as a constant where there is never more than one.
+// Makes the number of heads a compile-time constant where it can only be one.
 template <class Tuning>
 __device__ __forceinline__ PackedRows packed_rows(const Params& params) {
     PackedRows rows = params.rows;
@@ -15,16 +15,16 @@ __device__ __forceinline__ PackedRows packed_rows(const Params& params) {
     return rows;
 }
 
-// The first of a unit's.
+// The first KV head of a work tile.
 __device__ __forceinline__ int kv_head_of(const Params& params, const PackedRows& rows, int work_tile) {
     return params.row_work_tiles == 1 ? work_tile * rows.heads : divide(work_tile, params.row_work_tiles);
 }
 
-// Rows of a unit among those of its sequence.
+// The rows of a work tile among those of its sequence.
 struct WorkTile {
     int sequence;
     int kv_head;    // the first one
-    int first_row;  // packed
+    int first_row;  // in packed rows
 
     __device__ __forceinline__ WorkTile(const Params& params, const PackedRows& rows, const Split& split)
         : sequence(split.sequence),
@@ -32,7 +32,7 @@ struct WorkTile {
           first_row(params.row_work_tiles == 1 ? 0 : (split.work_tile - kv_head * params.row_work_tiles) * rows.per_work_tile) {}
 };
 
-// Where a row is among the queries; `row` counts those of the unit's sequence and, if it has but one, of its KV head.
+// The query and head of a packed row. `row` counts the rows of the sequence and, if the work tile has one KV head, of that head.
 struct QueryRow {
     int query;
     int head;

@@ -1,4 +1,4 @@
-// What the host decides for a problem: rows, cuts, grid and workspace. A pure function of the problem and the device. Host code.
+// Host decisions for a problem: rows, split policy, grid and workspace. A pure function of the problem and the device. Host code.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace flashcore::decode {
 
-constexpr int kIdleFraction = 16;  // one multiprocessor in so many may be left idle
-constexpr int kGapTiles = 4;       // that the end of a unit takes as long as
+constexpr int kIdleFraction = 16;  // at most one of this many multiprocessors may stay idle
+constexpr int kGapTiles = 4;       // cost of the end of a work tile, in tiles
 
 struct Problem {
     DType dtype;
@@ -18,7 +18,7 @@ struct Problem {
     int64_t heads;
     int64_t kv_heads;
     int64_t sq;
-    int64_t capacity;  // keys of a sequence
+    int64_t capacity;  // most keys of a sequence
     bool causal;
     bool deterministic;
     int splits;
@@ -29,9 +29,9 @@ struct Plan {
     SplitPolicy split_policy;
     int row_work_tiles;
     int ctas;
-    int64_t tiles;            // of the whole line at most, if every sequence is full
-    int64_t counters;         // that the launch uses
-    int64_t workspace_bytes;  // in all
+    int64_t tiles;            // length of the work list if every sequence is full
+    int64_t counters;         // counters that the launch uses
+    int64_t workspace_bytes;  // in total
 };
 
 inline int log2_of(int power) {
@@ -40,7 +40,8 @@ inline int log2_of(int power) {
     return shift;
 }
 
-// Enough row tiles for the rows, so that keys are read once: each warp has one, and the warps of a row tile divide the keys.
+// Enough row tiles for all rows, so that keys are read once. Each warp has one row tile, and the warps of a row tile divide the
+// keys.
 inline int row_tile_shift(const Config& config, int64_t rows) {
     int shift = 0;
     while (1 << shift < config.consumer_warps && kRowTileRows << shift < rows) ++shift;
@@ -55,8 +56,8 @@ inline int64_t partial_floats(const Config& config, const PackedRows& rows) {
     return static_cast<int64_t>(rows.per_work_tile) * (config.head_dim + 2);
 }
 
-// CTAs among which full sequences are shared out without cutting more units than must be: each CTA has whole units, or each unit
-// whole CTAs. A few multiprocessors less cost memory little, and a cut costs microseconds. 0 if there is no such number.
+// A number of CTAs for which full sequences need no extra splits: each CTA gets whole work tiles, or each work tile whole CTAs. A
+// few idle multiprocessors cost little bandwidth, and a split costs microseconds. Returns 0 if there is no such number.
 inline int64_t even_ctas(int64_t work_tiles, int64_t cta_limit) {
     for (int64_t ctas = cta_limit; work_tiles > 0 && ctas > cta_limit - cta_limit / kIdleFraction; --ctas) {
         if (work_tiles % ctas == 0 || ctas % work_tiles == 0) return ctas;
@@ -64,7 +65,8 @@ inline int64_t even_ctas(int64_t work_tiles, int64_t cta_limit) {
     return 0;
 }
 
-// As many CTAs for each unit of a sequence, so that they go through the same keys side by side; all, if that left too many idle.
+// The same number of CTAs for each work tile of a sequence, so that they read the same keys at the same time. All CTAs if that
+// left too many idle.
 inline int64_t ctas_per_work_tile(int64_t work_tiles, int64_t cta_limit) {
     return work_tiles > 0 && cta_limit % work_tiles < cta_limit / kIdleFraction ? cta_limit - cta_limit % work_tiles : cta_limit;
 }
@@ -93,7 +95,7 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     plan.ctas =
         static_cast<int>(std::min(even > 0 ? even : ctas_per_work_tile(work_tiles, cta_limit), std::max<int64_t>(plan.tiles, 1)));
     const int splits = problem.splits > 0 ? std::min(problem.splits, kMaxForcedSplits) : problem.deterministic ? -1 : 0;
-    // Where several CTAs have a unit, a gap would give them different numbers of its tiles.
+    // if several CTAs share a work tile, a gap would give them different numbers of tiles
     const int gap = all_work_tiles < even ? 0 : kGapTiles;
     plan.split_policy = {log2_of(tile_keys), static_cast<int>(work_tiles), static_cast<int>(problem.batch), splits, 0, gap};
     if (splits != 0) plan.split_policy.max_splits = split_count(plan.split_policy, static_cast<int>(work_tile_tiles));

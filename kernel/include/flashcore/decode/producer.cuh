@@ -1,4 +1,4 @@
-// The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
+// The producer: one warp that appends new keys to the cache and keeps the ring of tiles full.
 #pragma once
 
 #include "flashcore/decode/packed_rows.cuh"
@@ -9,21 +9,22 @@
 
 namespace flashcore::decode {
 
-// The pages of one sequence. The warp holds 32 entries of its row of the table and reads the next ones when it gets there.
+// The pages of one sequence. The warp holds 32 entries of the sequence's row of the page table and reads more when it needs them.
 class Pages {
 public:
     __device__ __forceinline__ Pages(const Cache& cache, int lane) : cache_(cache), lane_(lane) {}
 
     __device__ __forceinline__ void enter(int sequence) {
         sequence_ = sequence;
-        first_ = last_ = 0;  // none
+        first_ = last_ = 0;  // no entries held
     }
 
-    // Which entry of its row of the table a key's page is in, and its place in that page.
+    // The page table entry of a key, and the key's position in that page.
     __device__ __forceinline__ int slot(int key) const { return key >> cache_.page_shift; }
     __device__ __forceinline__ int key_in_page(int key, int slot) const { return key - (slot << cache_.page_shift); }
 
-    // Makes entries available: each lane wants one, the lanes 32 that follow each other at most. All lanes call.
+    // Reads entries so that every lane has the one it asks for. The lanes ask for at most 32 consecutive entries. All lanes must
+    // call.
     __device__ __forceinline__ void hold(int slot) {
         if (cache_.table == nullptr || __all_sync(sm90::kFullWarpMask, first_ <= slot && slot < last_)) return;
         first_ = __shfl_sync(sm90::kFullWarpMask, slot, 0);
@@ -31,13 +32,13 @@ public:
         entry_ = read(min_int(first_ + lane_, (cache_.capacity >> cache_.page_shift) - 1));
     }
 
-    // The page in one of these entries, each lane its own. All lanes call.
+    // The page of a held entry, one per lane. All lanes must call.
     __device__ __forceinline__ int page(int slot) const {
         if (cache_.table == nullptr) return sequence_;
         return __shfl_sync(sm90::kFullWarpMask, entry_, slot - first_);
     }
 
-    // The page in any entry, straight from the table.
+    // Reads the page of any entry from the table.
     __device__ __forceinline__ int read(int slot) const {
         if (cache_.table == nullptr) return sequence_;
         return max_int(min_int(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
@@ -60,7 +61,7 @@ public:
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
-    // What is this CTA's to do. The consumers may read it once all threads have met.
+    // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
     __device__ __forceinline__ void find_cta_range() {
         const WorkList work_list(params_.cache, params_.split_policy, lane_);
         cta_ranges_ = EvenPartition(params_.split_policy.work_tiles * work_list.length(), static_cast<int>(gridDim.x));
@@ -82,7 +83,7 @@ public:
     }
 
 private:
-    // The consumers learn of a piece once its first copies are on their way.
+    // Consumers get a split when its first copies are in flight.
     __device__ __forceinline__ void push_split(const Split& split) {
         work_queue_.wait_empty(shared_.work_queue_ring);
         if (lane_ == 0) {
@@ -93,9 +94,10 @@ private:
         work_queue_.advance();
     }
 
-    // While memory is busy, what was not asked for long before is waited for long. A query that is used at once comes by itself.
+    // A busy memory system answers late. So the query of a later split is prefetched. The first split uses its query at once, so
+    // a prefetch would not help.
     __device__ __forceinline__ void prefetch_query(const Split& split) const {
-        constexpr int kCacheLineBytes = 128;  // bytes
+        constexpr int kCacheLineBytes = 128;
         constexpr int kCacheLines = kConfig.head_dim * kBytesPerElement / kCacheLineBytes;
         const PackedRows rows = packed_rows<Tuning>(params_);
         const WorkTile work_tile(params_, rows, split);
@@ -119,13 +121,13 @@ private:
         }
     }
 
-    // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
-    // key are not loaded: whatever is in their place is masked.
+    // One TMA copy for the keys and one for the values of each box. A box is a tile, or a page if that is smaller. Boxes without
+    // keys are not loaded, because their scores are masked.
     __device__ __forceinline__ void load(const Split& split, int tile) {
         const int first = tile << params_.split_policy.tile_shift;
         const int keys = max_int(min_int(split.keys - first, 1 << params_.split_policy.tile_shift), 0);
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
-        const int key = first + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
+        const int key = first + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // key of this lane's box
         const int slot = pages_.slot(key);
         if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
@@ -145,8 +147,8 @@ private:
         ring_.advance();
     }
 
-    // Writes the new keys and values of this piece into the cache, which the copies then read like any other. Nobody else reads
-    // them: other units of this KV head write the same for themselves.
+    // Writes the new keys and values of this split into the cache, where TMA then reads them like any others. No other work tile
+    // depends on this: those with the same KV head write the same values themselves.
     __device__ __forceinline__ void append(const Split& split) {
         constexpr int kUnitElements = 8;
         constexpr int kUnits = kConfig.head_dim / kUnitElements;
@@ -154,7 +156,7 @@ private:
         const int first = max_int(split.first << params_.split_policy.tile_shift, old);
         const int last = min_int(split.last << params_.split_policy.tile_shift, split.keys);
         if (first >= last) return;
-        const int units = packed_rows<Tuning>(params_).heads * kUnits;  // of a key
+        const int units = packed_rows<Tuning>(params_).heads * kUnits;  // per key
 #pragma unroll 1
         for (int i = lane_; i < (last - first) * units; i += sm90::kWarpThreads) {
             const int key = first + divide(i, units);

@@ -1,51 +1,53 @@
-// Who attends to which keys. Pure integer functions of the sequences' lengths, the same on the host and on the device.
+// The assignment of keys to CTAs. Pure integer functions of the sequence lengths, the same on host and device.
 //
-// A unit is one sequence, one KV head or several, and as many query rows as the consumer warps have row tiles; its keys are
-// counted in tiles. The tiles of all units stand in one line, with a gap behind each that stands for the work of its end, and
-// each CTA has an equal share of that line. First come the first units of all sequences, then the second ones: where as many CTAs
-// have each KV head, the heads of a key, which lie side by side in memory, are read at the same time. A unit is cut into pieces
-// where a share ends; or, if it is to give the same bits whatever stands beside it, where its own length says, and then a piece
-// belongs to the share in which it begins. A unit of several pieces is put together in their order.
+// A work tile is one sequence, one or several KV heads, and as many query rows as the consumer warps have row tiles. Its length
+// is its number of KV tiles. The linearised work list contains the tiles of all work tiles. After each work tile comes a gap for
+// the cost of its end. Each CTA gets an equal range of the list. The first work tiles of all sequences come first, then the
+// second ones. So if each KV head has the same number of CTAs, the heads of a key, which are neighbours in memory, are read at
+// the same time.
+//
+// A work tile is split where a CTA range ends. For deterministic results its own length decides instead. Then a split belongs to
+// the CTA in whose range it begins. The fix-up merges the splits of a work tile in order.
 #pragma once
 
 #include "flashcore/core/host_device.h"
 
 namespace flashcore::decode {
 
-constexpr int kSplitKeys = 512;  // of a piece that is cut by its unit's own length, at least
-constexpr int kMaxSplits = 64;   // of such a unit
+constexpr int kSplitKeys = 512;  // least keys of a split when the length decides
+constexpr int kMaxSplits = 64;   // most splits of a work tile then
 constexpr int kMaxForcedSplits = 1024;
 
 struct SplitPolicy {
     int tile_shift;  // log2 of the keys of a tile
-    int work_tiles;  // of each sequence
+    int work_tiles;  // per sequence
     int sequences;
-    int splits;      // 0: where shares end. Otherwise where a unit's own length says: -1 a number of it, else so many at most
-    int max_splits;  // pieces of any unit that is cut by its own length: so many places in the workspace belong to each
-    int gap;         // tiles behind each unit that are none
+    int splits;      // 0: split at CTA ranges. Otherwise by length: -1 a number that follows from it, else at most this many
+    int max_splits;  // most splits of any work tile when the length decides, which all have room in the workspace
+    int gap;         // length of the gap after each work tile
 };
 
 FLASHCORE_HOST_DEVICE constexpr int min_int(int a, int b) { return a < b ? a : b; }
 FLASHCORE_HOST_DEVICE constexpr int max_int(int a, int b) { return a < b ? b : a; }
-// Of numbers that are not negative; unsigned divisions are shorter.
+// For numbers that are not negative. Unsigned divisions take fewer instructions.
 FLASHCORE_HOST_DEVICE constexpr int divide(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
 }
 FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return divide(a + b - 1, b); }
 
-// A sequence without keys has a tile too: somebody must write its zeros.
+// A sequence without keys has one tile too, because a CTA must write its zeros.
 FLASHCORE_HOST_DEVICE constexpr int tiles_of(const SplitPolicy& split_policy, int keys) {
     return max_int((keys + (1 << split_policy.tile_shift) - 1) >> split_policy.tile_shift, 1);
 }
 
-// Into how many pieces a unit is cut that is cut by its own length.
+// The number of splits of a work tile when its length decides.
 FLASHCORE_HOST_DEVICE constexpr int split_count(const SplitPolicy& split_policy, int tiles) {
     const int requested = split_policy.splits > 0 ? split_policy.splits
                                                   : min_int(divide_up(tiles << split_policy.tile_shift, kSplitKeys), kMaxSplits);
     return min_int(requested, tiles);
 }
 
-// A number of tiles in equal parts: the first `longer` have one tile more than the others.
+// Divides a number of tiles into equal parts. The first `longer` parts have one tile more.
 struct EvenPartition {
     int whole;
     int longer;
@@ -62,35 +64,36 @@ struct EvenPartition {
     }
 };
 
-// Where a unit stands in the line.
+// The position of a work tile in the work list.
 struct WorkPosition {
     int sequence;
-    int work_tile;  // of the sequence
-    int origin;     // its first tile in the line
+    int work_tile;  // index within the sequence
+    int origin;     // its first tile in the work list
 };
 
 constexpr int kNoWorkTile = -1;
 
-// Tiles of a unit that belong together.
+// Consecutive tiles of a work tile that one CTA processes.
 struct Split {
     int sequence;
-    int work_tile;  // of the sequence; kNoUnit: there is no more
+    int work_tile;  // index within the sequence, or kNoWorkTile at the end
     int keys;       // of the sequence
-    int first;      // tile of the unit
-    int last;       // the tile behind the last one
-    int origin;     // of the unit
-    int cta;        // that the piece belongs to
+    int first;      // first tile within the work tile
+    int last;       // one past the last tile
+    int origin;     // of the work tile
+    int cta;        // CTA that processes the split
 };
 
-// How a piece and the others of its unit find each other in the workspace.
+// Fix-up info: how the splits of a work tile find each other in the workspace.
 struct FixupInfo {
-    int split_index;    // which of the unit's pieces
-    int split_count;    // of its pieces
-    int counter;        // of its pieces that are finished
-    int first_partial;  // of its first piece; the others follow
+    int split_index;    // number of this split
+    int split_count;    // splits of the work tile
+    int counter;        // counts the finished splits
+    int first_partial;  // where the first split's partial result goes. The others follow
 };
 
-// Places do not meet: the share that has the last of n pieces may own the next unit, and 2 (owner + n - 1) >= 2 owner + n.
+// Partial results of different work tiles do not overlap. The CTA with the last of n splits may own the next work tile, and 2
+// (owner + n - 1) >= 2 owner + n.
 FLASHCORE_HOST_DEVICE constexpr FixupInfo fixup_info(const SplitPolicy& split_policy, const EvenPartition& cta_ranges,
                                                      const Split& split) {
     const int tiles = tiles_of(split_policy, split.keys);
@@ -104,11 +107,11 @@ FLASHCORE_HOST_DEVICE constexpr FixupInfo fixup_info(const SplitPolicy& split_po
     return {split.cta - owner, cta_ranges.owner(split.origin + tiles - 1) - owner + 1, owner, 2 * owner};
 }
 
-// The pieces of one share, in order. `KeysOf` gives the number of keys of a sequence.
+// Iterates over the splits of one CTA in order. `SequenceKeys` returns the number of keys of a sequence.
 template <class SequenceKeys>
 class SplitIterator {
 public:
-    // `begin` is the place of the unit that holds the first tile of the share.
+    // `begin` is the position of the work tile that holds the first tile of the range.
     FLASHCORE_HOST_DEVICE SplitIterator(const SplitPolicy& split_policy, const EvenPartition& cta_ranges, int cta,
                                         const WorkPosition& begin, const SequenceKeys& sequence_keys)
         : split_policy_(split_policy),
@@ -138,7 +141,7 @@ private:
         return true;
     }
 
-    // A piece whose first tile lies in an earlier share is passed over.
+    // Skips a split whose first tile is in an earlier range.
     FLASHCORE_HOST_DEVICE bool split_by_length(Split& split) {
         const int count = split_count(split_policy_, tiles_);
         const EvenPartition splits(tiles_, count);
@@ -170,8 +173,8 @@ private:
     const SplitPolicy& split_policy_;
     SequenceKeys sequence_keys_;
     int cta_;
-    int next_tile_;  // the next tile of the line
-    int end_;        // of the share
+    int next_tile_;  // in the work list
+    int end_;        // of the CTA's range
     WorkPosition position_;
     int keys_ = 0;  // of the sequence
     int tiles_ = 0;

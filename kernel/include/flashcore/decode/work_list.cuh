@@ -1,4 +1,4 @@
-// Which keys come next, worked out by the producer from the lengths in device memory.
+// The linearised work list, which the producer computes from the lengths in device memory.
 #pragma once
 
 #include "flashcore/decode/params.h"
@@ -6,7 +6,7 @@
 
 namespace flashcore::decode {
 
-// Keys of a sequence, the new ones among them.
+// The number of keys of a sequence, including the new ones.
 struct SequenceKeys {
     const Cache* cache;
 
@@ -25,8 +25,8 @@ __device__ __forceinline__ int inclusive_sum(int value, int lane) {
     return value;
 }
 
-// Where a CTA's share of the line begins. Each lane counts some sequences that follow each other; with one for each there is no
-// loop, whose beginning alone costs a short launch one per cent.
+// Finds where a CTA's range of the work list begins. Each lane adds up some consecutive sequences. With one sequence per lane
+// there is no loop, because its start alone costs a short launch 1 %.
 class WorkList {
 public:
     __device__ __forceinline__ WorkList(const Cache& cache, const SplitPolicy& split_policy, int lane)
@@ -41,12 +41,12 @@ public:
         inclusive_sum_ = inclusive_sum(lane_tiles_, lane);
     }
 
-    // Of one unit of every sequence.
+    // Length of one work tile of every sequence.
     __device__ __forceinline__ int length() const {
         return __shfl_sync(sm90::kFullWarpMask, inclusive_sum_, sm90::kWarpThreads - 1);
     }
 
-    // The unit that has a tile, or the gap behind it; the line must be longer.
+    // The work tile that contains a tile or the gap before the next one. The list must be longer than `tile`.
     __device__ __forceinline__ WorkPosition find(int tile) const {
         const int work_tile = divide(tile, length());
         const int before = work_tile * length();
@@ -70,9 +70,9 @@ private:
 
     SequenceKeys keys_;
     const SplitPolicy& split_policy_;
-    int per_lane_;        // sequences of a lane
-    int lane_tiles_ = 0;  // tiles of these, and the gaps behind them
-    int inclusive_sum_;   // of the lanes up to this one
+    int per_lane_;        // sequences per lane
+    int lane_tiles_ = 0;  // tiles and gaps of these
+    int inclusive_sum_;   // over the lanes up to this one
 };
 
 }  // namespace flashcore::decode
