@@ -1,5 +1,5 @@
-// What core/device.h and core/launch.cuh ask the runtime (runtime/ beside this file), and how often.
-// Out: one line for each step: what it is, and the answers.
+// Counts the runtime calls of core/device.h and core/launch.cuh, over the fake runtime in runtime/. Output: one line per step
+// with its name and the results.
 #include <cstdio>
 #include <initializer_list>
 

@@ -1,10 +1,10 @@
-// Hands out the tiles of the batches that standard input describes, with kernel/include/flashcore/attention/*.h as they are.
-// In:  one batch a line: causal tile_m tile_n heads ctas ragged sequences, then q_begin sq k_begin sk of each sequence. Ragged:
-// in
-//      the order of the spans; else all sequences are as long as the first.
-// Out: for each batch "batch TILES", then as the CTAs take them, in turn, "cta row head batch rows visible kv_batch first_key"
-// and, for
-//      each consumer warpgroup, "part steps skipped clear"; then "end" and the tickets that are left.
+// Hands out the tiles of batches with the headers of kernel/include/flashcore/attention.
+//
+// Input: one batch per line: causal tile_m tile_n heads ctas varlen sequences, then q_begin sq k_begin sk of each sequence. A
+// varlen batch has them in the order of the sequence infos. Otherwise all sequences have the lengths of the first.
+//
+// Output per batch: "batch TILES", then a line per tile, with the CTAs in turn: "cta row head batch rows visible kv_batch
+// first_key" and, for each consumer warpgroup, "work_kind n_blocks fully_masked unmasked". Last "end" and the tile counter.
 #include <cstdio>
 #include <iostream>
 #include <vector>

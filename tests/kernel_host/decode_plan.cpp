@@ -1,7 +1,10 @@
-// Asks kernel/include/flashcore/decode/plan.h as it is what the host decides.
-// In:  one problem a line: head_dim tile_keys consumer_warps batch heads kv_heads sq room deterministic splits multiprocessors
-// max_ctas. Out: for each "ctas gap row_units rows_of_a_unit pieces most counters places", places being what the workspace has
-// room for.
+// Calls kernel/include/flashcore/decode/plan.h.
+//
+// Input: one problem per line: head_dim tile_keys consumer_warps batch heads kv_heads sq capacity deterministic splits
+// multiprocessors max_ctas.
+//
+// Output per problem: ctas gap row_work_tiles rows_per_work_tile splits max_splits counters partials. `partials` is the number of
+// partial results that fit in the workspace.
 #include <cstdio>
 #include <iostream>
 

@@ -1,7 +1,9 @@
-// Deals out the lines that standard input describes, with kernel/include/flashcore/decode/split_scheduler.h as it is.
-// In:  one case a line: tile units pieces most gap ctas batch, then the keys of each sequence.
-// Out: for each case "case TILES", then for each piece "SHARE sequence unit keys first last index count counter place", then
-// "end".
+// Splits work lists with kernel/include/flashcore/decode/split_scheduler.h.
+//
+// Input: one case per line: tile work_tiles splits max_splits gap ctas batch, then the keys of each sequence.
+//
+// Output per case: "case TILES", a line per split "CTA sequence work_tile keys first last split_index split_count counter
+// first_partial", and "end".
 #include <cstdio>
 #include <iostream>
 #include <vector>

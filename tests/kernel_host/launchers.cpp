@@ -1,5 +1,5 @@
-// What the launchers of kernel/src refuse, over a runtime (runtime/ beside this file) that launches nothing.
-// Out: a line for each question: the operation, what it returns, and what its sentence is if it refuses.
+// Calls the launchers of kernel/src with good and bad arguments, over a fake runtime (runtime/) that launches nothing. Output: a
+// line per call with the operation, its result, and the error message of a refusal.
 #include <cmath>
 #include <cstdio>
 
@@ -20,7 +20,7 @@ cudaError_t launch(const Params&, int, cudaStream_t) {
     return cudaSuccess;
 }
 
-// Of head dimension 64 in fp16, all of them.
+// All variants have head dimension 64 and fp16.
 constexpr auto kAttention = [] {
     flashcore::attention::Config config{};
     config.head_dim = 64;
@@ -54,7 +54,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
 
 namespace {
 
-alignas(32) char memory[1 << 20];  // of the device; no more than lengths and tables are ever read of it
+alignas(32) char memory[1 << 20];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
 void tell(const char* operation, Result result, bool refused) {
@@ -76,7 +76,7 @@ void measure(const char* operation, int64_t (*function)(const Arguments*), Argum
     tell(operation, bytes, bytes < 0);
 }
 
-// Arguments that an attention takes: two sequences, four heads and two of keys.
+// Valid arguments of any attention: two sequences, four query heads, two KV heads.
 template <class Arguments>
 Arguments attention() {
     Arguments args{};

@@ -1,4 +1,4 @@
-// What fraction of the tensor cores' rate the inner step of attention reaches, by head dimension, order and warpgroups.
+// Measures which fraction of the tensor core rate a KV iteration of attention reaches, by head dimension, order and warpgroups.
 #include "attend.cuh"
 #include "suite.h"
 

@@ -1,4 +1,4 @@
-// The inner step of attention without loads, masks and edges: what the pipes give when only the schedule is in the way.
+// A KV iteration of attention without loads, masks and edges. Only the schedule limits the pipes.
 #pragma once
 
 #include "flashcore/sm90/smem_descriptor.cuh"
@@ -8,8 +8,9 @@
 
 namespace microbench {
 
-// kFree: the softmax does not depend on the products of its step. kEarly: it waits for its scores, and for the output of the
-// step before it ahead of the exponentials. kLate: behind them (and holds twice the probabilities).
+// kFree: the softmax does not depend on the mmas of its iteration. kEarly: it waits for its scores, and for the PV of the
+// previous iteration before the exponentials. kLate: it waits for that PV after the exponentials, and holds twice the
+// probabilities.
 enum class Order { kFree, kEarly, kLate };
 
 struct Step {
@@ -17,15 +18,15 @@ struct Step {
     int keys;
     int warpgroups;
     Order order;
-    bool turns;               // named barriers order the products of the warpgroups
-    bool query_in_registers;  // or in shared memory
+    bool turns;               // named barriers order the mmas of the warpgroups
+    bool query_in_registers;  // otherwise in shared memory
     Scalar softmax;
 };
 
 __host__ __device__ constexpr int attend_shared_bytes(const Step& step) {
     return 2 * step.head_dim * (64 * step.warpgroups + 2 * step.keys);
 }
-// Clocks that the tensor cores need for one step of one warpgroup.
+// Clocks that the tensor cores need for one iteration of one warpgroup.
 __host__ __device__ constexpr double attend_tensor_clocks(const Step& step) { return 4.0 * 64 * step.keys * step.head_dim / 4096; }
 
 __device__ __forceinline__ void barrier_sync(int barrier) {
@@ -155,7 +156,7 @@ struct Interval {
     uint64_t nanoseconds;
 };
 
-// `rounds` bursts of `burst` steps, with an idle pause of about `pause` ns between bursts.
+// `rounds` bursts of `burst` iterations, with an idle pause of about `pause` ns between bursts.
 template <class S>
 __global__ void __launch_bounds__(S::step.warpgroups* kWarpgroup, 1)
     attend(Interval* out, int rounds, int burst, unsigned pause, float scale) {

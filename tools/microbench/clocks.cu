@@ -1,4 +1,4 @@
-// The clock under load: clock64 against globaltimer inside the kernel, beside what NVML says and the power it reads.
+// The clock under load: clock64 against globaltimer inside the kernel, next to the clock and power that NVML reports.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kSettle = 0.9;   // seconds of load before readings count
 constexpr double kMeasure = 0.5;  // seconds of readings
-constexpr double kLaunch = 2e-3;  // seconds, about, of one launch
+constexpr double kLaunch = 2e-3;  // seconds of one launch, about
 
-// NVML without linking it: absent, its columns are absent too.
+// NVML without linking it. Without NVML its columns are missing.
 class Nvml {
 public:
     Nvml() {

@@ -1,4 +1,4 @@
-// Bulk copies into shared memory, plain, through a tensor map, and to every CTA of a cluster; barriers across a cluster.
+// Bulk copies into shared memory: plain, through a tensor map, and to every CTA of a cluster. Also barriers across a cluster.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, uint
                  : "memory");
 }
 
-// The box lands at the same offset of every CTA in `mask`, and completes the barrier at the same offset there.
+// Copies the box to the same offset in every CTA of `mask`, and completes the barrier at the same offset there.
 __device__ __forceinline__ void copy_tensor_multicast(void* shared, const CUtensorMap* map, uint64_t* barrier, int column, int row,
                                                       uint16_t mask) {
     asm volatile(
@@ -45,7 +45,7 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// Arrives at the barrier that lies at the same offset in CTA `rank` of the cluster.
+// Arrives at the barrier at the same offset in CTA `rank` of the cluster.
 __device__ __forceinline__ void arrive_in(uint64_t* barrier, uint32_t rank) {
     asm volatile(
         "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"

@@ -1,4 +1,4 @@
-// What every microbenchmark shares: launches on all multiprocessors, clocks, medians, and one JSON line for each reading.
+// Common code of the microbenchmarks: launches on all multiprocessors, clocks, medians, and one JSON line per reading.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -52,7 +52,7 @@ private:
     size_t count_;
 };
 
-// One reading: what was measured, under which conditions ("name=value ..."), the number and its unit.
+// One reading: what was measured, the conditions ("name=value ..."), the number and its unit.
 inline void report(const char* group, const std::string& what, double value, const char* unit) {
     std::printf("{\"group\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", group, what.c_str(), value, unit);
     std::fflush(stdout);
@@ -69,7 +69,7 @@ __device__ __forceinline__ uint64_t nanoseconds_now() {
     return value;
 }
 
-// Fills shared memory with numbers in (-2, 2) that look random in every bit: power, and so the clock, depends on the data.
+// Fills shared memory with numbers in (-2, 2) with random-looking bits, because power and so the clock depend on the data.
 __device__ __forceinline__ void fill_with_numbers(uint8_t* memory, int bytes) {
     for (int i = static_cast<int>(threadIdx.x); i < bytes / 2; i += static_cast<int>(blockDim.x)) {
         uint32_t hash = (i + 1) * 2654435761u ^ blockIdx.x * 40503u;
@@ -83,7 +83,7 @@ __device__ __forceinline__ void fill_with_numbers(uint8_t* memory, int bytes) {
     __syncthreads();
 }
 
-// A use of registers that the compiler cannot prove away: it would leave out what nobody needs.
+// Uses registers so that the compiler cannot remove their computation.
 template <int kCount>
 __device__ __forceinline__ void use(const float (&values)[kCount], uint64_t* out) {
     float sum = 0.0f;

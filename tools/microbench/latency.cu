@@ -1,4 +1,4 @@
-// Clocks from issue to result: products, a hand-over between warpgroups, a copy from L2 and from device memory.
+// Clocks from issue to result: mmas, a hand-over between warpgroups, a copy from L2 and from device memory.
 #include "attend.cuh"
 #include "copies.cuh"
 #include "suite.h"
@@ -11,7 +11,7 @@ namespace sm90 = flashcore::sm90;
 constexpr int kRounds = 200;
 constexpr int kSharedBytes = 2 * 64 * (64 + 128);
 
-// kCount products of 64 x 128 x 16, one after the other into the same accumulators, then the wait.
+// kCount mmas of 64 x 128 x 16 into the same accumulators, then the wait.
 template <int kCount>
 __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) {
     extern __shared__ __align__(1024) uint8_t memory[];
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) 
     if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
-// Two warpgroups give each other the turn.
+// Two warpgroups alternate through named barriers.
 __global__ void __launch_bounds__(2 * kWarpgroup, 1) turn_latency(uint64_t* out) {
     const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
     const uint64_t begin = clock_now();
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup, 1) turn_latency(uint64_t* out)
     if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
-// One copy at a time, each of other bytes. `stride` apart: small enough to stay in L2, or never seen before.
+// One copy at a time, `stride` bytes apart: either small enough to stay in L2, or always new bytes.
 __global__ void copy_latency(uint64_t* out, const uint8_t* data, uint32_t bytes, int64_t stride) {
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ uint64_t barrier;

@@ -1,5 +1,5 @@
 // usage: microbench [group ...]     groups: pipes attend latency memory clocks (default: all)
-// One JSON line for each reading on standard output. Needs a Hopper GPU; leaves its clocks as they are.
+// Writes one JSON line per reading to standard output. Needs a Hopper GPU and does not change its clocks.
 #include <cstring>
 
 #include "harness.cuh"

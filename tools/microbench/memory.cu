@@ -8,7 +8,7 @@ namespace microbench {
 namespace {
 
 constexpr int kColumns = 64;  // fp16 elements of a swizzled box's row
-constexpr int kRows = 128;    // of a tile
+constexpr int kRows = 128;    // rows of a tile
 constexpr int kTileBytes = kColumns * kRows * 2;
 constexpr int kMostStages = 12;
 constexpr int kThreads = 32;
@@ -18,7 +18,7 @@ struct Barriers {
     uint64_t empty[kMostStages];
 };
 
-// Where a ring of slots stands: no division in a loop that is to be limited by copies.
+// Position in a ring of slots, without divisions, because only copies should limit the loop.
 struct Ring {
     int slots;
     int slot = 0;
@@ -31,9 +31,9 @@ struct Ring {
     }
 };
 
-// Every CTA keeps up to `stages` tiles in flight, `tiles` in all. Clusters share each tile: every CTA copies its part of the rows,
-// for all of them. CTAs (or clusters) of one stream read the same tiles, every `streams`-th of the tensor, around. A slot is
-// filled again `lag` tiles after it was read, so that nobody waits for the news from the other CTAs.
+// Every CTA keeps up to `stages` tiles in flight, `tiles` in total. The CTAs of a cluster share each tile: each copies its part
+// of the rows to all of them. CTAs (or clusters) of one stream read the same tiles, every `streams`-th of the tensor, around. A
+// slot is filled again `lag` tiles after it was read, so that no CTA waits for the other CTAs' arrivals.
 template <int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     read_tiles(const __grid_constant__ CUtensorMap map, uint64_t* cycles, int tiles, int stages, int streams, int tensor_tiles) {
@@ -138,7 +138,7 @@ void read_l2(int stages, int streams, int64_t megabytes, const char* what) {
            median(rate), "B/clk/SM");
 }
 
-// Device memory: each CTA keeps `stages` chunks in flight, and a chunk is one bulk copy.
+// Device memory: each CTA keeps `stages` chunks in flight. A chunk is one bulk copy.
 __global__ void __launch_bounds__(kThreads, 1) read_chunks(const uint8_t* data, int64_t chunks, int chunk_bytes, int stages) {
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ uint64_t full[64];
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1) read_chunks(const uint8_t* data, 
         ring.advance();
     }
     for (int64_t i = 0; i < own; ++i) {
-        ptx::mbarrier_wait(&full[ring.slot], ring.parity ^ 1);  // the ring is as many tiles ahead as it has slots
+        ptx::mbarrier_wait(&full[ring.slot], ring.parity ^ 1);  // the ring is ahead by as many tiles as it has slots
         if (i + stages < own) issue();
         ring.advance();
     }

@@ -1,4 +1,4 @@
-// How fast the pipes of a multiprocessor are, alone and beside each other: tensor cores, exponentials, issue.
+// The rates of a multiprocessor's pipes, alone and together: tensor cores, exponentials, issue.
 #include "flashcore/sm90/smem_descriptor.cuh"
 #include "harness.cuh"
 #include "scalar.cuh"
@@ -10,13 +10,13 @@ namespace {
 
 namespace sm90 = flashcore::sm90;
 
-constexpr int kDepth = 64;                 // of one round of products: four wgmma
-constexpr int kRowsBytes = 64 * kDepth * 2;  // a warpgroup's A
+constexpr int kDepth = 64;                 // K of one round of mmas: four wgmma
+constexpr int kRowsBytes = 64 * kDepth * 2;  // bytes of a warpgroup's A
 constexpr int kSharedBytes = 3 * kRowsBytes + 256 * kDepth * 2;
 constexpr int kRounds = 500;
-constexpr int kElements = 64;  // of scalar work for each thread and round
+constexpr int kElements = 64;  // elements of scalar work per thread and round
 
-enum class Operands { kShared, kRegisters, kRegistersValues };  // where A is; values: B is contiguous along N
+enum class Operands { kShared, kRegisters, kRegistersValues };  // where A is. In kRegistersValues B is contiguous along N
 
 struct Work {
     uint64_t units;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void products(uint8_t* memory, int warpgroup, int rou
     use(sums, out);
 }
 
-// kTensor warpgroups multiply for `rounds`; kScalar warpgroups compute until the first of them is done, or for `rounds`.
+// kTensor warpgroups multiply for `rounds`. kScalar warpgroups compute until the first of them is done, or for `rounds`.
 template <int kN, Operands kOperands, int kTensor, Scalar kWork, int kScalar, int kChains = 16>
 __global__ void __launch_bounds__((kTensor + kScalar) * kWarpgroup, 1) pipes(Work* out, int rounds, float scale) {
     extern __shared__ __align__(1024) uint8_t memory[];

@@ -1,4 +1,4 @@
-// What runs beside the tensor cores: exponentials, multiply-adds, and the softmax's own mixture of instructions.
+// Scalar work next to the tensor cores: exponentials, multiply-adds, and the instruction mix of the softmax.
 #pragma once
 
 #include "wgmma_shapes.cuh"
@@ -18,12 +18,12 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     return packed;
 }
 
-// A thread's two rows: their maxima, what is subtracted, and their sums.
+// A thread's two rows: row max, scaled row max, and row sum.
 struct Rows {
     float maximum[2] = {-1e30f, -1e30f};
     float offset[2] = {0.0f, 0.0f};
     float sum[2] = {0.0f, 0.0f};
-    uint32_t bits = 0;  // of probabilities that nobody multiplies
+    uint32_t bits = 0;  // of probabilities that no mma uses
 };
 
 template <class Use>
@@ -32,14 +32,14 @@ __device__ __forceinline__ void finish(const Rows& rows, Use use) {
     use(sinks);
 }
 
-// Maxima of the scores of a thread: one instruction for each.
+// Maxima of a thread's scores: one instruction per score.
 template <int kCount>
 __device__ __forceinline__ void maxima(const float (&scores)[kCount], Rows& rows) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) rows.maximum[i / 2 % 2] = fmaxf(rows.maximum[i / 2 % 2], scores[i]);
 }
 
-// One multiply-add, one exponential, one addition and half a conversion for each score.
+// One multiply-add, one exponential, one addition and half a conversion per score.
 template <int kCount>
 __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], float scale, Rows& rows,
                                              uint32_t (&probabilities)[kCount / 2]) {
@@ -54,9 +54,9 @@ __device__ __forceinline__ void exponentiate(const float (&scores)[kCount], floa
     }
 }
 
-// kElements of work for each thread, in kChains chains: fewer chains, and a warp cannot issue in every clock. Every value goes into
-// the next one, or the compiler would compute it once. The softmax costs an integer addition for that here, and a quarter of an
-// exclusive or that uses its probabilities.
+// kElements of work per thread in kChains chains. With fewer chains a warp cannot issue in every clock. Every value depends on
+// the last one, or the compiler would compute it once. For the softmax that costs an integer addition, and a quarter of an
+// exclusive or to use its probabilities.
 template <Scalar kScalar, int kElements, int kChains>
 __device__ __forceinline__ void scalar_work(float (&values)[kChains], float scale, Rows& rows) {
 #pragma unroll
@@ -85,7 +85,7 @@ __device__ __forceinline__ void scalar_work(float (&values)[kChains], float scal
     }
 }
 
-// Instructions that scalar_work issues for each element.
+// Instructions per element of scalar_work.
 constexpr double instructions(Scalar scalar) {
     switch (scalar) {
         case Scalar::kNone: return 0.0;

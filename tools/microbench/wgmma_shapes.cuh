@@ -1,5 +1,5 @@
-// wgmma on fp16 with fp32 accumulators in the widths that attention tiles use. Apart from kernel/include, so that a measurement
-// does not change when a kernel gains or loses a shape.
+// wgmma on fp16 with fp32 accumulators in the widths that attention tiles use. Separate from kernel/include, so that a
+// measurement does not change when a kernel gains or loses a shape.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ __device__ __forceinline__ void wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroupsInFlight) : "memory");
 }
 
-// Keeps the compiler from moving the use of registers across this point: it knows nothing of a wgmma in flight.
+// Keeps the compiler from moving register accesses across this point, because it does not see a wgmma in flight.
 template <int kCount>
 __device__ __forceinline__ void pin(float (&registers)[kCount]) {
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 template <int kN>
 struct Wgmma;
 
-// Operand names: ten that share their tens digit ...
+// Operand names: ten that share their tens digit.
 #define TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define NAMES_32 TEN() "," TEN(1) "," TEN(2) ",%30,%31"
 #define NAMES_40 TEN() "," TEN(1) "," TEN(2) "," TEN(3)
@@ -39,7 +39,7 @@ struct Wgmma;
 #define NAMES_80 NAMES_60 "," TEN(6) "," TEN(7)
 #define NAMES_88 NAMES_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define NAMES_128 NAMES_80 "," TEN(8) "," TEN(9) "," TEN(10) "," TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
-// ... and the operands themselves, eight at a time.
+// The operands themselves, eight at a time.
 #define EIGHT(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define OPERANDS_32(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
@@ -49,7 +49,7 @@ struct Wgmma;
 #define OPERANDS_88(d) OPERANDS_64(d), EIGHT(d, 64), EIGHT(d, 72), EIGHT(d, 80)
 #define OPERANDS_128(d) OPERANDS_88(d), EIGHT(d, 88), EIGHT(d, 96), EIGHT(d, 104), EIGHT(d, 112), EIGHT(d, 120)
 
-// kTranspose: B is contiguous along N (values) and not along K (keys).
+// kTranspose: B is contiguous along N (values), not along K (keys).
 #define DEFINE_WGMMA(N, R, O0, O1, O2, O3, O4, O5, O6)                                                                \
     template <>                                                                                                       \
     struct Wgmma<N> {                                                                                                 \

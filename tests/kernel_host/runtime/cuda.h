@@ -1,4 +1,4 @@
-// As much of the driver's header as core/tensor_map.h does.
+// The part of the driver's header that core/tensor_map.h uses.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// As much of launching as core/launch.cuh does.
+// The part of the runtime that core/launch.cuh uses.
 #pragma once
 
 #include "cuda_runtime_api.h"

@@ -1,4 +1,4 @@
-// A runtime of three devices that counts what it is asked. The second device is no Hopper; device 70 is one.
+// A fake runtime that counts its calls. Every device number is a Hopper GPU except 1.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ using cudaStream_t = void*;
 
 namespace runtime {
 inline int current = 0;
-inline int asked = 0;    // attributes of devices
-inline int allowed = 0;  // attributes of functions that were set
+inline int asked = 0;    // device attributes that were read
+inline int allowed = 0;  // function attributes that were set
 inline int launched = 0;
 inline cudaError_t answer = cudaSuccess;
-inline void* driver = nullptr;  // the one function that it has
+inline void* driver = nullptr;  // the only function that it has
 }  // namespace runtime
 
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
