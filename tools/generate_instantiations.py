@@ -2,8 +2,8 @@
 
 usage: python3 tools/generate_instantiations.py [--check]
 
-One small translation unit for each entry function, so that they compile in parallel and each has a digest of its own.
-With --check nothing is written and the exit status is 1 when a file is missing, stale or left over.
+Each entry function has its own small translation unit. So they compile in parallel, and each has its own digest.
+With --check nothing is written, and the exit status is 1 if a file is missing, stale or left over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BANNER = "// Generated from kernel/variants.toml by tools/generate_instantiations.py; do not edit.\n"
+BANNER = "// Generated from kernel/variants.toml by tools/generate_instantiations.py. Do not edit.\n"
 DTYPES = {"fp16": "kFp16", "bf16": "kBf16"}
 
 ATTENTION = """\
@@ -27,8 +27,9 @@ struct Tuning {{
     static constexpr flashcore::attention::Config config = {{
         .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
-        .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers}, .tma_store_epilogue = {tma_store_epilogue},
-        .stale_max_speculation = {stale_max_speculation}, .recompute_qk = {recompute_qk}}};
+        .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers},
+        .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
+        .recompute_qk = {recompute_qk}}};
 }};
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};
@@ -104,11 +105,11 @@ extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
 """
 
 TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
-LISTED = ("attention", "decode")  # operations whose launcher chooses among several entry functions
+LISTED = ("attention", "decode")  # their launchers choose among several entry functions
 
 
 def render(table: Mapping[str, Any]) -> dict[str, str]:
-    """Every generated file by its path below the root."""
+    """Render every generated file, by its path below the root."""
     files = {}
     for subject, template in TEMPLATES.items():
         group = table[subject]
@@ -124,13 +125,13 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _variant_list(subject: str, entries: list[Mapping[str, Any]]) -> str:
-    """Names alone: what a variant is made of stays in its own translation unit, and so in its own digest."""
+    """List names only, so that a variant's tuning stays in its own translation unit and digest."""
     lines = " \\\n".join(f"    X({entry['symbol']}_variant)" for entry in entries)
     return f"{BANNER}#pragma once\n\n#define FLASHCORE_{subject.upper()}_VARIANTS(X) \\\n{lines}\n"
 
 
 def stale(root: pathlib.Path) -> list[str]:
-    """What --check complains about: one line for each file that is not as the generator would write it."""
+    """Return one line for each file that differs from what the generator would write."""
     files = render(_table(root))
     problems = []
     for path, text in sorted(files.items()):
@@ -143,7 +144,7 @@ def stale(root: pathlib.Path) -> list[str]:
 
 
 def write(root: pathlib.Path) -> None:
-    """Write every file that differs, and remove what is left over."""
+    """Write every file that differs and remove left-over ones."""
     files = render(_table(root))
     for path, text in files.items():
         target = root / path
@@ -156,9 +157,9 @@ def write(root: pathlib.Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Write, or check, and return the exit status."""
+    """Write or check the files and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a file is not up to date")
     if not parser.parse_args(argv).check:
         write(ROOT)
         return 0
