@@ -16,8 +16,10 @@ Status forward(const Arguments& args) {
     const AttentionVariant* variant = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (problem.sequences == 0 || problem.sq == 0) return Status::kOk;
-    if (problem.sequences > kTileLimit / row_tiles(variant->config, problem)) {
-        return fail(Status::kInvalidArgument, "batch: batch * heads * query tiles must not exceed 2^30");
+    const int64_t row_tiles_of_head = row_tiles(variant->config, problem);
+    if (problem.sequences > kTileLimit / row_tiles_of_head) {
+        return fail(Status::kInvalidArgument, "batch: batch * heads * query tiles must not exceed 2^30, but is %lld * %lld",
+                    static_cast<long long>(problem.sequences), static_cast<long long>(row_tiles_of_head));
     }
 
     Device device;

@@ -37,7 +37,8 @@ Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
     bool known = false;
     for (const int size : kPageSizes) known = known || args.page_size == size;
-    if (!known) return fail(Status::kInvalidArgument, "page_size: must be 16, 64, 128 or 256, or 0, is %d", args.page_size);
+    if (!known)
+        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), 16, 64, 128 or 256, but is %d", args.page_size);
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
         FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0));
@@ -45,7 +46,7 @@ Status check_cache(const Arguments& args) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("capacity", args.capacity, 0));
     }
     if (args.new_keys < 0 || args.new_keys > capacity(args)) {
-        return fail(Status::kInvalidArgument, "new_keys: must be from 0 to the %lld keys that a sequence has room for, is %lld",
+        return fail(Status::kInvalidArgument, "new_keys: must be from 0 to %lld, the most keys of a sequence, but is %lld",
                     static_cast<long long>(capacity(args)), static_cast<long long>(args.new_keys));
     }
     return Status::kOk;
@@ -65,7 +66,7 @@ Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
         variant = candidate;
         return Status::kOk;
     }
-    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, is %lld", static_cast<long long>(args.head_dim));
+    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
 // Plans a launch from the arguments' numbers, without their pointers.
@@ -85,12 +86,14 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
                           args.splits};
     chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     if (chosen.tiles > kExtentLimit) {
-        return fail(Status::kInvalidArgument, "batch: batch * heads * key tiles must not exceed 2^30");
+        return fail(Status::kInvalidArgument, "batch: batch * heads * KV tiles must not exceed 2^30, but is %lld",
+                    static_cast<long long>(chosen.tiles));
     }
     if (chosen.counters > kCounters) {
         return fail(Status::kInvalidArgument,
-                    "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_work_tiles));
+                    "batch: batch * kv_heads must not exceed %lld if splits are forced or deterministic, but is %lld",
+                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_work_tiles),
+                    static_cast<long long>(args.batch * args.kv_heads));
     }
     return Status::kOk;
 }
@@ -99,7 +102,7 @@ Status check_pointers(const Arguments& args, const Plan& chosen) {
     if (args.page_size > 0 && capacity(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kWorkspaceAlignment));
     if (args.workspace_bytes < chosen.workspace_bytes) {
-        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, is %lld",
+        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
                     static_cast<long long>(chosen.workspace_bytes), static_cast<long long>(args.workspace_bytes));
     }
     const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads) {
@@ -138,14 +141,15 @@ Status check_tables(const Arguments& args) {
     for (int64_t sequence = 0; sequence < args.batch; ++sequence) {
         const int64_t length = lengths[static_cast<size_t>(sequence)];
         if (length < 0 || length + args.new_keys > capacity(args)) {
-            return fail(Status::kInvalidArgument, "lengths: sequence %lld has %lld keys and %lld new ones, and room for %lld",
+            return fail(Status::kInvalidArgument,
+                        "lengths: sequence %lld has %lld keys and %lld new ones, but the cache holds at most %lld",
                         static_cast<long long>(sequence), static_cast<long long>(length), static_cast<long long>(args.new_keys),
                         static_cast<long long>(capacity(args)));
         }
         for (int64_t slot = 0; !table.empty() && slot * args.page_size < length + args.new_keys; ++slot) {
             const int32_t page = table[static_cast<size_t>(sequence * args.table_width + slot)];
             if (page >= 0 && page < args.pages) continue;
-            return fail(Status::kInvalidArgument, "page_table: entry %lld of sequence %lld is %d; the pool has %lld pages",
+            return fail(Status::kInvalidArgument, "page_table: entry %lld of sequence %lld is %d, but the pool has %lld pages",
                         static_cast<long long>(slot), static_cast<long long>(sequence), page, static_cast<long long>(args.pages));
         }
     }

@@ -17,7 +17,8 @@ Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
     if (rows == 1) operand.sequence_stride = kTensorAlignment;
     operand.batch_stride = operand.sequence_stride;
     if (operand.sequence_stride * kBytesPerElement < kVarlenStrideLimit) return Status::kOk;
-    return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes", name);
+    return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes, but is %lld bytes", name,
+                static_cast<long long>(operand.sequence_stride * kBytesPerElement));
 }
 
 // Views all rows as one sequence.
@@ -63,11 +64,10 @@ Status check_varlen(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_k", args.cu_seqlens_k));
-    if (args.workspace == nullptr || args.workspace_bytes < workspace_bytes(args.batch)) {
-        return fail(Status::kInvalidArgument, "workspace: must have %lld bytes",
-                    static_cast<long long>(workspace_bytes(args.batch)));
-    }
-    return check_aligned("workspace", args.workspace, alignof(SequenceInfo));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, alignof(SequenceInfo)));
+    if (args.workspace_bytes >= workspace_bytes(args.batch)) return Status::kOk;
+    return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
+                static_cast<long long>(workspace_bytes(args.batch)), static_cast<long long>(args.workspace_bytes));
 }
 
 // Upper limit of the number of tiles. Only the device knows the exact number. The last tile of a sequence may be partly empty.
@@ -82,7 +82,10 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (args.batch == 0 || args.heads == 0 || args.total_q == 0) return Status::kOk;
     const int64_t tiles = max_tiles(args, variant->config);
-    if (tiles > kTileLimit) return fail(Status::kInvalidArgument, "total_q: query tiles of all heads must not exceed 2^30");
+    if (tiles > kTileLimit) {
+        return fail(Status::kInvalidArgument, "total_q: query tiles of all heads must not exceed 2^30, but may be %lld",
+                    static_cast<long long>(tiles));
+    }
 
     Device device;
     DeviceScope scope;

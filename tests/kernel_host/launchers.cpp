@@ -161,6 +161,7 @@ int main() {
     ask("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = memory + 8; });
     ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace = nullptr; });
     ask("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = nullptr; });
+    ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace_bytes = 127; });
     ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.cu_seqlens_k = nullptr; });
     ask("decode", flashcore_decode, decode(), [](auto& args) { args.sq = 17; });
     ask("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });

@@ -30,7 +30,7 @@ inline Status find_variant(const Problem& problem, const AttentionVariant*& vari
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
     const int chosen = possible ? choose_variant(kVariants, std::size(kVariants), problem) : -1;
     if (chosen < 0) {
-        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, is %lld", kHeadDimStep,
+        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, but is %lld", kHeadDimStep,
                     static_cast<long long>(problem.head_dim));
     }
     variant = kVariants[chosen];

@@ -51,8 +51,9 @@ inline Status describe(int ordinal, Device& device) {
     FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "device"));
     FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal), "device"));
     if (major != kRequiredMajor || minor != kRequiredMinor) {
-        return fail(Status::kUnsupportedDevice, "device %d has compute capability %d.%d; these kernels run on %d.%d", ordinal,
-                    major, minor, kRequiredMajor, kRequiredMinor);
+        return fail(Status::kUnsupportedDevice,
+                    "device: %d has compute capability %d.%d, but these kernels need %d.%d. Use a Hopper GPU", ordinal, major,
+                    minor, kRequiredMajor, kRequiredMinor);
     }
     FLASHCORE_RETURN_IF_FAILED(
         check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device"));

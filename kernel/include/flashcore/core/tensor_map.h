@@ -44,7 +44,7 @@ inline Status find_encoder(EncodeTiled& encoder) {
         check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &found),
               "cuTensorMapEncodeTiled"));
     if (found != cudaDriverEntryPointSuccess || address == nullptr) {
-        return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
+        return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled. Install a driver for CUDA 12.0 or newer");
     }
     encoder = reinterpret_cast<EncodeTiled>(address);
     known = encoder;
@@ -58,7 +58,7 @@ inline Status check_tensor(const TensorShape& tensor) {
         const int64_t stride = tensor.stride[i];
         if (stride < 0 || stride % kTensorAlignment != 0 || stride >= kTensorStrideLimit) {
             return fail(Status::kInvalidArgument,
-                        "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, is %lld bytes", tensor.name,
+                        "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, but is %lld bytes", tensor.name,
                         tensor.dimension[i], static_cast<long long>(stride));
         }
     }
