@@ -1,4 +1,4 @@
-"""What the launchers take and refuse: kernel/src compiled for the host, over a runtime that launches nothing."""
+"""Check what the launchers accept and refuse: kernel/src compiled for the host, over a fake runtime."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ varlen -1 batch: must be from 0 to 1073741824, but is -1
 decode -1 batch: must be from 0 to 1073741824, but is -1
 varlen 128
 """
-"""And decode's: as many bytes as the plan says (test_decode_plan.py)."""
+"""Decode's size follows, which test_decode_plan.py checks."""
 
 
 def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Path) -> None:
@@ -58,13 +58,13 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HOST / 'runtime'}", f"-I{KERNEL / 'include'}", "-x", "c++"]
     sources = [HOST / "launchers.cpp", *sorted((KERNEL / "src").glob("*.cu"))]
     subprocess.run(["g++", *options, *map(str, sources), "-o", str(program)], check=True, timeout=120)
-    said = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
-    said = re.sub(r"size: must be \d+, but is \d+", "size: must be N, but is N", said)
+    output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
+    output = re.sub(r"size: must be \d+, but is \d+", "size: must be N, but is N", output)
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
     expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 5\n" + WORKSPACES
-    assert said.startswith(expected)
-    operation, size = said.removeprefix(expected).split()
+    assert output.startswith(expected)
+    operation, size = output.removeprefix(expected).split()
     assert operation == "decode"
     assert int(size) > 0

@@ -34,12 +34,12 @@ int main() {
             const int tile = cta_ranges.begin(cta);
             for (int other = tile; other < cta_ranges.begin(cta + 1); ++other) {
                 if (cta_ranges.owner(other) != cta)
-                    std::printf("tile %d belongs to share %d and to %d\n", other, cta, cta_ranges.owner(other));
+                    std::printf("tile %d belongs to CTA %d and to %d\n", other, cta, cta_ranges.owner(other));
             }
             int sequence = 0;
             while (origin[sequence + 1] <= tile % row) ++sequence;
-            const WorkPosition place{sequence, tile / row, tile / row * row + origin[sequence]};
-            SplitIterator<decltype(sequence_keys)> splits(split_policy, cta_ranges, cta, place, sequence_keys);
+            const WorkPosition position{sequence, tile / row, tile / row * row + origin[sequence]};
+            SplitIterator<decltype(sequence_keys)> splits(split_policy, cta_ranges, cta, position, sequence_keys);
             for (Split split; splits.next(split);) {
                 const FixupInfo fixup = fixup_info(split_policy, cta_ranges, split);
                 std::printf("%d %d %d %d %d %d %d %d %d %d\n", cta, split.sequence, split.work_tile, split.keys, split.first,
