@@ -114,7 +114,9 @@ def test_every_tile_is_processed_once_and_splits_are_numbered_in_order(program: 
     for case, work_list in zip(cases, split_work(program, cases), strict=True):
         assert work_list.tiles == sum(case.work_tiles * (case.tiles(sequence) + case.gap) for sequence in range(len(case.keys)))
         work_tiles = work_list.by_work_tile()
-        assert set(work_tiles) == {(sequence, work_tile) for sequence in range(len(case.keys)) for work_tile in range(case.work_tiles)}
+        assert set(work_tiles) == {
+            (sequence, work_tile) for sequence in range(len(case.keys)) for work_tile in range(case.work_tiles)
+        }
         for (sequence, _), splits in work_tiles.items():
             assert [split.first for split in splits] == [0, *(split.last for split in splits[:-1])]
             assert splits[-1].last == case.tiles(sequence)
@@ -149,7 +151,9 @@ def test_splits_by_length_do_not_depend_on_other_sequences(program: Path, splits
         for work_tile in range(neighbours.work_tiles):
             assert [(split.first, split.last) for split in together.by_work_tile()[sequence, work_tile]] == expected
     wanted = [min(math.ceil(max(n, 1) / SPLIT_KEYS), MAX_SPLITS) if splits < 0 else splits for n in keys]
-    assert [len(work_list.splits) for work_list in single] == [min(want, neighbours.tiles(sequence)) for sequence, want in enumerate(wanted)]
+    assert [len(work_list.splits) for work_list in single] == [
+        min(want, neighbours.tiles(sequence)) for sequence, want in enumerate(wanted)
+    ]
 
 
 @pytest.mark.parametrize("gap", [0, 4])

@@ -100,17 +100,17 @@ def objections(candidate: Candidate) -> Iterator[str]:
     if one.tile_m % (one.consumer_warpgroups * WARPGROUP_ROWS):
         yield f"{one.consumer_warpgroups} warpgroups of {WARPGROUP_ROWS} rows do not make {one.tile_m} rows"
     if one.tile_n % MMA_DEPTH or not MMA_DEPTH <= one.tile_n <= MMA_WIDEST:
-        yield f"{one.tile_n} keys are no multiple of {MMA_DEPTH} up to {MMA_WIDEST}"
+        yield f"{one.tile_n} keys are not a multiple of {MMA_DEPTH} up to {MMA_WIDEST}"
     if one.tile_m > BOX_ROWS:
         yield f"a TMA box has at most {BOX_ROWS} rows"
     if one.head_dim % WARPGROUP_ROWS:
-        yield f"head dimension {one.head_dim} is not made of column blocks of 64"
+        yield f"head dimension {one.head_dim} does not consist of swizzle atoms of 64 columns"
     if one.kv_stages < min(STAGES):
-        yield "the scores of a step run beside the output of another: two stages at least"
+        yield "QK of one KV block overlaps with PV of another, which needs at least two stages"
     if one.shared_bytes > SHARED_LIMIT:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
     if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
-        yield "a warpgroup would have to skip more than one step under a causal mask"
+        yield "a warpgroup would skip more than one KV block under a causal mask"
     yield from _of_switches(one)
     if one.registers_needed > one.registers_granted:
         yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
@@ -121,9 +121,11 @@ def _of_switches(one: Candidate) -> Iterator[str]:
     if on.get("tma_store_epilogue") and (
         not on.get("ping_pong_barrier", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
     ):
-        yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
-    if on.get("recompute_qk") and (not on.get("stale_max_speculation") or not on.get("query_in_registers") or on.get("ping_pong_barrier", True)):
-        yield "scores again: only a guess is taken back, with the query in registers and without a turn"
+        yield "tma_store_epilogue reuses the query slot. It needs ping_pong_barrier, the query in shared memory and two query stages"
+    if on.get("recompute_qk") and (
+        not on.get("stale_max_speculation") or not on.get("query_in_registers") or on.get("ping_pong_barrier", True)
+    ):
+        yield "recompute_qk needs stale_max_speculation, the query in registers and no ping_pong_barrier"
 
 
 def candidates(base: Candidate) -> list[Candidate]:

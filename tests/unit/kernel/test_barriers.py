@@ -82,7 +82,9 @@ class Machine:
         return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies)))
 
 
-def _ping_pong(kind: str, agent: int, slot: int, counters: list[int], asleep: list[int | None], barriers: list[tuple[int, int]]) -> bool:
+def _ping_pong(
+    kind: str, agent: int, slot: int, counters: list[int], asleep: list[int | None], barriers: list[tuple[int, int]]
+) -> bool:
     """A named barrier of two sides. An agent that syncs first sleeps until the other side has arrived."""
     generation, arrived = barriers[slot]
     if asleep[agent] is not None:
@@ -130,15 +132,30 @@ def search(ledger: Ledger) -> int:
         Ledger(tiles=(1, 2, 0, 1), query_in_registers=True),
         Ledger(tiles=(2, 1), query_in_registers=True, ping_pong_barrier=False),
         Ledger(tiles=(3, 1), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True),
-        Ledger(tiles=(2, 3), masked=((0, 0), (1, 0)), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True, kv_stages=3),
-        Ledger(tiles=(1, 3), masked=((0, OUT_OF_RANGE), (1, 0)), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True),
+        Ledger(
+            tiles=(2, 3),
+            masked=((0, 0), (1, 0)),
+            query_in_registers=True,
+            ping_pong_barrier=False,
+            recompute_qk=True,
+            kv_stages=3,
+        ),
+        Ledger(
+            tiles=(1, 3), masked=((0, OUT_OF_RANGE), (1, 0)), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True
+        ),
         Ledger(tiles=(1, 2, 0, 1), q_stages=2, tma_store_epilogue=True),
         Ledger(tiles=(2, 2), masked=((1, 0), (1, 0))),
         Ledger(tiles=(2, 1, 2), masked=((1, 0), (0, OUT_OF_RANGE), (0, 0))),
         Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (0, OUT_OF_RANGE)), kv_stages=3),
         Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0))),
         Ledger(tiles=(1, 3, 1), masked=((0, OUT_OF_RANGE), (1, 0), (0, OUT_OF_RANGE))),
-        Ledger(tiles=(1, 1, 2), masked=((0, OUT_OF_RANGE), (0, OUT_OF_RANGE), (1, 0)), q_stages=2, kv_stages=3, tma_store_epilogue=True),
+        Ledger(
+            tiles=(1, 1, 2),
+            masked=((0, OUT_OF_RANGE), (0, OUT_OF_RANGE), (1, 0)),
+            q_stages=2,
+            kv_stages=3,
+            tma_store_epilogue=True,
+        ),
     ],
     ids=lambda ledger: (
         f"{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "

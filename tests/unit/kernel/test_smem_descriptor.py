@@ -12,7 +12,9 @@ import re
 
 import pytest
 
-HEADER = (pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90/smem_descriptor.cuh").read_text(encoding="utf-8")
+HEADER = (pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90/smem_descriptor.cuh").read_text(
+    encoding="utf-8"
+)
 ATOM_COLUMNS, SWIZZLE_BYTES, ATOM_BYTES, UNIT, MMA_K = 64, 128, 1024, 16, 16
 
 

@@ -142,7 +142,9 @@ def test_a_batch_ends_at_every_row(end: int, length: int, row_bytes: int) -> Non
 
 
 def test_the_numbers_here_are_those_of_the_headers() -> None:
-    text = "".join((HEADERS / name).read_text(encoding="utf-8") for name in ("params.h", "plan.h", "launcher.h", "varlen_prepare.cuh"))
+    text = "".join(
+        (HEADERS / name).read_text(encoding="utf-8") for name in ("params.h", "plan.h", "launcher.h", "varlen_prepare.cuh")
+    )
     for found in (
         r"kBatchRows = 1 << 30;",
         r"kTileLimit = int64_t\{1\} << 30;",

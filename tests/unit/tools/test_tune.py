@@ -67,13 +67,13 @@ def test_registers_are_what_the_launch_allocates() -> None:
     ("change", "sentence"),
     [
         ({"tile_m": 128}, "3 warpgroups of 64 rows do not make 128 rows"),
-        ({"tile_n": 120}, "120 keys are no multiple of 16"),
-        ({"tile_n": 272, "kv_stages": 2}, "272 keys are no multiple of 16 up to 256"),
+        ({"tile_n": 120}, "120 keys are not a multiple of 16"),
+        ({"tile_n": 272, "kv_stages": 2}, "272 keys are not a multiple of 16 up to 256"),
         ({"consumer_warpgroups": 5, "tile_m": 320}, "a TMA box has at most 256 rows"),
-        ({"head_dim": 96}, "not made of column blocks of 64"),
-        ({"kv_stages": 1}, "two stages at least"),
+        ({"head_dim": 96}, "does not consist of swizzle atoms of 64 columns"),
+        ({"kv_stages": 1}, "at least two stages"),
         ({"kv_stages": 6}, "bytes of shared memory, 232448 are allowed"),
-        ({"tile_n": 96}, "skip more than one step"),
+        ({"tile_n": 96}, "skip more than one KV block"),
         ({"tile_n": 144}, "about 163 registers, setmaxnreg can grant 160"),
     ],
 )
@@ -151,14 +151,14 @@ def test_entries_with_a_table_of_their_own_keep_it() -> None:
     assert 'tile = "d64_causal"' in text
 
 
-def test_a_staged_output_needs_its_slot() -> None:
+def test_a_tma_store_epilogue_needs_its_slot() -> None:
     staged = replace(GOOD, switches=(("query_in_registers", False), ("ping_pong_barrier", True), ("tma_store_epilogue", True)))
     assert list(space.objections(staged)) == []
     for changed in (
         replace(staged, q_stages=1),
         replace(staged, switches=(("query_in_registers", False), ("ping_pong_barrier", False), ("tma_store_epilogue", True))),
     ):
-        assert any("needs turns" in objection for objection in space.objections(changed))
+        assert any("needs ping_pong_barrier" in objection for objection in space.objections(changed))
 
 
 def tiles_of(text: str) -> dict[str, Any]:
