@@ -16,15 +16,15 @@ template <int kCount>
 __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) {
     extern __shared__ __align__(1024) uint8_t memory[];
     fill_with_numbers(memory, kSharedBytes);
-    const uint64_t a = sm90::row_operand(memory);
-    const uint64_t b = sm90::row_operand(memory + sm90::tile_bytes(64, 64));
+    const uint64_t a = sm90::k_major_descriptor(memory);
+    const uint64_t b = sm90::k_major_descriptor(memory + sm90::tile_bytes(64, 64));
     float sums[64] = {};
     const uint64_t begin = clock_now();
 #pragma unroll 1
     for (int round = 0; round < kRounds; ++round) {
         fence();
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) Wgmma<128>::shared(sums, a + sm90::row_step(i % 4, 64), b + sm90::row_step(i % 4, 128));
+        for (int i = 0; i < kCount; ++i) Wgmma<128>::shared(sums, a + sm90::k_major_offset(i % 4, 64), b + sm90::k_major_offset(i % 4, 128));
         commit();
         wait<0>();
         pin(sums);
@@ -57,7 +57,7 @@ __global__ void copy_latency(uint64_t* out, const uint8_t* data, uint32_t bytes,
     ptx::fence_mbarrier_init();
     const uint64_t begin = clock_now();
     for (int round = 0; round < kRounds; ++round) {
-        ptx::mbarrier_arrive_expect_bytes(&barrier, bytes);
+        ptx::mbarrier_arrive_expect_tx(&barrier, bytes);
         copy_bulk(memory, data + round * stride, bytes, &barrier);
         ptx::mbarrier_wait(&barrier, round & 1);
     }
