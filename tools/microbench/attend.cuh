@@ -1,6 +1,8 @@
 // A KV iteration of attention without loads, masks and edges. Only the schedule limits the pipes.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include "flashcore/sm90/smem_descriptor.cuh"
 #include "harness.cuh"
 #include "scalar.cuh"
@@ -48,9 +50,9 @@ public:
         softmax_.offset[1] = 2.0f * scale;
         namespace sm90 = flashcore::sm90;
         query_ = sm90::k_major_descriptor(memory + warpgroup * sm90::atom_column_bytes(64));
-        uint8_t* keys = memory + sm90::tile_bytes(64 * kStep.warpgroups, kStep.head_dim);
+        uint8_t* keys = memory + sm90::tile_bytes<__half>(64 * kStep.warpgroups, kStep.head_dim);
         keys_ = sm90::k_major_descriptor(keys);
-        values_ = sm90::mn_major_descriptor(keys + sm90::tile_bytes(kStep.keys, kStep.head_dim), kStep.keys);
+        values_ = sm90::mn_major_descriptor(keys + sm90::tile_bytes<__half>(kStep.keys, kStep.head_dim), kStep.keys);
         const auto* words = reinterpret_cast<const uint32_t*>(memory);
 #pragma unroll
         for (int i = 0; i < kStep.keys / 4; ++i) probabilities_[i] = words[threadIdx.x + i] & 0x7FFF7FFF;
@@ -116,14 +118,14 @@ private:
         fence();
         issue_scores<0>(0);
 #pragma unroll
-        for (int i = 1; i < kStep.head_dim / sm90::kMmaK; ++i) issue_scores<1>(i);
+        for (int i = 1; i < kStep.head_dim / sm90::ElementTraits<__half>::kMmaK; ++i) issue_scores<1>(i);
         commit();
         pin(output_);
         pin(probabilities_);
         fence();
 #pragma unroll
-        for (int i = 0; i < kStep.keys / sm90::kMmaK; ++i) {
-            Output::template registers<1>(output_, probabilities_ + 4 * i, values_ + sm90::mn_major_offset(i));
+        for (int i = 0; i < kStep.keys / sm90::ElementTraits<__half>::kMmaK; ++i) {
+            Output::template registers<1>(output_, probabilities_ + 4 * i, values_ + sm90::mn_major_offset<__half>(i));
         }
         commit();
     }

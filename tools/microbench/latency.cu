@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) 
     extern __shared__ __align__(1024) uint8_t memory[];
     fill_with_numbers(memory, kSharedBytes);
     const uint64_t a = sm90::k_major_descriptor(memory);
-    const uint64_t b = sm90::k_major_descriptor(memory + sm90::tile_bytes(64, 64));
+    const uint64_t b = sm90::k_major_descriptor(memory + sm90::tile_bytes<__half>(64, 64));
     float sums[64] = {};
     const uint64_t begin = clock_now();
 #pragma unroll 1

@@ -1,4 +1,6 @@
 // The rates of a multiprocessor's pipes, alone and together: tensor cores, exponentials, issue.
+#include <cuda_fp16.h>
+
 #include "flashcore/sm90/smem_descriptor.cuh"
 #include "harness.cuh"
 #include "scalar.cuh"
@@ -37,13 +39,13 @@ __device__ __forceinline__ void products(uint8_t* memory, int warpgroup, int rou
     for (int round = 0; round < rounds; ++round) {
         fence();
 #pragma unroll
-        for (int step = 0; step < kDepth / sm90::kMmaK; ++step) {
+        for (int step = 0; step < kDepth / sm90::ElementTraits<__half>::kMmaK; ++step) {
             if constexpr (kOperands == Operands::kShared) {
                 Wgmma<kN>::shared(sums, a + sm90::k_major_offset(step, 64), b + sm90::k_major_offset(step, kN));
             } else if constexpr (kOperands == Operands::kRegisters) {
                 Wgmma<kN>::template registers<0>(sums, rows + 4 * step, b + sm90::k_major_offset(step, kN));
             } else {
-                Wgmma<kN>::template registers<1>(sums, rows + 4 * step, b + sm90::mn_major_offset(step));
+                Wgmma<kN>::template registers<1>(sums, rows + 4 * step, b + sm90::mn_major_offset<__half>(step));
             }
         }
         commit();

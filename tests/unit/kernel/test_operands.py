@@ -12,9 +12,8 @@ import re
 
 import pytest
 
-HEADER = (pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90/smem_descriptor.cuh").read_text(
-    encoding="utf-8"
-)
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "kernel/include/flashcore/sm90"
+HEADERS = "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("element_traits.cuh", "smem_descriptor.cuh"))
 ATOM_COLUMNS, SWIZZLE_BYTES, ATOM_BYTES, UNIT, MMA_K = 64, 128, 1024, 16, 16
 
 
@@ -47,15 +46,16 @@ def mn_major_offset(step: int) -> int:
     return step * MMA_K * SWIZZLE_BYTES // UNIT
 
 
-def test_constants_are_those_of_the_header() -> None:
+def test_constants_are_those_of_the_headers() -> None:
     for name, text in (
-        ("kSwizzleAtomColumns", "64"),
-        ("kSwizzleBytes", "kSwizzleAtomColumns * kElementBytes"),
-        ("kSwizzleAtomBytes", "kCoreMatrixRows * kSwizzleBytes"),
+        ("kSwizzleBytes", "128"),
         ("kUnitBytes", "16"),
-        ("kMmaK", "16"),
+        ("kMmaKBytes", "32"),
+        ("kSwizzleAtomBytes", "kCoreMatrixRows * kSwizzleBytes"),
+        ("kMmaK", "kMmaKBytes / kBytes"),
+        ("kSwizzleAtomColumns", "kSwizzleBytes / kBytes"),
     ):
-        assert re.search(rf"constexpr int {name} = {re.escape(text)};", HEADER)
+        assert re.search(rf"constexpr int {name} = {re.escape(text)};", HEADERS)
 
 
 @pytest.mark.parametrize("head_dim", [64, 128, 256])

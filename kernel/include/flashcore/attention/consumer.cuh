@@ -163,8 +163,8 @@ private:
         query_ = next_query_;
         next_query_.advance();
         if constexpr (kConfig.query_in_registers) {
-            load_query_fragment<kConfig.head_dim, kWarpgroupRows>(shared_.q[ping_pong_.warpgroup][query_.slot], query_fragment_,
-                                                                  warp_row(), lane_);
+            load_query_fragment<Element, kConfig.head_dim, kWarpgroupRows>(shared_.q[ping_pong_.warpgroup][query_.slot],
+                                                                           query_fragment_, warp_row(), lane_);
             release(query_);
         }
         skip_masked_keys();
@@ -192,7 +192,7 @@ private:
             store_rows_to_shared<Element, kConfig.head_dim>(tile, output_, warp_row(), lane_);
             ptx::fence_proxy_async_shared();
             __syncwarp();
-            if (lane_ == 0) tma_store_rows<kConfig.head_dim>(params_, coordinate, tile, warp_row());
+            if (lane_ == 0) tma_store_rows<Element, kConfig.head_dim>(params_, coordinate, tile, warp_row());
             release(query);
         } else {
             store_rows_to_global<Element>(params_, coordinate, output_, inverse, lane_);

@@ -61,7 +61,7 @@ template <class Element, int kCount>
 __device__ __forceinline__ void store_rows_to_global(const Params& params, const RowCoordinate& coordinate,
                                                      const float (&output)[kCount], const Rescale& inverse, int lane) {
     asm volatile("" : "+r"(lane));  // compute addresses here, do not keep them in registers during the main loop
-    constexpr int kColumns = kQuadLanes * sm90::kUnitElements;  // columns that a quad writes at a time
+    constexpr int kColumns = kQuadLanes * sm90::ElementTraits<Element>::kUnitElements;  // columns that a quad writes at a time
     const Output& out = params.out;
     auto* const data = static_cast<Element*>(out.data) + coordinate.batch * out.batch_stride + coordinate.head * out.head_stride;
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void store_rows_to_global(const Params& params, const
                 words[i] = ptx::pack<Element>(pair[0] * inverse.factor[r], pair[1] * inverse.factor[r]);
             }
             gather_unit(words, lane);
-            const int column = first + lane % kQuadLanes * sm90::kUnitElements;
+            const int column = first + lane % kQuadLanes * sm90::ElementTraits<Element>::kUnitElements;
             if (row < params.sq && column < out.head_dim) {
                 *reinterpret_cast<uint4*>(columns + column) = make_uint4(words[0], words[1], words[2], words[3]);
             }
@@ -90,22 +90,23 @@ template <class Element, int kHeadDim, int kCount>
 __device__ __forceinline__ void store_rows_to_shared(uint8_t* tile, const float (&output)[kCount], int warp_row, int lane) {
     asm volatile("" : "+r"(lane));  // as in store_rows_to_global
 #pragma unroll
-    for (int column = 0; column < kHeadDim; column += sm90::kMmaK) {
+    for (int column = 0; column < kHeadDim; column += sm90::ElementTraits<Element>::kMmaK) {
         const float* fragment = output + column / 2;
-        ptx::store_matrix_x4(swizzled_unit_address<kWarpgroupRows>(tile, warp_row, lane, column),
+        ptx::store_matrix_x4(swizzled_unit_address<Element, kWarpgroupRows>(tile, warp_row, lane, column),
                              ptx::pack<Element>(fragment[0], fragment[1]), ptx::pack<Element>(fragment[2], fragment[3]),
                              ptx::pack<Element>(fragment[4], fragment[5]), ptx::pack<Element>(fragment[6], fragment[7]));
     }
 }
 
 // One lane stores the warp's rows. TMA drops rows past the end.
-template <int kHeadDim>
+template <class Element, int kHeadDim>
 __device__ __forceinline__ void tma_store_rows(const Params& params, const RowCoordinate& coordinate, const uint8_t* tile,
                                                int warp_row) {
+    constexpr int kAtomColumns = sm90::ElementTraits<Element>::kSwizzleAtomColumns;
 #pragma unroll
-    for (int column = 0; column < kHeadDim; column += sm90::kSwizzleAtomColumns) {
+    for (int column = 0; column < kHeadDim; column += kAtomColumns) {
         const uint8_t* rows =
-            tile + column / sm90::kSwizzleAtomColumns * sm90::atom_column_bytes(kWarpgroupRows) + warp_row * sm90::kSwizzleBytes;
+            tile + column / kAtomColumns * sm90::atom_column_bytes(kWarpgroupRows) + warp_row * sm90::kSwizzleBytes;
         ptx::tma_store_5d(&params.out_rows, rows, column, coordinate.row, coordinate.head, coordinate.batch, params.wrap);
     }
     ptx::tma_store_commit();

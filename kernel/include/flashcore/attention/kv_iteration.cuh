@@ -1,8 +1,6 @@
 // One KV iteration of a consumer warpgroup: QK for one KV block, its softmax, and PV. This file says how, consumer.cuh says when.
 #pragma once
 
-#include <type_traits>
-
 #include "flashcore/attention/epilogue.cuh"
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/ping_pong_barrier.cuh"
@@ -10,6 +8,7 @@
 #include "flashcore/attention/softmax.cuh"
 #include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/attention/warpgroup_work.h"
+#include "flashcore/core/element.cuh"
 #include "flashcore/ptx/wgmma.cuh"
 
 namespace flashcore::attention {
@@ -18,7 +17,8 @@ template <class Tuning>
 class KvIteration {
 public:
     static constexpr Config kConfig = Tuning::config;
-    using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
+    using Element = ElementOf<kConfig.dtype>;
+    using Traits = sm90::ElementTraits<Element>;
     using QkMma = ptx::Wgmma<Element, kConfig.tile_n>;
     using PvMma = ptx::Wgmma<Element, kConfig.head_dim>;
     using QueryPosition = sm90::RingPosition<kConfig.q_stages>;
@@ -48,7 +48,7 @@ public:
         ptx::warpgroup_fence_operand(scores_);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int k_step = 0; k_step < kConfig.head_dim / sm90::kMmaK; ++k_step) {
+        for (int k_step = 0; k_step < kConfig.head_dim / Traits::kMmaK; ++k_step) {
             const uint64_t keys = k + sm90::k_major_offset(k_step, kConfig.tile_n);
             if constexpr (kConfig.query_in_registers) {
                 QkMma::template registers<ptx::Major::kK>(scores_, query_fragment_ + 4 * k_step, keys, k_step > 0);
@@ -84,8 +84,8 @@ public:
         ptx::warpgroup_fence_operand(probabilities_);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int k_step = 0; k_step < kConfig.tile_n / sm90::kMmaK; ++k_step) {
-            const uint64_t values = v + sm90::mn_major_offset(k_step);
+        for (int k_step = 0; k_step < kConfig.tile_n / Traits::kMmaK; ++k_step) {
+            const uint64_t values = v + sm90::mn_major_offset<Element>(k_step);
             PvMma::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * k_step, values, 1);
         }
         ptx::wgmma_commit();

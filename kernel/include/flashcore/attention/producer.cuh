@@ -4,18 +4,20 @@
 #include "flashcore/attention/params.h"
 #include "flashcore/attention/shared_storage.cuh"
 #include "flashcore/attention/tile_scheduler.h"
+#include "flashcore/core/element.cuh"
 #include "flashcore/ptx/tma.cuh"
 
 namespace flashcore::attention {
 
 // One TMA copy per column of swizzle atoms.
-template <int kHeadDim, int kRows>
+template <class Element, int kHeadDim, int kRows>
 __device__ __forceinline__ void load_tile(uint8_t* shared, const CUtensorMap* map, uint64_t* full, int row, int head, int batch,
                                           int wrap) {
+    constexpr int kAtomColumns = sm90::ElementTraits<Element>::kSwizzleAtomColumns;
 #pragma unroll
-    for (int column = 0; column < kHeadDim; column += sm90::kSwizzleAtomColumns) {
-        ptx::tma_load_5d(shared + column / sm90::kSwizzleAtomColumns * sm90::atom_column_bytes(kRows), map, full, column, row,
-                         head, batch, wrap);
+    for (int column = 0; column < kHeadDim; column += kAtomColumns) {
+        ptx::tma_load_5d(shared + column / kAtomColumns * sm90::atom_column_bytes(kRows), map, full, column, row, head, batch,
+                         wrap);
     }
 }
 
@@ -23,6 +25,7 @@ template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
+    using Element = ElementOf<kConfig.dtype>;
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
         : params_(params), shared_(shared), scheduler_(params) {}
@@ -63,9 +66,9 @@ private:
 #pragma unroll
         for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup) {
             uint64_t* full = send_tile(warpgroup, tile, query_part_bytes(kConfig));
-            load_tile<kConfig.head_dim, kWarpgroupRows>(shared_.q[warpgroup][q_.slot], &params_.q, full,
-                                                        tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch,
-                                                        params_.wrap);
+            load_tile<Element, kConfig.head_dim, kWarpgroupRows>(shared_.q[warpgroup][q_.slot], &params_.q, full,
+                                                                 tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch,
+                                                                 params_.wrap);
         }
         q_.advance();
     }
@@ -86,8 +89,8 @@ private:
                                                  int n_block) {
         position.wait_empty(ring);
         uint64_t* full = position.arrive_and_expect_tx(ring, key_tile_bytes(kConfig));
-        load_tile<kConfig.head_dim, kConfig.tile_n>(tiles[position.slot], map, full, first_key_ + n_block * kConfig.tile_n,
-                                                    kv_head_, batch_, params_.wrap);
+        load_tile<Element, kConfig.head_dim, kConfig.tile_n>(
+            tiles[position.slot], map, full, first_key_ + n_block * kConfig.tile_n, kv_head_, batch_, params_.wrap);
         position.advance();
     }
 

@@ -13,9 +13,10 @@ template <class Tuning>
 class Consumer {
 public:
     static constexpr Config kConfig = Tuning::config;
-    static constexpr int kKSteps = kConfig.head_dim / sm90::kMmaK;
-    static constexpr int kKStepsPerAtom = sm90::kSwizzleAtomColumns / sm90::kMmaK;
     using Element = typename Merge<Tuning>::Element;
+    using Traits = sm90::ElementTraits<Element>;
+    static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
+    static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
 
     __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), ldmatrix_offset_(lane) {}
@@ -70,7 +71,7 @@ private:
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int word = k_step * (sm90::kMmaK / 2) + half * 4 + lane_ % sm90::kQuadLanes;
+                const int word = k_step * (Traits::kMmaK / 2) + half * 4 + lane_ % sm90::kQuadLanes;
                 query_[k_step][half * 2 + r] = exists ? __ldg(row + word) : 0;
             }
         }

@@ -11,13 +11,15 @@ namespace flashcore::decode {
 template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
-    static_assert(kConfig.head_dim % sm90::kSwizzleAtomColumns == 0, "a tile consists of whole swizzle atoms, 64 elements wide");
+    using Traits = sm90::ElementTraits<ElementOf<kConfig.dtype>>;
+    static_assert(kConfig.head_dim % Traits::kSwizzleAtomColumns == 0,
+                  "a tile consists of whole swizzle atoms, 64 elements wide");
     static_assert(kConfig.tile_keys % kMmaKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
                   "boxes divide a tile, so its keys are a power of two");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
     static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps divide the keys by a mask");
     static_assert(kConfig.consumer_warps <= 8, "a warp merges one row of each row tile");
-    static_assert(kMmaKeys == sm90::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == sm90::kElementBytes,
+    static_assert(kMmaKeys == Traits::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == Traits::kBytes,
                   "keys and rows must be those of one mma");
     static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
+#include "flashcore/core/element.cuh"
 #include "flashcore/core/logarithm.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
@@ -38,7 +38,7 @@ public:
     static constexpr Config kConfig = Tuning::config;
     static constexpr int kThreads = kConfig.consumer_warps * sm90::kWarpThreads;
     static constexpr int kPairs = kConfig.head_dim / 2;  // pairs of columns
-    using Element = std::conditional_t<kConfig.dtype == DType::kFp16, __half, __nv_bfloat16>;
+    using Element = ElementOf<kConfig.dtype>;
 
     __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Split& split,
                                      const FixupInfo& fixup, int warp, int lane)

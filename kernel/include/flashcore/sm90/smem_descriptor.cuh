@@ -1,27 +1,25 @@
 // Shared-memory descriptors of wgmma for the 128-byte swizzle that TMA writes.
 //
-// A swizzle atom is 8 rows of 64 elements (128 bytes). Atoms below each other form a column. Row r of a column starts at byte 128
-// * r, and the swizzle stores 16-byte unit u of that row at unit u ^ (r % 8). A wider tile has several columns next to each
-// other.
+// A swizzle atom is 8 rows of 128 bytes, which are 64 elements of 16 bits. Atoms below each other form a column. In a column, row
+// r starts after r * 128 bytes, and the swizzle stores 16-byte unit u of that row at unit u ^ (r % 8). A wider tile has several
+// columns next to each other.
 #pragma once
 
 #include <cstdint>
 
 #include "flashcore/ptx/mbarrier.cuh"
+#include "flashcore/sm90/element_traits.cuh"
 
 namespace flashcore::sm90 {
 
-constexpr int kElementBytes = 2;
-constexpr int kSwizzleAtomColumns = 64;                             // elements in a row of a swizzle atom
-constexpr int kSwizzleBytes = kSwizzleAtomColumns * kElementBytes;  // the width of the swizzle
-constexpr int kUnitBytes = 16;                                      // the swizzle moves whole units
-constexpr int kUnitElements = kUnitBytes / kElementBytes;
 constexpr int kCoreMatrixRows = 8;  // the swizzle repeats after these rows
 constexpr int kSwizzleAtomBytes = kCoreMatrixRows * kSwizzleBytes;
-constexpr int kMmaK = 16;  // K of one mma on 16-bit elements
 
 __host__ __device__ constexpr int atom_column_bytes(int rows) { return rows * kSwizzleBytes; }
-__host__ __device__ constexpr int tile_bytes(int rows, int columns) { return rows * columns * kElementBytes; }
+template <class Element>
+__host__ __device__ constexpr int tile_bytes(int rows, int columns) {
+    return rows * columns * ElementTraits<Element>::kBytes;
+}
 
 // The 64-bit matrix descriptor. Addresses and strides count 16-byte units. Layout type 1 is the 128-byte swizzle.
 constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
@@ -45,9 +43,12 @@ __device__ __forceinline__ uint64_t mn_major_descriptor(const void* shared, int 
 
 // Offset of K step `k_step` from K step 0, in 16-byte units.
 __host__ __device__ constexpr uint64_t k_major_offset(int k_step, int rows) {
-    constexpr int kKStepsPerAtom = kSwizzleAtomColumns / kMmaK;
-    return descriptor_units(k_step % kKStepsPerAtom * kMmaK * kElementBytes + k_step / kKStepsPerAtom * atom_column_bytes(rows));
+    constexpr int kKStepsPerAtom = kSwizzleBytes / kMmaKBytes;
+    return descriptor_units(k_step % kKStepsPerAtom * kMmaKBytes + k_step / kKStepsPerAtom * atom_column_bytes(rows));
 }
-__host__ __device__ constexpr uint64_t mn_major_offset(int k_step) { return descriptor_units(k_step * kMmaK * kSwizzleBytes); }
+template <class Element>
+__host__ __device__ constexpr uint64_t mn_major_offset(int k_step) {
+    return descriptor_units(k_step * ElementTraits<Element>::kMmaK * kSwizzleBytes);
+}
 
 }  // namespace flashcore::sm90
