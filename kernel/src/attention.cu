@@ -26,11 +26,11 @@ Status forward(const Arguments& args) {
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
-    const Plan chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
     Params params{};
     FLASHCORE_RETURN_IF_FAILED(fill(args, variant->config, params));
-    params.schedule = chosen.schedule;
-    return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+    params.schedule = launch_plan.schedule;
+    return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 }  // namespace

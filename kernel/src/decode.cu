@@ -35,9 +35,9 @@ int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table
 
 Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
-    bool known = false;
-    for (const int size : kPageSizes) known = known || args.page_size == size;
-    if (!known)
+    bool supported = false;
+    for (const int size : kPageSizes) supported = supported || args.page_size == size;
+    if (!supported)
         return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), 16, 64, 128 or 256, but is %d", args.page_size);
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
@@ -70,7 +70,7 @@ Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
 }
 
 // Plans a launch from the arguments' numbers, without their pointers.
-Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& chosen) {
+Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& launch_plan) {
     FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
     FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
@@ -84,26 +84,26 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
                           args.causal != 0,
                           args.deterministic != 0,
                           args.splits};
-    chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
-    if (chosen.tiles > kExtentLimit) {
+    launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    if (launch_plan.tiles > kExtentLimit) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * KV tiles must not exceed 2^30, but is %lld",
-                    static_cast<long long>(chosen.tiles));
+                    static_cast<long long>(launch_plan.tiles));
     }
-    if (chosen.counters > kCounters) {
+    if (launch_plan.counters > kCounters) {
         return fail(Status::kInvalidArgument,
                     "batch: batch * kv_heads must not exceed %lld if splits are forced or deterministic, but is %lld",
-                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_work_tiles),
+                    static_cast<long long>(kCounters * launch_plan.rows.heads / launch_plan.row_work_tiles),
                     static_cast<long long>(args.batch * args.kv_heads));
     }
     return Status::kOk;
 }
 
-Status check_pointers(const Arguments& args, const Plan& chosen) {
+Status check_pointers(const Arguments& args, const Plan& launch_plan) {
     if (args.page_size > 0 && capacity(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kWorkspaceAlignment));
-    if (args.workspace_bytes < chosen.workspace_bytes) {
+    if (args.workspace_bytes < launch_plan.workspace_bytes) {
         return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
-                    static_cast<long long>(chosen.workspace_bytes), static_cast<long long>(args.workspace_bytes));
+                    static_cast<long long>(launch_plan.workspace_bytes), static_cast<long long>(args.workspace_bytes));
     }
     const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads) {
         return check_tensor({name,
@@ -178,7 +178,7 @@ Status encode_maps(const Arguments& args, const Config& config, Params& params) 
     return map("v", args.v, params.v);
 }
 
-void fill(const Arguments& args, const Plan& chosen, Params& params) {
+void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.q = args.q;
     params.k_cache = args.k;
     params.v_cache = args.v;
@@ -197,11 +197,11 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
                     paged ? log2_of(args.page_size) : kNoPages,
                     static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
-    params.rows = chosen.rows;
-    params.split_policy = chosen.split_policy;
+    params.rows = launch_plan.rows;
+    params.split_policy = launch_plan.split_policy;
     params.kv_heads = static_cast<int>(args.kv_heads);
-    params.row_work_tiles = chosen.row_work_tiles;
-    const int tile_shift = chosen.split_policy.tile_shift;
+    params.row_work_tiles = launch_plan.row_work_tiles;
+    const int tile_shift = launch_plan.split_policy.tile_shift;
     params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
@@ -212,17 +212,17 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
 Status decode(const Arguments& args) {
     const DecodeVariant* variant = nullptr;
     Device device;
-    Plan chosen;
-    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, chosen));
+    Plan launch_plan;
+    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, launch_plan));
     if (args.batch == 0 || args.heads == 0) return Status::kOk;
-    FLASHCORE_RETURN_IF_FAILED(check_pointers(args, chosen));
+    FLASHCORE_RETURN_IF_FAILED(check_pointers(args, launch_plan));
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
     Params params{};
-    fill(args, chosen, params);
+    fill(args, launch_plan, params);
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
-    return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+    return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments) {
 extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments) {
     const flashcore::decode::DecodeVariant* variant = nullptr;
     flashcore::Device device;
-    flashcore::decode::Plan chosen;
-    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, chosen);
-    return status == flashcore::Status::kOk ? chosen.workspace_bytes : -1;
+    flashcore::decode::Plan launch_plan;
+    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, launch_plan);
+    return status == flashcore::Status::kOk ? launch_plan.workspace_bytes : -1;
 }

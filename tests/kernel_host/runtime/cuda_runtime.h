@@ -17,8 +17,8 @@ struct cudaLaunchConfig_t {
 
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
-    ++runtime::allowed;
-    return runtime::answer;
+    ++runtime::attributes_set;
+    return runtime::set_attribute_result;
 }
 template <class Kernel, class Params>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, Kernel, const Params&) {

@@ -13,15 +13,15 @@ using cudaStream_t = void*;
 
 namespace runtime {
 inline int current = 0;
-inline int asked = 0;    // device attributes that were read
-inline int allowed = 0;  // function attributes that were set
+inline int device_queries = 0;    // device attributes that were read
+inline int attributes_set = 0;  // function attributes that were set
 inline int launched = 0;
-inline cudaError_t answer = cudaSuccess;
-inline void* driver = nullptr;  // the only function that it has
+inline cudaError_t set_attribute_result = cudaSuccess;
+inline void* driver_function = nullptr;  // the only function that it has
 }  // namespace runtime
 
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-    ++runtime::asked;
+    ++runtime::device_queries;
     if (device < 0) return cudaErrorInvalidDevice;
     *value = attribute == cudaDevAttrMultiProcessorCount ? 100 + device : attribute == cudaDevAttrComputeCapabilityMajor ? 9 : device == 1;
     return cudaSuccess;
@@ -33,7 +33,7 @@ inline const char* cudaGetErrorString(cudaError_t) { return "refused"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorInvalidDevice"; }
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** address, unsigned, int,
                                                     cudaDriverEntryPointQueryResult* found) {
-    *address = runtime::driver;
+    *address = runtime::driver_function;
     *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }

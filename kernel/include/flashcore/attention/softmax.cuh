@@ -45,9 +45,9 @@ __device__ __forceinline__ void zero(float (&values)[kCount]) {
 }
 
 template <int kCount>
-__device__ __forceinline__ void add(float (&values)[kCount], const float (&more)[kCount]) {
+__device__ __forceinline__ void add(float (&values)[kCount], const float (&terms)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] += more[i];
+    for (int i = 0; i < kCount; ++i) values[i] += terms[i];
 }
 
 template <int kCount>

@@ -21,8 +21,8 @@ __device__ __forceinline__ int length_bucket(int length) {
 }
 
 // Adds numbers of tiles. Garbage in the lengths must not make them overflow.
-__device__ __forceinline__ int saturating_add(int one, int other) {
-    return static_cast<int>(min(static_cast<unsigned>(one) + static_cast<unsigned>(other), static_cast<unsigned>(kTileLimit)));
+__device__ __forceinline__ int saturating_add(int a, int b) {
+    return static_cast<int>(min(static_cast<unsigned>(a) + static_cast<unsigned>(b), static_cast<unsigned>(kTileLimit)));
 }
 
 struct BlockScan {
@@ -38,21 +38,21 @@ __device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads
     const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
 #pragma unroll
     for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-        const int other = __shfl_up_sync(sm90::kFullWarpMask, value, distance);
-        if (lane >= distance) value = saturating_add(value, other);
+        const int preceding = __shfl_up_sync(sm90::kFullWarpMask, value, distance);
+        if (lane >= distance) value = saturating_add(value, preceding);
     }
     if (lane == kWarpThreads - 1) warps[warp] = value;
     __syncthreads();
-    const int own = __shfl_up_sync(sm90::kFullWarpMask, value, 1);
-    int all = lane < kThreads / kWarpThreads ? warps[lane] : 0;
-    int exclusive = lane < warp ? all : 0;
+    const int exclusive_in_warp = __shfl_up_sync(sm90::kFullWarpMask, value, 1);
+    int total = lane < kThreads / kWarpThreads ? warps[lane] : 0;
+    int exclusive = lane < warp ? total : 0;
 #pragma unroll
     for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-        all = saturating_add(all, __shfl_xor_sync(sm90::kFullWarpMask, all, distance));
+        total = saturating_add(total, __shfl_xor_sync(sm90::kFullWarpMask, total, distance));
         exclusive = saturating_add(exclusive, __shfl_xor_sync(sm90::kFullWarpMask, exclusive, distance));
     }
     __syncthreads();  // `warps` may be written again
-    return {lane > 0 ? saturating_add(exclusive, own) : exclusive, all};
+    return {lane > 0 ? saturating_add(exclusive, exclusive_in_warp) : exclusive, total};
 }
 
 // Returns the info with the sequence's number of tiles in the place of its first tile.

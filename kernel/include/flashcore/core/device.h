@@ -42,9 +42,9 @@ private:
 constexpr int kCachedDevices = 64;  // devices whose properties are cached
 
 inline Status describe(int ordinal, Device& device) {
-    static std::atomic<int> known[kCachedDevices];  // multiprocessors, 0 if not cached yet
+    static std::atomic<int> cached[kCachedDevices];  // multiprocessors, 0 if not cached yet
     const bool cacheable = ordinal >= 0 && ordinal < kCachedDevices;
-    if (cacheable) device.multiprocessors = known[ordinal];
+    if (cacheable) device.multiprocessors = cached[ordinal];
     if (device.multiprocessors > 0) return Status::kOk;
     int major = 0;
     int minor = 0;
@@ -57,7 +57,7 @@ inline Status describe(int ordinal, Device& device) {
     }
     FLASHCORE_RETURN_IF_FAILED(
         check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device"));
-    if (cacheable) known[ordinal] = device.multiprocessors;
+    if (cacheable) cached[ordinal] = device.multiprocessors;
     return Status::kOk;
 }
 

@@ -34,20 +34,20 @@ struct TensorShape {
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 inline Status find_encoder(EncodeTiled& encoder) {
-    static std::atomic<EncodeTiled> known{nullptr};  // valid while the process lives
-    encoder = known;
+    static std::atomic<EncodeTiled> cached{nullptr};  // valid while the process lives
+    encoder = cached;
     if (encoder != nullptr) return Status::kOk;
     constexpr unsigned kFirstVersion = 12000;  // the CUDA version that introduced cuTensorMapEncodeTiled
     void* address = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    FLASHCORE_RETURN_IF_FAILED(
-        check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &found),
-              "cuTensorMapEncodeTiled"));
-    if (found != cudaDriverEntryPointSuccess || address == nullptr) {
+    cudaDriverEntryPointQueryResult query_result = cudaDriverEntryPointSymbolNotFound;
+    FLASHCORE_RETURN_IF_FAILED(check(
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &query_result),
+        "cuTensorMapEncodeTiled"));
+    if (query_result != cudaDriverEntryPointSuccess || address == nullptr) {
         return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled. Install a driver for CUDA 12.0 or newer");
     }
     encoder = reinterpret_cast<EncodeTiled>(address);
-    known = encoder;
+    cached = encoder;
     return Status::kOk;
 }
 

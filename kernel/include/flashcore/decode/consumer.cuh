@@ -94,13 +94,13 @@ private:
     // sequence, so the order of additions does too.
     __device__ __forceinline__ void attend(int tile) {
         const PackedRows rows = packed_rows<Tuning>(params_);
-        const int all = (1 << params_.split_policy.tile_shift) / kMmaKeys;
+        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kMmaKeys;
         const int first_key = tile << params_.split_policy.tile_shift;
-        const int groups = min_int(divide_up(keys_ - first_key, kMmaKeys), all);
+        const int groups = min_int(divide_up(keys_ - first_key, kMmaKeys), groups_per_tile);
         const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
         const int warps_per_row_tile = kConfig.consumer_warps >> params_.rows.tile_shift;
 #pragma unroll 1
-        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * all) & (warps_per_row_tile - 1); group < groups;
+        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
              group += warps_per_row_tile) {
             const int key = group * kMmaKeys;
             const int box = key >> params_.box_shift;

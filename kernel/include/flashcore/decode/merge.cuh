@@ -192,9 +192,9 @@ private:
                        {columns.sums.x * before, columns.sums.y * before}};
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
-                const float other = __shfl_sync(sm90::kFullWarpMask, factor, i);
-                columns.sums.x = fmaf(values[i].x, other, columns.sums.x);
-                columns.sums.y = fmaf(values[i].y, other, columns.sums.y);
+                const float split_factor = __shfl_sync(sm90::kFullWarpMask, factor, i);
+                columns.sums.x = fmaf(values[i].x, split_factor, columns.sums.x);
+                columns.sums.y = fmaf(values[i].y, split_factor, columns.sums.y);
             }
             partial += kBatch * partial_pairs();
         }

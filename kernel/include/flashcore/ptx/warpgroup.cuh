@@ -25,18 +25,18 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
 
 // Waits for all `threads` and returns whether `predicate` holds for each of them.
 __device__ __forceinline__ bool named_barrier_and(int barrier, int threads, bool predicate) {
-    uint32_t all;
+    uint32_t result;
     asm volatile(
         "{\n"
-        ".reg .pred mine, all;\n"
-        "setp.ne.u32 mine, %1, 0;\n"
-        "bar.red.and.pred all, %2, %3, mine;\n"
-        "selp.u32 %0, 1, 0, all;\n"
+        ".reg .pred input, result;\n"
+        "setp.ne.u32 input, %1, 0;\n"
+        "bar.red.and.pred result, %2, %3, input;\n"
+        "selp.u32 %0, 1, 0, result;\n"
         "}\n"
-        : "=r"(all)
+        : "=r"(result)
         : "r"(static_cast<uint32_t>(predicate)), "r"(barrier), "r"(threads)
         : "memory");
-    return all != 0;
+    return result != 0;
 }
 
 }  // namespace flashcore::ptx
