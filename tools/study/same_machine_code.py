@@ -3,11 +3,10 @@
 usage: python3 tools/study/same_machine_code.py BASE HEAD [--only REGEX] [--jobs N]
 
 BASE and HEAD are each a git revision or a folder. The pinned toolchain compiles both (`flashcore-ci toolchain install`).
-Prints one line per entry function: same, different, or the side on which it is missing. Exit code 1 unless all are the same.
+Prints one line per entry function: same, different, or the side that has it. Exit code 1 unless all are the same.
 
-Compared, byte for byte: instructions (`.text`), constants and initialised data of the cubin, sizes of static shared memory
-and registers per thread. Not compared: line numbers, debug sections and the names of symbols, which a rename changes.
-Cubins are cached by the tokens of what they are made from, so a changed comment compiles nothing.
+Compared: bytes of instructions, constants and initialised data, sizes of static shared memory, registers per thread.
+Not compared: line numbers, debug sections, names of symbols. Cubins are cached by the tokens of their sources.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from elftools.elf.elffile import ELFFile
+
 from flashcore_ci.adapters import nvcc, process
 from flashcore_ci.build import toolchain
 from flashcore_ci.build.cache import Cache
@@ -43,16 +44,14 @@ _COMPARED = re.compile(r"\.(text|nv\.constant|nv\.global|nv\.shared|nv\.local)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cubin:
-    """A cached cubin, by the digest of its file."""
+    """The digest of a cached cubin."""
 
     digest: str
     schema: Literal["study-cubin-v1"] = "study-cubin-v1"
 
 
 def machine_code(cubin: bytes) -> str:
-    """Digest of what the hardware reads of a cubin. The top byte of ``sh_info`` counts the registers of a text section."""
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - installed with the extra that compiles
-
+    """Digest what the hardware reads of a cubin. The top byte of a text section's ``sh_info`` is its register count."""
     parts = []
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if found := _COMPARED.match(section.name):
@@ -63,24 +62,24 @@ def machine_code(cubin: bytes) -> str:
 
 
 def compiled(root: Path, symbol: str, tools: toolchain.Toolchain) -> str:
-    """Digest of the machine code of one entry function of the checkout in ``root``."""
+    """Compile one entry function of the checkout in ``root`` and digest its machine code."""
     source, sources, cache = f"kernel/instantiations/{symbol}.cu", Sources(root), Cache(folder=HOME / "study")
     key = digest_of("cubin", tools.digest, nvcc.OPTIONS, source, sources.c_digest(sources.closure(source, INCLUDES)))
     if cache.load(Cubin, key) is None:
         with cache.workspace() as work:
-            paths = {"source": source, "target": work / "unit.o", "dependencies": work / "unit.d", "keep": work}
-            argv = nvcc.compile_argv(tools.nvcc, includes=INCLUDES, **paths)
+            target, rule = work / "unit.o", work / "unit.d"
+            argv = nvcc.compile_argv(tools.nvcc, source=source, includes=INCLUDES, target=target, dependencies=rule, keep=work)
             environment = {**host_compiler().environment, "TMPDIR": str(work)}
             done = process.run(["nice", *argv], logs=work, name="nvcc", timeout=SECONDS, cwd=root, env=environment)
             if done.returncode:
                 raise SystemExit(f"{root / source}: {done.error_text().strip()[:2000]}")
-            cubin = work / f"{symbol}.cubin"
-            cache.keep(key, cubin, Cubin(digest=hashlib.sha256(cubin.read_bytes()).hexdigest()))
+            made = work / f"{symbol}.cubin"
+            cache.keep(key, made, Cubin(digest=hashlib.sha256(made.read_bytes()).hexdigest()))
     return machine_code(cache.product(key).read_bytes())
 
 
 def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: int) -> dict[str, str]:
-    """Digest by entry function of one revision (unpacked into ``folder``) or folder."""
+    """Return the digest of every entry function of a folder, or of a revision, which is unpacked into ``folder``."""
     root = Path(name)
     if not root.is_dir():
         folder.mkdir()
@@ -100,24 +99,21 @@ def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: i
 def main(argv: list[str]) -> int:
     """Compare two sides and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("base", help="git revision or folder")
-    parser.add_argument("head", help="git revision or folder")
+    for name in ("base", "head"):
+        parser.add_argument(name, help="git revision or folder")
     parser.add_argument("--only", default="", help="only entry functions whose name matches this regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     args = parser.parse_args(argv)
     tools = toolchain.find(HOME)
     if tools is None:
-        raise SystemExit("the CUDA tools are not installed: run `flashcore-ci toolchain install`")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        base = side(args.base, folder / "base", args.only, tools, args.jobs)
-        head = side(args.head, folder / "head", args.only, tools, args.jobs)
-    answers = {}
-    for symbol in {**base, **head}:
-        missing = "missing in BASE" if symbol not in base else "missing in HEAD" if symbol not in head else ""
-        answers[symbol] = missing or ("same" if base[symbol] == head[symbol] else "different")
+        parser.error("the CUDA tools are not installed. fix: flashcore-ci toolchain install")
+    with tempfile.TemporaryDirectory() as folder:
+        base = side(args.base, Path(folder, "base"), args.only, tools, args.jobs)
+        head = side(args.head, Path(folder, "head"), args.only, tools, args.jobs)
+    answers = {symbol: "same" if head.get(symbol) == digest else "different" for symbol, digest in base.items()}
+    answers |= {symbol: f"only in {args.base if symbol in base else args.head}" for symbol in base.keys() ^ head.keys()}
     sys.stdout.writelines(f"{symbol}: {answer}\n" for symbol, answer in answers.items())
-    return 0 if answers and set(answers.values()) == {"same"} else 1
+    return 0 if set(answers.values()) == {"same"} else 1
 
 
 if __name__ == "__main__":
