@@ -24,7 +24,6 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from elftools.elf.elffile import ELFFile
 
@@ -39,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("FLASHCORE_CI_HOME") or Path.home() / ".cache/flashcore-ci")
 INCLUDES = ("kernel/include",)
 SECONDS = 600.0
+_REGISTERS = re.compile(rb"\x04\x2f\x08\x00.{4}(.{4})", re.DOTALL)  # attribute 0x2F of `.nv.info`: symbol, register count
 _COMPARED = re.compile(r"\.(text|nv\.constant|nv\.global|nv\.shared|nv\.local)")
 
 
@@ -47,17 +47,17 @@ class Cubin:
     """The digest of a cached cubin."""
 
     digest: str
-    schema: Literal["study-cubin-v1"] = "study-cubin-v1"
 
 
 def machine_code(cubin: bytes) -> str:
-    """Digest what the hardware reads of a cubin. The top byte of a text section's ``sh_info`` is its register count."""
-    parts = []
+    """Digest what the hardware reads of a cubin."""
+    parts: list[object] = []
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
-        if found := _COMPARED.match(section.name):
-            data = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
-            registers = section["sh_info"] >> 24 if found[1] == "text" else 0
-            parts.append((found[1], section["sh_size"], registers, hashlib.sha256(data).hexdigest()))
+        data = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
+        if section.name == ".nv.info":
+            parts.append([count.hex() for count in _REGISTERS.findall(data)])
+        elif found := _COMPARED.match(section.name):
+            parts.append((found[1], section["sh_size"], hashlib.sha256(data).hexdigest()))
     return digest_of(parts)
 
 
@@ -99,8 +99,8 @@ def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: i
 def main(argv: list[str]) -> int:
     """Compare two sides and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    for name in ("base", "head"):
-        parser.add_argument(name, help="git revision or folder")
+    parser.add_argument("base", help="git revision or folder")
+    parser.add_argument("head", help="git revision or folder")
     parser.add_argument("--only", default="", help="only entry functions whose name matches this regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     args = parser.parse_args(argv)
