@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.cli import checkouts, live, machine, standards
 from flashcore_ci.cli.console import Progress
 from flashcore_ci.cli.request import Request
-from flashcore_ci.cli.words import Words
+from flashcore_ci.cli.words import Said, Words
 from flashcore_ci.collect.collect import Opponents
 from flashcore_ci.judge import looks
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
-from flashcore_ci.model.identity import workload_identity
+from flashcore_ci.model.identity import is_same_code, workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.subject import Description
@@ -70,11 +70,17 @@ def prepared(commit: str, suite: Suite, plan: Plan, request: Request, progress: 
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as name:
         scratch = Path(name)
         wanted = plan.workloads_for(Kind.COMPARISON)
-        root = checkouts.of(commit, request, scratch, ours=tuple(subject.file for subject in suite.subjects))
         words = Words(
-            own=checkouts.of(commit, request, scratch), heads=root, python=request.settings.python, scratch=scratch / "describe"
+            checkout=checkouts.of(commit, request, scratch), python=request.settings.python, scratch=scratch / "describe"
         )
-        descriptions, cannot = words.on(suite, wanted)
+        own = words.own(suite, wanted)
+        asked = tuple(
+            subject.file
+            for subject in suite.subjects
+            if _builds(subject.name, plan.descriptions) and _is_asked_by_head(own.get(subject.name))
+        )
+        root = checkouts.of(commit, request, scratch, ours=asked)
+        descriptions, cannot = words.on(suite, wanted, own=own, heads=root)
         libraries = request.base_build or scratch / "libraries"
         builds = _built(descriptions, root, libraries, request, progress)
         able = tuple(workload for workload in wanted if workload.id not in cannot)
@@ -105,7 +111,9 @@ def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request
     """The base for the collector, with the verdict's own rule for when it is enough."""
     known = standards.of(request.root / request.suite)
     heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
-    same = frozenset(name for name, identity in heads.items() if base.identities.get(name) == identity)
+    same = frozenset(
+        name for name, head in heads.items() if name in base.identities and is_same_code(base.identities[name], head)
+    )
 
     def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return looks.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
@@ -123,6 +131,16 @@ def unable(run: Run) -> dict[str, str]:
     """Workloads that the base of a recorded run could not even build, and why."""
     said = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
     return {target: why.removeprefix(NO_BASE) for target, why in said.items()}
+
+
+def _builds(subject: str, descriptions: Iterable[Description]) -> bool:
+    """Whether this subject has a build. One that has none holds its kernel itself, so each side runs its own file."""
+    return any(said.subject == subject and said.build is not None for said in descriptions)
+
+
+def _is_asked_by_head(own: Said | None) -> bool:
+    """Whether head's subject asks the base too: unless the base's own subject builds nothing."""
+    return own is None or own[0] is None or own[0].build is not None
 
 
 def _built(

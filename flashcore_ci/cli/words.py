@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,30 +19,42 @@ Said = tuple[Description | None, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """``own`` is the base's checkout as it was committed, ``heads`` the same with head's subjects; ``scratch`` is for the workers."""
+    """``checkout`` is the base's as it was committed; ``scratch`` is for the workers."""
 
-    own: Path
-    heads: Path
+    checkout: Path
     python: Path
     scratch: Path
 
-    def on(self, suite: Suite, wanted: tuple[Workload, ...]) -> tuple[tuple[Description, ...], dict[str, str]]:
-        """A description for each subject that can run any of ``wanted``; and which of these the base cannot run, and why."""
+    def own(self, suite: Suite, wanted: tuple[Workload, ...]) -> dict[str, Said]:
+        """What each of the base's own subjects says of its workloads in ``wanted``, by the subject's name."""
+        return {
+            subject.name: self._asked(suite, subject, workloads, self.checkout)
+            for subject in suite.subjects
+            if (workloads := _of(subject, wanted)) and (self.checkout / subject.file).is_file()
+        }
+
+    def on(
+        self, suite: Suite, wanted: tuple[Workload, ...], *, own: Mapping[str, Said], heads: Path
+    ) -> tuple[tuple[Description, ...], dict[str, str]]:
+        """A description for each subject that can run any of ``wanted``; and which of these the base cannot run, and why.
+
+        ``own`` is what the base's own subjects say, ``heads`` is the checkout that both sides' subjects run in.
+        """
         descriptions: list[Description] = []
         cannot: dict[str, str] = {}
         for subject in suite.subjects:
-            workloads = tuple(workload for workload in wanted if workload.subject == subject.name)
-            said, why = self._both(suite, subject, workloads) if workloads else (None, {})
+            workloads = _of(subject, wanted)
+            said, why = self._both(suite, subject, workloads, own.get(subject.name), heads) if workloads else (None, {})
             descriptions += [said] if said is not None else []
             cannot |= why
         return tuple(descriptions), cannot
 
-    def _both(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...]) -> Said:
-        own, unknown = self._asked(suite, subject, workloads, self.own) if (self.own / subject.file).is_file() else (None, None)
+    def _both(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], said: Said | None, heads: Path) -> Said:
+        own, unknown = said or (None, None)
         left = tuple(workload for workload in workloads if unknown is None or workload.id in unknown)
         if not left:
             return own, {}
-        theirs, cannot = self._asked(suite, subject, left, self.heads)
+        theirs, cannot = self._asked(suite, subject, left, heads)
         if own is None or theirs is None:
             return own or theirs, cannot
         built = {entry.symbol for entry in own.build.entries} if own.build is not None else set()
@@ -69,6 +82,10 @@ class Words:
         except SuiteError as error:
             return error.problems[0]
         return said
+
+
+def _of(subject: SubjectRef, wanted: tuple[Workload, ...]) -> tuple[Workload, ...]:
+    return tuple(workload for workload in wanted if workload.subject == subject.name)
 
 
 def _absent(problem: Problem, built: set[str]) -> str:

@@ -12,6 +12,7 @@ from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
 from flashcore_ci.judge.standards import Setting, Standards
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
+from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
@@ -107,9 +108,14 @@ def same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
     return frozenset(
         check.target
         for check in plan.checks
-        if check.gate.evidence is Kind.COMPARISON
-        and all(match.observation and match.observation.base == match.observation.identity for match in matcher.matches(check))
+        if check.gate.evidence is Kind.COMPARISON and all(_is_same_code(match.observation) for match in matcher.matches(check))
     )
+
+
+def _is_same_code(observation: Observation | None) -> bool:
+    if observation is None or observation.base is None:
+        return False
+    return is_same_code(observation.base, observation.identity)
 
 
 def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards, *, same: Container[str]) -> Setting:

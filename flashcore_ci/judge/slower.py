@@ -12,7 +12,7 @@ from flashcore_ci.judge.rules import Answer, Facts, unanswered
 from flashcore_ci.judge.standards import CYCLES, TIME, Setting
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.evidence import Identity, Observation
-from flashcore_ci.model.identity import digest_of
+from flashcore_ci.model.identity import digest_of, is_covered, is_same_code
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Measured, Missing, Samples, measured
@@ -29,9 +29,9 @@ def answer(check: Check, observation: Observation, setting: Setting) -> Answer:
     if observation.missing is not None:
         return unanswered(observation.missing, facts)
     base = observation.base
-    if base is None or any(getattr(base, part) != getattr(observation.identity, part) for part in MUST_AGREE):
+    if base is None or not _is_comparable(base, observation.identity):
         return unanswered(_invalid("it does not say what it compares, or compares different things"), facts)
-    if base == observation.identity:
+    if is_same_code(base, observation.identity):
         return _same_code(facts)
     try:
         decision = decided(check, dict(observation.samples), setting)
@@ -74,6 +74,12 @@ def pair_of(base: Identity, head: Identity) -> str:
     return "..".join(digest_of(side.machine_code, side.launcher, side.binding)[:12] for side in (base, head))
 
 
+def _is_comparable(base: Identity, head: Identity) -> bool:
+    """Tell whether both sides were asked the same thing. A subject that builds nothing holds the kernel: its file may differ."""
+    parts = MUST_AGREE if is_covered(base) and is_covered(head) else tuple(part for part in MUST_AGREE if part != "subject")
+    return all(getattr(base, part) == getattr(head, part) for part in parts)
+
+
 def _scale(samples: Mapping[str, Samples], scale: str) -> Rounds:
     sides = []
     for side in ("base", "head"):
@@ -100,7 +106,8 @@ def _answer(check: Check, decision: Decision, setting: Setting, facts: Facts) ->
     outcome = Outcome.PASS if code in PASSING else Outcome.FAIL if code in FAILING else Outcome.INCONCLUSIVE
     shown = decision.time if code is Code.SLOWER_AT_LOWER_CLOCK and decision.time else decision.primary
     reason = Reason(code=code, message=_message(check, decision, setting), facts=(*_estimates(decision, setting), *facts))
-    accept = (f'to accept it: a waiver with pair = "{dict(facts)["pair"]}"',) if outcome is Outcome.FAIL else ()
+    pair = dict(facts).get("pair")
+    accept = (f'to accept it: a waiver with pair = "{pair}"',) if outcome is Outcome.FAIL and pair else ()
     return Answer(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=(*decision.modes, *accept))
 
 
@@ -176,5 +183,10 @@ def _facts(observation: Observation) -> Iterator[tuple[str, str]]:
     for name, reading in observation.readings:
         if isinstance(reading, Measured):
             yield name, f"{reading.value:g} {reading.unit}"
-    if observation.base is not None and observation.base != observation.identity:
-        yield "pair", pair_of(observation.base, observation.identity)
+    base, head = observation.base, observation.identity
+    if base is None:
+        return
+    if not (is_covered(base) and is_covered(head)):
+        yield "code", "no digest covers it, so it is always timed, and each side runs its own subject file"
+    elif base != head:
+        yield "pair", pair_of(base, head)

@@ -29,6 +29,7 @@ from flashcore_ci.judge import slower
 from flashcore_ci.judge.judge import Source, baseless
 from flashcore_ci.judge.standards import Standards
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.identity import NO_MACHINE_CODE
 from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
@@ -98,6 +99,33 @@ class TestTheSameCode:
         said = (("comparison/same-code", Measured(value=1.0, unit="count")),)
         verdict = verdict_on(comparison((), readings=said))
         assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+class TestCodeThatNoDigestCovers:
+    """A subject without a build: equal identities prove nothing."""
+
+    def uncovered(self, observation, **base):
+        jit = replace(observation.identity, machine_code=NO_MACHINE_CODE, launcher="", binding="")
+        return replace(observation, identity=jit, base=replace(jit, **base))
+
+    @pytest.mark.parametrize("base", [{}, {"subject": "the base's own file"}])
+    def test_is_judged_by_its_samples(self, base):
+        answered = slower.answer(CHECK, self.uncovered(comparison(rounds(2.0)), **base), setting())
+        assert (answered.outcome, answered.reason.code) == (Outcome.FAIL, Code.SLOWER)
+        assert "no digest covers it" in dict(answered.reason.facts)["code"]
+
+    def test_is_never_the_same_code(self):
+        answered = slower.answer(CHECK, self.uncovered(comparison(())), setting())
+        assert answered.outcome is Outcome.INCONCLUSIVE
+
+    def test_has_no_pair_that_a_waiver_could_name(self):
+        answered = slower.answer(CHECK, self.uncovered(comparison(rounds(2.0))), setting())
+        assert "pair" not in dict(answered.reason.facts)
+        assert not any("to accept it" in note for note in answered.notes)
+
+    def test_is_still_refused_for_another_workload(self):
+        answered = slower.answer(CHECK, self.uncovered(comparison(rounds()), workload="other"), setting())
+        assert answered.reason.code is Code.INVALID_RESULT
 
 
 class TestRefused:
