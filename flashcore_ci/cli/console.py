@@ -18,8 +18,8 @@ from flashcore_ci.adapters import clock, process
 from flashcore_ci.cli import durations
 from flashcore_ci.cli.remaining import Remaining, about
 from flashcore_ci.model.verdict import Report
+from flashcore_ci.store.claim import REPORTS
 from flashcore_ci.store.codec import encode
-from flashcore_ci.store.run import REPORTS
 
 Progress = Callable[[str], None]
 

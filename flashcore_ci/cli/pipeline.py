@@ -24,7 +24,8 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.plan.planner import comparable, make_plan, narrow
-from flashcore_ci.store.run import LOGS, prepare_run, read_run, tool_files, write_run
+from flashcore_ci.store.claim import LOGS, claimed
+from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 from flashcore_ci.suite.loader import load
 
 
@@ -46,6 +47,18 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
     ``measured``, when given, is the evidence to judge: nothing is measured or recalled.
     """
     request = undeferred(request)
+    refuse_absent_suite(request)
+    with claimed(request.out):
+        return _gate(request, progress, measured)
+
+
+def refuse_absent_suite(request: Request) -> None:
+    """SuiteError when there is no suite of this name, before the reports of an earlier run are replaced."""
+    if (request.out / outputs.REPORT).exists() and not (request.root / request.suite).is_file():
+        suite_of(request)
+
+
+def _gate(request: Request, progress: Progress, measured: tuple[Source, ...]) -> Report:
     outputs.clear(request.out)
     so_far = SoFar()
     try:
@@ -157,13 +170,20 @@ def collect_only(request: Request, progress: Progress) -> Evidence:
     """The run folder without a verdict."""
     machine.require_gpu(request.gpu)
     plan = planned(suite_of(request), request, progress)
-    prepare_run(request.out, plan)
-    builds = built(plan, request, progress)
-    return measure(plan, builds, request, progress).evidence
+    with claimed(request.out):
+        prepare_run(request.out, plan)
+        builds = built(plan, request, progress)
+        return measure(plan, builds, request, progress).evidence
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:
     """The verdict on a recorded run by this checkout's suite, as of its collection unless the request says otherwise."""
+    refuse_absent_suite(request)
+    with claimed(request.out):
+        return _judge_run(run, request, progress)
+
+
+def _judge_run(run: Path, request: Request, progress: Progress) -> Report:
     outputs.clear(request.out)
     so_far = SoFar()
     try:

@@ -20,12 +20,14 @@ from flashcore_ci.collect.collect import device_of
 from flashcore_ci.collect.machine import Machine, illness
 from flashcore_ci.collect.session import Session
 from flashcore_ci.collect.trials import Trial, Trials
-from flashcore_ci.model.errors import CannotCollectError, UsageError
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
-from flashcore_ci.model.noise import Sitting
+from flashcore_ci.model.noise import Noise, Sitting
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.store import codec
+from flashcore_ci.store import standards as files
+from flashcore_ci.store.claim import MARKER, marked
 from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
@@ -53,7 +55,15 @@ def record(same: Request, planted: Request, wish: Wish, progress: Progress) -> t
     """
     machine.require_gpu(same.gpu)
     began = clock.monotonic()
-    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch, _alone(same, progress):
+    if wish.out is not None:
+        _refuse_foreign(wish.out)
+    if (
+        wish.folder.is_dir()
+        and any(wish.folder.iterdir())
+        and not any((wish.folder / name).exists() for name in (LEDGER, MARKER))
+    ):
+        raise UsageError(f"{wish.folder} holds other things than a recording", fix="give --work a new or empty folder")
+    with marked(wish.folder), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch, _alone(same, progress):
         machines = tuple(_machine(request, Path(scratch) / name, progress) for name, request in _named(same, planted))
         device = _device(machines[0])
         ledger = _continued(wish.folder / LEDGER, _key(machines, device), device)
@@ -109,8 +119,18 @@ def _written(ledger: Ledger, machines: tuple[Machine, ...], wish: Wish, *, commi
         return None
     noise = calibration.noise(ledger, same=machines[0], planted=machines[1], commit=commit)
     path = wish.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
+    _refuse_foreign(path)
     write_atomically(path, codec.encode(noise))
     return path
+
+
+def _refuse_foreign(path: Path) -> None:
+    """UsageError when ``path`` holds anything but a noise model."""
+    try:
+        if path.exists():
+            files.read(Noise, path)
+    except (EvidenceError, OSError):
+        raise UsageError(f"{path} exists and is not a noise model", fix="give --out another file") from None
 
 
 def _named(same: Request, planted: Request) -> tuple[tuple[str, Request], ...]:

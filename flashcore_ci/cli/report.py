@@ -10,6 +10,7 @@ import click
 from flashcore_ci.cli import console, outputs
 from flashcore_ci.model.errors import ExitCode, UsageError
 from flashcore_ci.report import annotations as remarks
+from flashcore_ci.store.claim import refuse_foreign
 
 PAGE = "report.html"
 FORMS = {
@@ -47,6 +48,8 @@ def command(*, path: Path, form: str | None, html: bool) -> int:
     if form in FORMS:
         click.echo(outputs.rendered(FORMS[form], report, dossier), nl=False)
         return ExitCode.PASSED
+    if html or form is None:
+        refuse_foreign(folder)
     if html:
         outputs.write_one(PAGE, folder, report, dossier)
         click.echo(folder / PAGE)

@@ -17,6 +17,7 @@ from flashcore_ci.cli.request import Request
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import UnmetError
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.store.claim import claimed
 from flashcore_ci.store.run import Run, read_run
 
 
@@ -40,7 +41,8 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     missing, stale or narrowed blocks; with --base the base is built again too. Exit code 11 when a needed job did not succeed
     or the evidence is of another commit.
     """
-    outputs.clear(out)
+    with claimed(out):
+        outputs.clear(out)
     request = Request(out=out, environ=os.environ, live=False, **asked)
     _refuse(requirements.unmet_jobs(requirements.results(needs)) if needs is not None else ())
     run = read_run(evidence)
