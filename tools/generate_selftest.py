@@ -8,11 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from flashcore_ci.cli.request import Request
 from flashcore_ci.cli.selftest import FILE, Answers, from_recording
-from flashcore_ci.report import selftest as table
+from flashcore_ci.run.request import Request
+from flashcore_ci.selftest import table
+from flashcore_ci.selftest.loader import load
 from flashcore_ci.store.run import read_run
-from flashcore_ci.suite.selftest import load
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/selftest.md"

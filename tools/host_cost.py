@@ -1,7 +1,7 @@
 """What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/host_cost.py LIBRARY``.
 
 It needs PyTorch and a built library of any operation, and no GPU: tensors are on the CPU, the library reads what they are, and
-nothing is launched. The launch itself comes on top; tests/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
+nothing is launched. The launch itself comes on top; tests/kernel/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
 """
 
 from __future__ import annotations

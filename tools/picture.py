@@ -19,9 +19,9 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 from rich.text import Text
 
-from flashcore_ci.cli import outputs
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.report import terminal
+from flashcore_ci.run import reports
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
 COLUMNS = 110
@@ -87,7 +87,7 @@ def comment(text: str) -> str:
 def main() -> None:
     """Write the pictures."""
     out = Path(sys.argv[1])
-    report = outputs.read(out)
+    report = reports.read(out)
     IMAGES.mkdir(parents=True, exist_ok=True)
     vector = IMAGES / f"{report.suite}.svg"
     vector.write_text(draw(report), encoding="utf-8")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from rival_rules import Side
 
-from flashcore_ci.judge.comparison import LOOKS, Errors, Rounds, decide, primary_share
-from flashcore_ci.judge.distributions import f_quantile
-from flashcore_ci.judge.ratios import Prior, priors
+from flashcore_ci.judge.stats.distributions import f_quantile
+from flashcore_ci.judge.stats.paired_estimate import Prior, priors
+from flashcore_ci.judge.stats.sequential_test import LOOKS, Errors, Rounds, decide, primary_share
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.noise import Noise, Planted, Series
 from flashcore_ci.model.suite import Roof

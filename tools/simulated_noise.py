@@ -9,8 +9,8 @@ from collections.abc import Callable
 from resampling import FINAL
 from rival_rules import RULES, Side
 
-from flashcore_ci.judge.comparison import LOOKS, Rounds, decide
-from flashcore_ci.judge.ratios import Prior
+from flashcore_ci.judge.stats.paired_estimate import Prior
+from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 
 TRIALS = 1000

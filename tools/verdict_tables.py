@@ -19,11 +19,11 @@ from resampling import Row, draws, interval, planted_draws, rows_of, sides
 from rival_rules import RULES
 from simulated_noise import KINDS, simulated
 
-from flashcore_ci.cli import standards as cli_standards
-from flashcore_ci.judge.comparison import detectable, percent, resolution
+from flashcore_ci.judge.stats.sequential_test import detectable, percent, resolution
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.noise import Noise
-from flashcore_ci.store import standards
+from flashcore_ci.run import references as cli_standards
+from flashcore_ci.store import record_files
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +41,7 @@ LEVELS = (0.5, 1.0, 2.0)
 
 def recording() -> Noise | None:
     """The first recording that ships."""
-    found = standards.read_all(Noise, ROOT / "gates/noise")
+    found = record_files.read_all(Noise, ROOT / "gates/noise")
     return found[0][1] if found else None
 
 

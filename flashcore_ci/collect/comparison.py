@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flashcore_ci.adapters import process
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.trials import SAMPLED, Trial, Trials, guilty, keep
+from flashcore_ci.collect.process_runs import SAMPLED, Trial, Trials, guilty, keep
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation, Provenance
 from flashcore_ci.model.identity import is_same_code

@@ -15,7 +15,7 @@ import pytest
 from replayed import alive, valid
 
 from flashcore_ci.build import toolchain
-from flashcore_ci.cli.machine import has_gpu
+from flashcore_ci.run.gpu import has_gpu
 from flashcore_ci.suite.settings import Settings
 
 
@@ -101,49 +101,6 @@ def test_a_runner_is_checked_item_by_item(cli, tmp_path: Path) -> None:
     assert re.search(r"^cannot be seen from here +one-gpu +no GPU$", done.stdout, re.MULTILINE)
     assert re.search(r"^runner: \d+ verified, \d+ failed, \d+ cannot be seen from here", done.stdout, re.MULTILINE)
     assert "hunter2" not in done.stdout
-
-
-def test_an_out_folder_with_other_things_is_left_alone(cli, checkout: Path) -> None:
-    (checkout / "mine").mkdir()
-    (checkout / "mine/thesis.txt").write_text("years")
-    assert gate(cli, "--out", "mine").returncode == 2
-    assert (checkout / "mine/thesis.txt").read_text() == "years"
-
-
-@pytest.mark.parametrize("name", ["report.json", "junit.xml", "summary.md", "comment.md"])
-def test_a_report_of_somebody_else_is_left_alone(cli, checkout: Path, name: str) -> None:
-    (checkout / "mine").mkdir()
-    (checkout / "mine" / name).write_text("years")
-    done = gate(cli, "--out", "mine")
-    assert done.returncode == 2
-    assert f"flashcore-ci did not write {name}" in done.stderr
-    assert {path.name: path.read_text() for path in (checkout / "mine").iterdir()} == {name: "years"}
-
-
-def test_a_mistyped_suite_keeps_the_last_report(cli, checkout: Path) -> None:
-    gate(cli)
-    before = {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()}
-    done = cli("gate", "--suite", "suit.toml")
-    assert done.returncode == 3
-    assert "suit.toml" in done.stderr
-    assert {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()} == before
-
-
-def test_pack_does_not_replace_a_file(cli, checkout: Path) -> None:
-    gate(cli)
-    (checkout / "thesis.tar.xz").write_text("years")
-    done = cli("pack", "runs/latest", "thesis.tar.xz")
-    assert done.returncode in {2, 4}
-    assert (checkout / "thesis.tar.xz").read_text() == "years"
-
-
-@pytest.mark.parametrize("name", ["build.json", "twice/libtwice.so"])
-def test_build_does_not_replace_a_file(cli, checkout: Path, name: str) -> None:
-    (checkout / "build" / name).parent.mkdir(parents=True, exist_ok=True)
-    (checkout / "build" / name).write_text("years")
-    done = cli("build", "--suite", "suite.toml")
-    assert done.returncode == 2
-    assert (checkout / "build" / name).read_text() == "years"
 
 
 # --- The gate ----------------------------------------------------------------------------------------------------------

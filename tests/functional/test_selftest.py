@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from replayed import COMMAND, ROOT, SUITE, environ
 
-from flashcore_ci.judge.selftest import gates_without_a_defect
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate
+from flashcore_ci.selftest.loader import load as load_selftest
+from flashcore_ci.selftest.score import gates_without_a_defect
 from flashcore_ci.suite.loader import load
-from flashcore_ci.suite.selftest import load as load_selftest
 
 FILE = ROOT / "gates/selftest.toml"
 SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
