@@ -11,6 +11,7 @@ from peerbench import plot
 from tuner import choice, halving
 
 PAGE = "docs/tuner.md"
+FINALS = "docs/archive/tuner-finals.md"
 
 TOP = """\
 # What the tuner chose
@@ -29,8 +30,16 @@ On **{held}** of {total} rows the tuner's choice is at least as fast as the hand
    L2, and compared in cycles. The tile in use takes part to the end.
 4. A winner must be faster by more than {equal:.1f} % over all rows.
 
+[The archive](archive/tuner-finals.md) has the cycles of every finalist on every row.
+
 | D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |
 | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+TOP_OF_FINALS = """\
+# The finals of the tuner's race
+
+Written by `python3 tools/tune.py choose` with [tuner.md](../tuner.md). Do not edit it. The best of each row is bold.
 """
 
 
@@ -64,14 +73,15 @@ def files(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, st
         mean = halving.geometric_mean(list(one.gains.values()))
         today = in_use.get(one.head_dim, "n/a")
         text += f"| {one.head_dim} | {one.mask} | `{one.hand}` | `{one.chosen}` | {mean:.3f} | {one.held} of {len(one.gains)} | {one.better} | {today} |\n"
-    pictures = {}
+    pictures, finals = {}, TOP_OF_FINALS
     for one in found:
         rungs = _rungs(samples["records"], one.head_dim, one.mask)
         path = f"docs/performance/tuner-d{one.head_dim}-{one.mask}.svg"
         pictures[path] = _picture(one, rungs[0])
-        text += f"\n## D={one.head_dim}, {one.mask}\n\n![Cycles of every candidate](performance/{path.rsplit('/', 1)[1]})\n\n{_finals(one, rungs[-1])}"
+        text += f"\n## D={one.head_dim}, {one.mask}\n\n![Cycles of every candidate](performance/{path.rsplit('/', 1)[1]})\n{_two_tiles(one, rungs[-1])}"
+        finals += f"\n## D={one.head_dim}, {one.mask}\n\n{_finals(one, rungs[-1])}"
     text += _rejected(samples)
-    return {PAGE: text, **pictures}
+    return {PAGE: text, FINALS: finals, **pictures}
 
 
 def _rungs(records: Sequence[Mapping[str, Any]], head_dim: int, mask: str) -> list[Mapping[str, Any]]:
@@ -95,15 +105,20 @@ def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
     )
 
 
+def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> str:
+    """What a second tile for long sequences would bring; empty when it brings nothing."""
+    two = choice.split(_megacycles(last), one.chosen)
+    if not two:
+        return ""
+    return (
+        f"\nTwo tiles would be {100 * (two.gain - 1):.1f} % faster than one: `{two.short}` up to {two.most_keys} keys, and "
+        f"`{two.long}` beyond.\n"
+    )
+
+
 def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
     """The final: megacycles of every finalist on every row, the best in bold."""
     names = sorted({name for taken in last["cycles"].values() for name in taken})
-    after = ""
-    if two := choice.split(_megacycles(last), one.chosen):
-        after = (
-            f"\nTwo tiles would be {100 * (two.gain - 1):.1f} % faster than one: `{two.short}` up to {two.most_keys} keys, and "
-            f"`{two.long}` beyond.\n"
-        )
     lines = [f"| Mcycles | {' | '.join(f'`{name}`' for name in names)} | by hand / chosen |", "| --- " * (len(names) + 2) + "|"]
     for row, taken in _megacycles(last).items():
         best = min(taken.values())
@@ -111,7 +126,7 @@ def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
             ("**{:.4f}**" if taken[name] == best else "{:.4f}").format(taken[name]) if name in taken else "n/a" for name in names
         ]
         lines.append(f"| {row} | {' | '.join(cells)} | {one.gains[row]:.3f} |")
-    return "\n".join(lines) + "\n" + after
+    return "\n".join(lines) + "\n"
 
 
 def _rejected(samples: Mapping[str, Any]) -> str:
