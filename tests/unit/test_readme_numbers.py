@@ -100,6 +100,9 @@ def test_advisory_roofs_are_counted() -> None:
     missed = sum(isinstance(reading, Measured) and reading.value < limit for reading, limit in readings)
     assert f"{len(advisory)} of the {len(checks)} `sol-dram` and `sol-sm` checks never block" in README
     assert f"H200 {missed} of them miss the roof" in README
+    decode = [check.target for check in advisory if check.gate.id == "sol-dram"]
+    assert len(decode) == 1
+    assert "-d64-page" in decode[0]
     assert all("-d64" in check.target or "-s512-" in check.target for check in advisory)
 
 
