@@ -1,4 +1,4 @@
-"""Write docs/exit-codes.md and docs/reasons.md from the model, so that they cannot drift from it."""
+"""Write docs/exit-codes.md and docs/reasons.md from the model, so that both always agree."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def exit_codes() -> str:
             "",
             GENERATED,
             "",
-            "A kernel that does not compile, hangs, is wrong or slow is evidence and leads to a verdict (0, 10, 11). What keeps",
-            "the tool from judging is an error with a code of its own (1 to 4). `junit.xml`, `report.json` and `summary.md` are",
-            "written in either case, and an error is never green in them.",
+            "Exit codes 0, 10 and 11 are verdicts. A kernel that does not compile, hangs, is wrong or slow gives a verdict.",
+            "Exit codes 1 to 4 are errors: something kept the tool from judging. The tool writes `junit.xml`, `report.json` and",
+            "`summary.md` in both cases. An error is never green in them.",
             "",
             "| code | meaning | raised as |",
             "| --- | --- | --- |",
@@ -42,8 +42,8 @@ def reasons() -> str:
             "",
             GENERATED,
             "",
-            "Every verdict has one of these codes. FAIL: the kernel is at fault. INCONCLUSIVE: there is no reading, and nothing is",
-            "known of the kernel. Both block where the gate is blocking. `flashcore-ci explain CODE` shows a row of this table.",
+            "Every verdict has one of these codes. FAIL means that the kernel is at fault. INCONCLUSIVE means that there is no",
+            "reading, so nothing is known about the kernel. Both block if the gate blocks. `flashcore-ci explain CODE` shows one row.",
             "",
             "| code | verdict | next step |",
             "| --- | --- | --- |",

@@ -1,4 +1,4 @@
-"""Write docs/selftest.md from the recorded run of the planted defects. Usage: generate_selftest.py [FILE]."""
+"""Write docs/selftest.md from the recorded run of the broken kernels. Usage: generate_selftest.py [FILE]."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ HEAD = """# The self-test
 
 <!-- Written by tools/generate_selftest.py (`make generate`); do not edit. -->
 
-A gate that was never red proves nothing. `flashcore-ci selftest` breaks the kernels on purpose and demands, for each defect, that the
-gate that is meant for it goes red for the reason that is meant, and that everything without a defect is green in the same run.
-`kernel/defects/mutants.toml` breaks the real kernels of attention and decode by edits of their sources, `kernel/defects/*.cu` are small kernels of
-their own, and evidence is damaged after it was taken. `gates/selftest.toml` lists who must catch what;
-`flashcore-ci selftest --recorded` judges the recorded run again, without a GPU.
+`flashcore-ci selftest` breaks the kernels on purpose. For each defect the intended gate must fail, with the intended reason code. Everything
+without a defect must pass in the same run. A gate that never failed proves nothing.
+
+- `kernel/defects/mutants.toml` edits the sources of the real attention and decode kernels.
+- `kernel/defects/*.cu` are small broken kernels.
+- Broken evidence is damaged after it was recorded.
+
+`gates/selftest.toml` lists which gate must catch what. `flashcore-ci selftest --recorded` judges the recorded run again, without a GPU.
 """
 TAIL = """
-Seconds are what collecting the evidence of that target took: of a sanitizer's target the four tools together, of one that hangs its
-time-out. `refused` means that the run cannot be read, exit code 4. Where a tool turned out not to see a defect, and which gate does,
-is in [sanitizers.md](sanitizers.md); a number that is forged together with the manifest's digests is not seen by anything
-([trust.md](trust.md)).
+- Seconds are the time to collect the evidence of that target. For a sanitizer they cover the four tools together, and for a hang the
+  timeout.
+- `refused` means that the run cannot be read (exit code 4).
+- [sanitizers.md](sanitizers.md) says which defects a sanitizer does not see, and which gate does.
+- A number forged together with the digests in the manifest is not detected ([trust.md](trust.md)).
 """
 
 
@@ -49,9 +53,7 @@ def main(target: Path) -> None:
         answers = from_recording(test, request, lambda _: None)
     named = f"one {device.device.name}, driver {device.device.driver}" if device.device else "a machine without a GPU"
     told = json.loads((ROOT / test.recording).with_name("defects.json").read_bytes())
-    where = (
-        f"{named}, {device.collected_at[:10]}; its processes took {told['seconds']:.0f} s from the first to the end of the last"
-    )
+    where = f"{named}, {device.collected_at[:10]}. The run took {told['seconds']:.0f} s from its first process to its last"
     target.write_text(page(answers, where), encoding="utf-8")
     print(target)
 

@@ -36,18 +36,22 @@ GROUPS = {  # in the order of the legend
     "d128": ("Prefill D=128", "#e67e22"),
     "d256": ("Prefill D=256", "#8e44ad"),
 }
+MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 TOP_OF_PAGE = """\
-# Below the roofs
+# Roofline
 
-Written by `python3 tools/roofline.py` from [recorded evidence](../gates/evidence/); do not edit. `make performance` writes it again, and a
-test compares.
+The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `python3 tools/roofline.py` writes this page from
+[recorded evidence](../gates/evidence/) (`make performance`). Do not edit it.
 
 ![FLOP/s over FLOP per byte, below the roofs of memory and tensor cores](performance/roofline.svg)
 
-{device}. Every workload that the default suite profiles: FLOP and bytes are what the problem needs at least (each operand once; a mask's
-products do not count), time and shares of the peaks are Nsight Compute's, of one launch with a cold L2 at the clock as it is. The roofs are
-the datasheet's: {bandwidth:.1f} TB/s and {flops:.0f} TFLOP/s ("Roofline", Williams, Waterman, Patterson, CACM 52:4, 2009). "Of the roof" is the speed
-reached by what the roof above the point would allow; prefill at D=64 cannot reach it, because each score costs an exponential besides.
+{device}. The table has every workload that the default suite profiles.
+
+- FLOP and bytes are the least that the problem needs: each operand once, without the products that a mask hides.
+- Time and shares of the peaks are Nsight Compute's, of one launch with a cold L2 and free clocks.
+- The roofs are the datasheet's: {bandwidth:.1f} TB/s and {flops:.0f} TFLOP/s (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
+- "Of the roof" is the speed divided by the roof above the point. Prefill at D=64 cannot reach the roof, because each score also costs an
+  exponential.
 
 | workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -116,12 +120,22 @@ def _group(workload: Workload) -> str:
 
 def page(found: Sequence[Point], ridge: Ridge) -> str:
     """The Markdown."""
-    top = TOP_OF_PAGE.format(device=ridge.device, bandwidth=ridge.bandwidth / 1e12, flops=ridge.flops / 1e12)
+    top = TOP_OF_PAGE.format(
+        device=ridge.device,
+        bandwidth=ridge.bandwidth / 1e12,
+        flops=ridge.flops / 1e12,
+        memory=_span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS]),
+        compute=_span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS]),
+    )
     rows = [
         f"| `{p.name}` | {_short(p.intensity)} | {_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} % | {p.dram:.1f} % | {p.sm:.1f} % |"
         for p in found
     ]
     return top + "\n".join(rows) + "\n"
+
+
+def _span(shares: Sequence[float]) -> str:
+    return f"{min(shares):.0f} to {max(shares):.0f} %" if shares else "nothing"
 
 
 def _short(value: float) -> str:

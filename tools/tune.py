@@ -39,6 +39,12 @@ def bases(root: Path) -> dict[int, tuple[space.Candidate, Mapping[str, Any]]]:
     return {tile["head_dim"]: (space.of_table(tile), tile) for name, tile in tiles.items() if name == f"d{tile['head_dim']}"}
 
 
+def in_use(root: Path) -> dict[int, str]:
+    """Today's tile of each head dimension, for the report."""
+    tiles = (tile for tile, _ in bases(root).values())
+    return {t.head_dim: f"{t.tile_m}x{t.tile_n}, q{t.q_stages}, kv{t.kv_stages}, wg{t.consumer_warpgroups}" for t in tiles}
+
+
 def wanted(root: Path, pattern: str) -> list[tuple[space.Candidate, Mapping[str, Any], bool]]:
     """Candidates whose name matches, and in any case those in use."""
     found = []
@@ -172,7 +178,7 @@ def _race(options: argparse.Namespace) -> int:
 
 def _choose(options: argparse.Namespace) -> int:
     samples = json.loads(options.samples.read_text(encoding="utf-8"))
-    for path, text in report.files(samples).items():
+    for path, text in report.files(samples, in_use(ROOT)).items():
         (ROOT / path).write_text(text, encoding="utf-8")
     found = report.choices(samples["records"])
     for one in found:

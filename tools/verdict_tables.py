@@ -1,7 +1,7 @@
-"""Write the tables of docs/measurement.md again from the recorded noise: what the gate no-slower does on this machine.
+"""Write the tables of docs/evidence.md from the recorded noise: the error rates of the gate no-slower.
 
-Nothing is measured here and nothing is left to chance: the draws are seeded, so that the same recording gives the same text.
-``python3 tools/verdict_tables.py`` after a new recording; a test compares.
+The draws are seeded, so that the same recording gives the same text. Run ``python3 tools/verdict_tables.py`` after a new
+recording. A test compares the page with it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from flashcore_ci.store import record_files
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/measurement.md"
+PAGE = ROOT / "docs/evidence.md"
 SUITE = ROOT / "gates/hopper.toml"
 BEGIN, END = "<!-- tables: tools/verdict_tables.py -->", "<!-- end of tables -->"
 SUITES = 6000
 DRAWS = 1000
 PLANTED_DRAWS = 500
 RIVAL_DRAWS = 60
-SHORT = {"prefill-fp16-b1-h16-s512-d64": 0.8, "stream-f32-3mib": 0.5}
-"""Kernels under 50 µs that were recorded and that the default suite does not compare: a margin (%) that holds for each."""
 LEVELS = (0.5, 1.0, 2.0)
 
 
@@ -46,8 +44,8 @@ def recording() -> Noise | None:
 
 
 def margins() -> dict[str, float]:
-    """The margin (%) of every workload that the default suite compares, and of the short ones."""
-    return SHORT | cli_standards.margins(load(SUITE, root=ROOT))
+    """The margin (%) of every workload that the default suite compares."""
+    return cli_standards.margins(load(SUITE, root=ROOT))
 
 
 def tables(noise: Noise | None) -> str:
@@ -72,10 +70,10 @@ def source(noise: Noise, rows: tuple[Row, ...]) -> str:
     """What was recorded."""
     processes = {len(row.same.process) for row in rows}
     return (
-        f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}: at least {min(processes)} A/A processes of "
-        f"each of {len(rows)} workloads, in {len(noise.sittings)} sittings, the last on {noise.sittings[-1].collected_at[:10]}. "
-        f"Suites below are of these {len(rows)}; the errors are shared with all {rows[0].rows} comparisons of the default suite and of "
-        f"the kernels under 50 µs, which that suite does not have. "
+        f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}. There are at least {min(processes)} A/A "
+        f"processes of each of {len(rows)} workloads, from {len(noise.sittings)} sessions, the last on "
+        f"{noise.sittings[-1].collected_at[:10]}. A suite below is these {len(rows)} workloads. They share alpha with all "
+        f"{rows[0].rows} comparisons of the default suite. "
         f"In cycles the recording counts for {rows[0].priors[0].freedom:.0f} degrees of freedom."
     )
 
@@ -102,7 +100,7 @@ def detection(row: Row, level: float) -> int:
 
 def workload_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]], int], found: dict) -> Iterator[str]:
     """One line a workload."""
-    yield "| workload | ms | a process scatters by | margin | margin that holds | seen at 95 % | A/A undecided | SLOWER at +0.5 % | +1 % | +2 % |"
+    yield "| workload | ms | scatter between processes | margin | resolvable margin | minimum detectable slowdown (power 95 %) | A/A undecided | power at +0.5 % | +1 % | +2 % |"
     yield "| --- " * 10 + "|"
     for row in rows:
         prior, errors = row.priors[0], row.errors
@@ -129,19 +127,19 @@ def target_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]
     long = [row for row in rows if row.compute_bound and _ms(row) >= 0.05]  # noqa: PLR2004 - ms, as asked
     narrow = [row for row in rows if "-d64" in row.workload and _ms(row) >= 0.1]  # noqa: PLR2004 - ms, as asked
     rest = [row for row in rows if row not in long]
-    yield "| asked | limit | reached (95 % interval over draws) | |"
+    yield "| requirement | limit | measured (95 % interval over draws) | result |"
     yield "| --- | --- | --- | --- |"
     yield _target("A/A: suites with any SLOWER", "≤ 0.1 %", red, SUITES, most=0.001)
     yield _target("A/A: rows SLOWER", "≤ 0.01 %", false, SUITES * len(rows), most=0.0001)
     yield _target("A/A: rows UNDECIDED", "≤ 2 %", undecided, SUITES * len(rows), most=0.02)
     for name, chosen, level, least in (
-        ("+1 %, compute-bound, ≥ 50 µs", long, 1.0, 0.99),
-        ("+0.5 %, D=64, ≥ 100 µs", narrow, 0.5, 0.95),
-        ("+2 %, memory-bound or < 50 µs", rest, 2.0, 0.95),
+        ("Power at +1 %, compute-bound, ≥ 50 µs", long, 1.0, 0.99),
+        ("Power at +0.5 %, D=64, ≥ 100 µs", narrow, 0.5, 0.95),
+        ("Power at +2 %, memory-bound or < 50 µs", rest, 2.0, 0.95),
     ):
         if chosen:
             worst = min(chosen, key=lambda row, level=level: found[row.workload, level])
-            what = f"{name}: SLOWER, worst of {len(chosen)} (`{worst.workload}`)"
+            what = f"{name}, worst of {len(chosen)} (`{worst.workload}`)"
             yield _target(what, f"≥ {100 * least:.0f} %", found[worst.workload, level], DRAWS, least=least)
 
 
@@ -149,9 +147,9 @@ def planted_table(rows: tuple[Row, ...]) -> Iterator[str]:
     """Real extra work in the kernel, confirmed in cycles, and how often it was called SLOWER."""
     planted = [(row, one) for row in rows for one in row.planted]
     if not planted:
-        yield "No planted slow-downs were recorded."
+        yield "No planted slowdowns were recorded."
         return
-    yield "| workload | planted | confirmed in cycles | rounds recorded | SLOWER | undecided | SAME or FASTER |"
+    yield "| workload | planted slowdown | confirmed in cycles | recorded rounds | SLOWER | undecided | SAME or FASTER |"
     yield "| --- " * 7 + "|"
     for row, one in planted:
         source = random.Random(f"{row.workload} planted {one.percent}")
@@ -227,7 +225,7 @@ def _target(what: str, limit: str, hits: int, trials: int, *, most: float | None
     low, high = interval(hits, trials)
     rate = hits / trials
     missed = max(rate - most, 0.0) if most is not None else max((least or 0.0) - rate, 0.0)
-    verdict = "met" if not missed else f"missed by {100 * missed:.2g} points"
+    verdict = "met" if not missed else f"missed by {100 * missed:.2g} percentage points"
     return f"| {what} | {limit} | {_rate(hits, trials)} ({100 * low:.3g} to {100 * high:.3g} %) of {trials} | {verdict} |"
 
 
@@ -236,7 +234,7 @@ def page(text: str, noise: Noise | None) -> str:
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise ValueError(f"{PAGE}: {BEGIN} and {END} are not there")
+        raise ValueError(f"{PAGE}: the markers {BEGIN} and {END} are missing")
     return f"{before}{BEGIN}\n\n{tables(noise)}\n{END}{after}"
 
 

@@ -1,4 +1,4 @@
-"""The numbers of the timing protocol; docs/measurement.md has the reason for each."""
+"""The numbers of the timing protocol; docs/protocol.md has the reason for each."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,24 @@ def test_every_exit_code_and_every_reason_is_there() -> None:
 
     assert set(MEANING) == set(ExitCode)
     assert set(Code) - set(NEXT_STEP) == PASSING
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+PAGES = [path for pattern in ("*.md", "docs/**/*.md", "gates/**/*.md") for path in sorted(ROOT.glob(pattern))]
+
+
+def anchors(text: str) -> set[str]:
+    """GitHub's anchors of the headings outside of code."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file) if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link

@@ -1,4 +1,4 @@
-"""The tables of docs/measurement.md are what the recorded samples and the rule that ships give."""
+"""The tables of docs/evidence.md are what the recorded samples and the shipped rule give."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_the_tables_are_up_to_date() -> None:
 
 
 def test_a_page_without_a_place_for_them_is_refused() -> None:
-    with pytest.raises(ValueError, match="not there"):
-        tool("verdict_tables").page("# Measurement", None)
+    with pytest.raises(ValueError, match="are missing"):
+        tool("verdict_tables").page("# Measured error rates", None)
 
 
 class TestRivals:

@@ -17,33 +17,38 @@ SHOWN = (512, 2048, 8192)
 BEGIN, END = "<!-- samples: begin -->", "<!-- samples: end -->"
 
 TOP = """\
-# FlashCore beside its peers
+# FlashCore compared with its peers
 
-Written by `python3 tools/peers.py draw` from [the samples](performance/peers.json.xz); do not edit. `make performance` writes it again,
-and a test compares.
+{lead}
+A ratio says how many times as long a peer takes. **Above 1, FlashCore is faster.** Only ratios carry over to another machine.
+`python3 tools/peers.py draw` writes this page from [the samples](performance/peers.json.xz) (`make performance`). Do not edit it.
 
-{device}, {multiprocessors} multiprocessors, driver {driver}, {date}; {versions}. Forward attention, softmax scale 1/√D, random normal
-inputs. All contenders run on the same tensors ({layout} in memory) in one process and take turns in random order, balanced by who
-stands where and behind whom; before each launch the L2 is overwritten; the first {settle} s of a row only settle the clock and are not counted. TFLOP/s count the products that
-a mask leaves. Ratios say how many times as long a peer takes: **above 1, FlashCore is faster**. "Cycles" multiplies
-each sample by the clock that the multiprocessors really ran at during it (clock64 against globaltimer, in the stream): what remains
-when the GPU's power limit is taken out. Each figure is a median of {fewest} to {most} rounds; only ratios carry over to another machine.
-The best peer is the faster of FlashAttention-3 and cuDNN on that row. {absent}: that contender was not measured; [why](#missing).
+{device}, {multiprocessors} multiprocessors, driver {driver}, {date}. {versions}.
+
+- Forward attention with softmax scale 1/√D on random normal inputs.
+- All kernels run on the same tensors ({layout} in memory) in one process. Their order is random and balanced by position and by predecessor.
+- Before each launch the L2 is overwritten. The first {settle} s of a row let the clock settle and are not counted.
+- TFLOP/s count only the products that a mask does not hide.
+- "Cycles" multiplies each sample by the SM clock during it (clock64 against globaltimer, in the stream). This removes the effect of the
+  GPU's power limit.
+- Each figure is a median of {fewest} to {most} rounds.
+- The best peer is the faster of FlashAttention-3 and cuDNN on that row. {absent} means that a kernel was not measured, and
+  [Missing](#missing) says why.
 """
 
 AGAIN = """\
-## Do it again
+## Repeat the measurement
 
-On a Hopper GPU, with PyTorch 2.11 or newer and the kernel built (`flashcore-ci build`):
+You need a Hopper GPU, PyTorch 2.11 or newer, and a build (`flashcore-ci build`):
 
 ```bash
-make peers      # times every row with whoever is installed, in about three minutes, and keeps the samples
-make serving    # the same of decode and ragged prefill, in about one
-make performance
+make peers        # time every prefill row with every installed peer, in about three minutes
+make serving      # the same for decode and ragged prefill, in about one minute
+make performance  # write this page
 ```
 
-FlashAttention-3 takes part where `flash_attn_interface` can be imported (for example from the package `tokenspeed-fa3`);
-cuDNN and FlashAttention-2 are PyTorch's own backends.
+FlashAttention-3 takes part if `flash_attn_interface` can be imported, for example from the package `tokenspeed-fa3`. cuDNN and
+FlashAttention-2 are PyTorch's own backends.
 """
 
 
@@ -85,27 +90,31 @@ def _in_short(run: Run) -> str:
     """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
     shown = [one for one in run.rows if not one.row.long and one.row.dtype == "fp16" and one.row.s in SHOWN]
     lines = [
-        f"Attention forward in fp16 on one {run.device} ({run.date}), contenders in turns in one process, L2 cold, clocks settled, medians: how many",
-        f"times as long the others take (above 1: FlashCore is faster). {_versions(run)}; FA2 and cuDNN are PyTorch's backends.\n",
+        f"Attention forward in fp16 on one {run.device} ({run.date}). A ratio says how many times as long a peer takes: above 1, FlashCore is",
+        "faster. The kernels ran interleaved in one process, with a cold L2 and settled clocks. Figures are medians.",
+        f"{_versions(run)}. FA2 and cuDNN are PyTorch's backends.\n",
         "| D | B·H·S | mask | TFLOP/s | x FA2 | x cuDNN | x FA3 |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in shown:
         ratios = [f"{ratio:.2f}" if (ratio := one.ratio(peer)) is not None else ABSENT for peer in ("fa2", "cudnn", "fa3")]
         lines.append(f"| {one.row.d} | {one.row.shape} | {one.row.mask} | {_speed(one, OURS)} | {' | '.join(ratios)} |")
-    compared = [(one, ratio) for one in run.rows if (ratio := one.ratio(one.best_peer())) is not None]
-    behind = [
-        f"D={one.row.d} {one.row.shape} {one.row.mask} {one.row.dtype} ({ratio:.3f})" for one, ratio in compared if ratio < 1
-    ]
-    lines.append(
-        f"\nOf {len(compared)} rows, long sequences included, the better of FA3 and cuDNN is ahead on {_counted(behind)}."
-    )
+    lines.append(f"\n{_lead(run)}")
     lines.append("[All rows, in time and in cycles, with plots](docs/performance.md).\n")
     return "\n".join(lines)
 
 
-def _counted(names: Sequence[str]) -> str:
-    return f"{len(names)}: {', '.join(names)}" if names else "none"
+def _lead(run: Run) -> str:
+    """How many rows FlashCore leads, and each row where a peer is ahead."""
+    compared = [(one, ratio) for one in run.rows if (ratio := one.ratio(one.best_peer())) is not None]
+    behind = [
+        f"D={one.row.d} {one.row.shape} {one.row.mask} {one.row.dtype} ({ratio:.3f})" for one, ratio in compared if ratio < 1
+    ]
+    least = "FlashCore is at least as fast as FA3 and cuDNN on"
+    if not behind:
+        return f"{least} all {len(compared)} prefill rows, long sequences included."
+    ahead = len(compared) - len(behind)
+    return f"{least} {ahead} of {len(compared)} prefill rows, long sequences included. A peer is ahead on {', '.join(behind)}."
 
 
 def _versions(run: Run) -> str:
@@ -133,6 +142,7 @@ def _number(value: float | None) -> str:
 def _top(run: Run) -> str:
     counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
     return TOP.format(
+        lead=_lead(run),
         device=run.device,
         multiprocessors=run.multiprocessors,
         driver=run.driver,
@@ -149,7 +159,7 @@ def _top(run: Run) -> str:
 def _summary(table: Sequence[Measured]) -> str:
     lines = [
         "## At a glance\n",
-        "| D | rows | at least as fast as the best peer: in time | in cycles | geometric mean of the ratios: in time | in cycles | least | most |",
+        "| D | rows | at least as fast as the best peer, in time | in cycles | geometric mean of the ratios, in time | in cycles | smallest | largest |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for d in HEADS:
@@ -170,7 +180,7 @@ def _table(rows: Sequence[Measured]) -> str:
     lines = [
         "| B·H·S | mask | dtype | "
         + " | ".join(NAMES.values())
-        + " | best peer | time | cycles | clock: ours, best peer (MHz) |",
+        + " | best peer | x best peer, in time | in cycles | clock: FlashCore, best peer (MHz) |",
         "| --- " * (len(NAMES) + 7) + "|",
     ]
     for measured in rows:
@@ -204,10 +214,10 @@ def _long(run: Run, rows: Sequence[Measured]) -> str:
     lines = [
         "## One long sequence\n",
         *(f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({m.row.d for m in rows})),
-        "FLOP per clock and multiprocessor: the tensor cores do at most 4096.\n",
+        "The tensor cores do at most 4096 FLOP per clock and multiprocessor.\n",
         "| D | S | mask | "
         + " | ".join(NAMES.values())
-        + " | x FA3 in time | in cycles | FLOP per clock, ours | of the shortest row |",
+        + " | x FA3 in time | in cycles | FLOP per clock, FlashCore | share of the shortest row |",
         "| --- " * (len(NAMES) + 7) + "|",
     ]
     for measured in rows:
@@ -233,7 +243,7 @@ def _missing(rows: Sequence[Measured]) -> str:
         f" (D {', '.join(str(d) for d in sorted({row.d for row in where}))}): {why}"
         for (name, why), where in reasons.items()
     ]
-    return "\n".join(["## Missing\n", *(lines or ["Nobody: every contender was measured on every row."])]) + "\n"
+    return "\n".join(["## Missing\n", *(lines or ["Nothing: every kernel was measured on every row."])]) + "\n"
 
 
 def _picture(title: str, rows: Sequence[Measured]) -> str:

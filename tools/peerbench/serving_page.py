@@ -18,12 +18,13 @@ MICRO = 1e3
 INTRO = """\
 ## Decode and serving
 
-{device}, driver {driver}, {date}; {versions}; [samples](performance/serving.json.xz). The protocol is that of the tables above: one process, the same numbers,
-turns in random order, L2 overwritten before each launch, settled clocks, medians of {fewest} to {most} rounds. One new query for each
-sequence, {dtype}; TB/s count the keys and values that must be read, once (the datasheet's memory: 4.8 TB/s). FlashCore and
-FlashAttention-3 are called through `flash_attn_with_kvcache` with lengths on the device, cuDNN and FlashAttention-2 through PyTorch,
-which lets them know neither lengths nor pages. Ratios say how many times as long a peer takes: above 1, FlashCore is faster.
-[The roofline](roofline.md) has what Nsight Compute says of the same kernels.
+{device}, driver {driver}, {date}. {versions}. [Samples](performance/serving.json.xz).
+
+- The protocol is that of the tables above. Figures are medians of {fewest} to {most} rounds.
+- Each sequence has one new query, in {dtype}. TB/s count the keys and values that must be read, once. The datasheet's memory does 4.8 TB/s.
+- FlashCore and FlashAttention-3 are called through `flash_attn_with_kvcache`, with lengths on the device.
+- cuDNN and FlashAttention-2 are called through PyTorch, which passes them neither lengths nor pages.
+- [The roofline](roofline.md) has what Nsight Compute measures on the same kernels.
 """
 
 
@@ -63,11 +64,15 @@ def in_short(run: Run) -> str:
     of = {suite: [one for one in run.rows if _row(one).suite == suite] for suite in TABLES}
     speeds = [speed for one in of["contiguous"] if (speed := one.terabytes(OURS)) is not None]
     words = [
-        f"Decode reads contiguous caches of half a GiB to two at {_span(speeds, 2)} TB/s (the datasheet's memory: 4.8), {_times(of['contiguous'], 'cudnn')} x cuDNN",
-        f"and {_times(of['contiguous'], 'fa3')} x FA3; caches in pages at {_times(of['paged'], 'fa3')} x FA3, a ragged batch at",
-        f"{_times(of['ragged'], 'fa3')}, batches of 1 and 4 at {_times(of['latency'], 'cudnn')} x cuDNN and {_times(of['latency'], 'fa3')} x FA3;",
-        f"prefill of sequences of different lengths: {_times(of['varlen'], 'fa3')} x FA3",
-        "([all rows](docs/performance.md#decode-and-serving)).\n",
+        f"Decode reads contiguous caches of 0.5 to 2 GiB at {_span(speeds, 2)} TB/s, where the datasheet says 4.8.\n",
+        "| serving | x cuDNN | x FA3 |",
+        "| --- | --- | --- |",
+        f"| decode, contiguous caches | {_times(of['contiguous'], 'cudnn')} | {_times(of['contiguous'], 'fa3')} |",
+        f"| decode, caches in pages | {ABSENT} | {_times(of['paged'], 'fa3')} |",
+        f"| decode, ragged batch | {ABSENT} | {_times(of['ragged'], 'fa3')} |",
+        f"| decode, batches of 1 and 4 | {_times(of['latency'], 'cudnn')} | {_times(of['latency'], 'fa3')} |",
+        f"| prefill, sequences of different lengths | {ABSENT} | {_times(of['varlen'], 'fa3')} |",
+        "\n[All rows of decode and serving](docs/performance.md#decode-and-serving).\n",
     ]
     return "\n".join(words)
 
@@ -115,7 +120,7 @@ def _contiguous(rows: Sequence[Measured]) -> str:
 
 
 def _paged(rows: Sequence[Measured]) -> str:
-    title = '### Caches in pages\n\nThe pages of a sequence lie in no order. "Of contiguous": beside FlashCore on the same numbers without pages.\n'
+    title = '### Caches in pages\n\nThe pages of a sequence are in random order. "Of contiguous" compares with FlashCore on the same numbers without pages.\n'
     lines = _head(title, ["B·Hq/Hkv·S·D", "page", "FlashCore", "of contiguous", "FlashAttention-3", "x FA3"])
     for one in rows:
         speeds = [_speed(one.terabytes(name), 2) for name in (OURS, "fa3")]

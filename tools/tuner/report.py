@@ -11,23 +11,35 @@ from peerbench import plot
 from tuner import choice, halving
 
 PAGE = "docs/tuner.md"
+FINALS = "docs/archive/tuner-finals.md"
 
 TOP = """\
-# What the tuner tried and chose
+# What the tuner chose
 
-Written by `python3 tools/tune.py choose` from [its timings](performance/tuner.json); do not edit. {device}, {date}{kernel}.
+This race ran on {kernel}. A choice holds for the kernel that raced, and the main loop has changed since.
+The column "in use" is read from [variants.toml](../kernel/variants.toml), and [the tuning log](../kernel/TUNING.md) says why.
 
-`tools/tune.py` lists every configuration that the machine's limits allow ({possible} of them here), compiles those that were asked for without a GPU,
-rejects what spills or what the compiler serialised, and lets the rest race on the GPU: successive halving for each head dimension and mask, candidates
-interleaved in random order, L2 cold, by cycles (time multiplied by the clock that the multiprocessors ran at). The configuration in use
-takes part to the end, so that each row compares it with the winner. A winner has to be better by more than {equal:.1f} % over all rows.
-A choice is one for the kernel that raced: when its loops change, so may the winner, and [the tuning log](../kernel/TUNING.md) says
-what holds today.
+`python3 tools/tune.py choose` writes this page from [the timings](performance/tuner.json). Do not edit it. {device}, {date}.
 
-{total} rows; on **{held}** the tuner's choice beats or equals the hand-picked configuration (less than {equal:.1f} % apart is equal), on {better} it is faster.
+On **{held}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {better} rows it is faster. Less than
+{equal:.1f} % apart counts as equal.
 
-| D | mask | picked by hand | chosen | faster, geometric mean | rows held | rows faster |
-| --- | --- | --- | --- | --- | --- | --- |
+1. `tools/tune.py` lists every configuration that the machine's limits allow ({possible} here).
+2. It compiles the requested ones without a GPU. It rejects those that spill or that the compiler serialised.
+3. The rest race on the GPU by successive halving, for each head dimension and mask. Candidates are interleaved in random order, with a cold
+   L2, and compared in cycles. The tile in use takes part to the end.
+4. A winner must be faster by more than {equal:.1f} % over all rows.
+
+[The archive](archive/tuner-finals.md) has the cycles of every finalist on every row.
+
+| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+TOP_OF_FINALS = """\
+# The finals of the tuner's race
+
+Written by `python3 tools/tune.py choose` with [tuner.md](../tuner.md). Do not edit it. The best of each row is bold.
 """
 
 
@@ -42,15 +54,15 @@ def choices(records: Sequence[Mapping[str, Any]]) -> list[choice.Choice]:
     return out
 
 
-def files(samples: Mapping[str, Any]) -> dict[str, str]:
-    """The page and its pictures by path."""
+def files(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
+    """The page and its pictures by path. ``in_use`` names today's tile of each head dimension."""
     found = choices(samples["records"])
     held, better = sum(one.held for one in found), sum(one.better for one in found)
     total = sum(len(one.gains) for one in found)
     text = TOP.format(
         device=samples["device"],
         date=samples["date"],
-        kernel=f"; kernel: {samples['kernel']}" if samples.get("kernel") else "",
+        kernel=samples.get("kernel") or "the kernel of that day",
         possible=samples["possible"],
         equal=100 * choice.EQUAL,
         total=total,
@@ -59,15 +71,17 @@ def files(samples: Mapping[str, Any]) -> dict[str, str]:
     )
     for one in found:
         mean = halving.geometric_mean(list(one.gains.values()))
-        text += f"| {one.head_dim} | {one.mask} | `{one.hand}` | `{one.chosen}` | {mean:.3f} | {one.held} of {len(one.gains)} | {one.better} |\n"
-    pictures = {}
+        today = in_use.get(one.head_dim, "n/a")
+        text += f"| {one.head_dim} | {one.mask} | `{one.hand}` | `{one.chosen}` | {mean:.3f} | {one.held} of {len(one.gains)} | {one.better} | {today} |\n"
+    pictures, finals = {}, TOP_OF_FINALS
     for one in found:
         rungs = _rungs(samples["records"], one.head_dim, one.mask)
         path = f"docs/performance/tuner-d{one.head_dim}-{one.mask}.svg"
         pictures[path] = _picture(one, rungs[0])
-        text += f"\n## D={one.head_dim}, {one.mask}\n\n![Cycles of every candidate](performance/{path.rsplit('/', 1)[1]})\n\n{_finals(one, rungs[-1])}"
+        text += f"\n## D={one.head_dim}, {one.mask}\n\n![Cycles of every candidate](performance/{path.rsplit('/', 1)[1]})\n{_two_tiles(one, rungs[-1])}"
+        finals += f"\n## D={one.head_dim}, {one.mask}\n\n{_finals(one, rungs[-1])}"
     text += _rejected(samples)
-    return {PAGE: text, **pictures}
+    return {PAGE: text, FINALS: finals, **pictures}
 
 
 def _rungs(records: Sequence[Mapping[str, Any]], head_dim: int, mask: str) -> list[Mapping[str, Any]]:
@@ -91,15 +105,20 @@ def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
     )
 
 
+def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> str:
+    """What a second tile for long sequences would bring; empty when it brings nothing."""
+    two = choice.split(_megacycles(last), one.chosen)
+    if not two:
+        return ""
+    return (
+        f"\nTwo tiles would be {100 * (two.gain - 1):.1f} % faster than one: `{two.short}` up to {two.most_keys} keys, and "
+        f"`{two.long}` beyond.\n"
+    )
+
+
 def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
     """The final: megacycles of every finalist on every row, the best in bold."""
     names = sorted({name for taken in last["cycles"].values() for name in taken})
-    after = ""
-    if two := choice.split(_megacycles(last), one.chosen):
-        after = (
-            f"\nTwo tiles would be {100 * (two.gain - 1):.1f} % faster than the one: `{two.short}` up to {two.most_keys} keys, "
-            f"`{two.long}` beyond.\n"
-        )
     lines = [f"| Mcycles | {' | '.join(f'`{name}`' for name in names)} | by hand / chosen |", "| --- " * (len(names) + 2) + "|"]
     for row, taken in _megacycles(last).items():
         best = min(taken.values())
@@ -107,11 +126,11 @@ def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
             ("**{:.4f}**" if taken[name] == best else "{:.4f}").format(taken[name]) if name in taken else "n/a" for name in names
         ]
         lines.append(f"| {row} | {' | '.join(cells)} | {one.gains[row]:.3f} |")
-    return "\n".join(lines) + "\n" + after
+    return "\n".join(lines) + "\n"
 
 
 def _rejected(samples: Mapping[str, Any]) -> str:
-    """Who did not race, by reason."""
+    """Candidates that did not race, by reason."""
     reasons = Counter(reason for _, reason in samples["rejected"])
     lines = [f"- {count} x {reason}" for reason, count in reasons.most_common()]
-    return "\n## Compiled, and rejected\n\n" + "\n".join(lines or ["Nobody."]) + "\n"
+    return "\n## Compiled and rejected\n\n" + "\n".join(lines or ["None."]) + "\n"
