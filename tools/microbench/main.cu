@@ -1,4 +1,4 @@
-// usage: microbench [group ...]     groups: pipes attend latency memory clocks (default: all)
+// usage: microbench [group ...]     groups: pipes attend latency memory clocks fp8 (default: all)
 // One JSON line for each reading on standard output. Needs a Hopper GPU; leaves its clocks as they are.
 #include <cstring>
 
@@ -15,7 +15,8 @@ constexpr Group kGroups[] = {{"latency", microbench::run_latency},
                              {"pipes", microbench::run_pipes},
                              {"attend", microbench::run_attend},
                              {"memory", microbench::run_memory},
-                             {"clocks", microbench::run_clocks}};
+                             {"clocks", microbench::run_clocks},
+                             {"fp8", microbench::run_fp8}};
 
 }  // namespace
 
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
         bool known = false;
         for (const Group& group : kGroups) known = known || std::strcmp(argv[i], group.name) == 0;
         if (!known) {
-            std::fprintf(stderr, "microbench: no group %s; there are latency, pipes, attend, memory, clocks\n", argv[i]);
+            std::fprintf(stderr, "microbench: no group %s; there are latency, pipes, attend, memory, clocks, fp8\n", argv[i]);
             return 2;
         }
     }
