@@ -40,11 +40,11 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
-	$(BIN)/python tools/generate_docs.py
-	$(BIN)/python tools/generate_schemas.py
-	$(BIN)/python tools/generate_selftest.py
-	$(BIN)/python tools/generate_instantiations.py
-	$(BIN)/python tools/verdict_tables.py
+	$(BIN)/python tools/docs/generate_docs.py
+	$(BIN)/python tools/docs/generate_schemas.py
+	$(BIN)/python tools/docs/generate_selftest.py
+	$(BIN)/python tools/docs/generate_instantiations.py
+	$(BIN)/python tools/study/verdict_tables.py
 
 .PHONY: golden
 golden: $(VENV)/.tests ## Rewrite the golden reports (review the difference)
@@ -52,24 +52,24 @@ golden: $(VENV)/.tests ## Rewrite the golden reports (review the difference)
 
 .PHONY: record
 record: $(VENV)/.package ## Make the run in OUT the recording of the functional tests
-	$(BIN)/python tools/record_run.py $(OUT) tests/recordings/runs
+	$(BIN)/python tools/study/record_run.py $(OUT) tests/recordings/runs
 
 .PHONY: picture
 picture: $(VENV)/.package ## Draw the report in OUT for the README
-	$(BIN)/python tools/picture.py $(OUT)
+	$(BIN)/python tools/docs/picture.py $(OUT)
 
 .PHONY: peers
 peers: ## Time the attention kernel in OUT/build and its peers (PYTHON with torch, a Hopper GPU)
-	$(PYTHON) tools/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
+	$(PYTHON) tools/bench/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
 
 .PHONY: serving
 serving: ## Time decode and ragged prefill in OUT/build and their peers (PYTHON with torch, a Hopper GPU)
-	$(PYTHON) tools/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
+	$(PYTHON) tools/bench/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
 
 .PHONY: performance
 performance: $(VENV)/.package ## Write docs/performance.md from the samples and docs/roofline.md from the evidence
-	$(BIN)/python tools/peers.py draw
-	$(BIN)/python tools/roofline.py
+	$(BIN)/python tools/bench/peers.py draw
+	$(BIN)/python tools/docs/roofline.py
 
 .PHONY: microbench
 microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GPU)
@@ -77,7 +77,7 @@ microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GP
 
 .PHONY: fuzz
 fuzz: $(VENV)/.tests ## Feed N damaged inputs to every reader (N=1000000 takes about ten minutes)
-	$(BIN)/python tools/fuzz.py --count $(N)
+	$(BIN)/python tools/study/fuzz.py --count $(N)
 
 .PHONY: selftest
 selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_ARGS= breaks the kernels again
@@ -122,7 +122,7 @@ $(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
 	$(BIN)/flashcore-ci toolchain install
 	touch $@
 
-MICROBENCH := $(wildcard tools/microbench/*.cu)
-build/microbench: $(MICROBENCH) $(wildcard tools/microbench/*.cuh tools/microbench/*.h)
+MICROBENCH := $(wildcard tools/bench/microbench/*.cu)
+build/microbench: $(MICROBENCH) $(wildcard tools/bench/microbench/*.cuh tools/bench/microbench/*.h)
 	mkdir -p build
 	$(NVCC) -std=c++17 -O3 --use_fast_math -gencode=arch=compute_90a,code=sm_90a -Ikernel/include -o $@ $(MICROBENCH) -ldl

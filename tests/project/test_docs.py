@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def generator() -> object:
-    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "tools" / "generate_docs.py")
+    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "tools/docs/generate_docs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def tool(name: str) -> object:
-    folder = str(ROOT / "tools")
+    folder = str(ROOT / "tools/study")
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return importlib.import_module(name)

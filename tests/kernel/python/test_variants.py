@@ -29,7 +29,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-generator = load("tools/generate_instantiations.py")
+generator = load("tools/docs/generate_instantiations.py")
 
 
 def test_generated_files_are_up_to_date() -> None:

@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[3]
 
 @contextlib.contextmanager
 def importable() -> Iterator[None]:
-    sys.path.insert(0, str(ROOT / "tools"))
+    sys.path.insert(0, str(ROOT / "tools/bench"))
     try:
         yield
     finally:
-        sys.path.remove(str(ROOT / "tools"))
+        sys.path.remove(str(ROOT / "tools/bench"))
 
 
 def load(name: str) -> ModuleType:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-TOOLS = Path(__file__).parents[3] / "tools"
+TOOLS = Path(__file__).parents[3] / "tools/bench"
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_bytes_and_flops_are_of_what_each_sequence_has() -> None:
 
 
 def test_ragged_lengths_are_those_of_the_gate() -> None:
-    spec = importlib.util.spec_from_file_location("subject_decode", TOOLS.parent / "kernel/subjects/decode.py")
+    spec = importlib.util.spec_from_file_location("subject_decode", TOOLS.parents[1] / "kernel/subjects/decode.py")
     assert spec
     assert spec.loader
     subject = importlib.util.module_from_spec(spec)

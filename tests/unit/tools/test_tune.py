@@ -24,11 +24,11 @@ VARIANTS = (ROOT / "kernel/variants.toml").read_text(encoding="utf-8")
 
 
 def load(name: str) -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tools"))
+    sys.path.insert(0, str(ROOT / "tools/bench"))
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(str(ROOT / "tools"))
+        sys.path.remove(str(ROOT / "tools/bench"))
 
 
 space, halving, choice, report, shapes, build = (
@@ -252,4 +252,4 @@ def test_bad_input_is_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_pat
 @pytest.mark.skipif(not tune.SAMPLES.is_file(), reason="no timings are committed yet")
 def test_the_committed_report_is_what_the_timings_give() -> None:
     for path, text in report.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8")), tune.in_use(ROOT)).items():
-        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: python3 tools/tune.py choose"
+        assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: python3 tools/bench/tune.py choose"

@@ -13,7 +13,7 @@ from pathlib import Path
 from flashcore_ci.adapters import ncu
 from flashcore_ci.model.reading import Measured
 
-RECORDED = Path(__file__).resolve().parents[1] / "tests/recordings/ncu/two-workloads.ncu-rep.xz"
+RECORDED = Path(__file__).resolve().parents[2] / "tests/recordings/ncu/two-workloads.ncu-rep.xz"
 WORKLOAD, KERNEL = "red-clean", "fault_clean"
 SHARES = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu")
 LOW = 10.0  # per cent: what the recorded kernel stays below, and no damage may raise it above

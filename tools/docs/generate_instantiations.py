@@ -1,6 +1,6 @@
 """Write kernel/instantiations/ and the host's list of variants from kernel/variants.toml.
 
-usage: python3 tools/generate_instantiations.py [--check]
+usage: python3 tools/docs/generate_instantiations.py [--check]
 
 One small translation unit for each entry function, so that they compile in parallel and each has a digest of its own.
 With --check nothing is written and the exit status is 1 when a file is missing, stale or left over.
@@ -15,8 +15,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BANNER = "// Generated from kernel/variants.toml by tools/generate_instantiations.py; do not edit.\n"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BANNER = "// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.\n"
 DTYPES = {"fp16": "kFp16", "bf16": "kBf16"}
 
 ATTENTION = """\

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from flashcore_ci.model.reading import Measured  # noqa: E402  the folder above is no package that anybody installs
@@ -40,7 +40,7 @@ MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 TOP_OF_PAGE = """\
 # Roofline
 
-The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `python3 tools/roofline.py` writes this page from
+The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `python3 tools/docs/roofline.py` writes this page from
 [recorded evidence](../gates/evidence/) (`make performance`). Do not edit it.
 
 ![FLOP/s over FLOP per byte, below the roofs of memory and tensor cores](performance/roofline.svg)

@@ -33,7 +33,7 @@ from flashcore_ci.store import bundle, codec
 from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verified
 from flashcore_ci.suite.loader import load
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "tests/recordings"
 KEEP = ROOT / "runs/fuzz"
 MOST_BYTES = 6000

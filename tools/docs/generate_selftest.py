@@ -14,11 +14,11 @@ from flashcore_ci.selftest import table
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.store.run import read_run
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/selftest.md"
 HEAD = """# The self-test
 
-<!-- Written by tools/generate_selftest.py (`make generate`); do not edit. -->
+<!-- Written by tools/docs/generate_selftest.py (`make generate`); do not edit. -->
 
 `flashcore-ci selftest` breaks the kernels on purpose. For each defect the intended gate must fail, with the intended reason code. Everything
 without a defect must pass in the same run. A gate that never failed proves nothing.

@@ -1,9 +1,9 @@
 """Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write kernel/variants.toml.
 
-usage: python3 tools/tune.py space [--only PATTERN]
-       python3 tools/tune.py compile --out DIR [--only PATTERN] [--nvcc FILE] [--jobs N]     without a GPU
-       python3 tools/tune.py measure --candidates DIR --out FILE.json [--seconds N]          on a Hopper GPU, with torch
-       python3 tools/tune.py choose [FILE.json] [--write]                                    report; --write: variants.toml too
+usage: python3 tools/bench/tune.py space [--only PATTERN]
+       python3 tools/bench/tune.py compile --out DIR [--only PATTERN] [--nvcc FILE] [--jobs N]     without a GPU
+       python3 tools/bench/tune.py measure --candidates DIR --out FILE.json [--seconds N]          on a Hopper GPU, with torch
+       python3 tools/bench/tune.py choose [FILE.json] [--write]                                    report; --write: variants.toml too
 
 Names say what a candidate is: d64-192x128-q2-kv3-wg3 has 64 elements a head, 192 queries by 128 keys, two query stages, three key and
 value stages, three consumer warpgroups; switches that are on follow. PATTERN is a regular expression that a name must match.
@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools/bench")]
 
 from tuner import build, choice, report, shapes, space  # noqa: E402
 

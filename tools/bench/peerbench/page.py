@@ -21,7 +21,7 @@ TOP = """\
 
 {lead}
 A ratio says how many times as long a peer takes. **Above 1, FlashCore is faster.** Only ratios carry over to another machine.
-`python3 tools/peers.py draw` writes this page from [the samples](performance/peers.json.xz) (`make performance`). Do not edit it.
+`python3 tools/bench/peers.py draw` writes this page from [the samples](performance/peers.json.xz) (`make performance`). Do not edit it.
 
 {device}, {multiprocessors} multiprocessors, driver {driver}, {date}. {versions}.
 

@@ -23,7 +23,7 @@ from flashcore_ci.model.verdict import Report
 from flashcore_ci.report import terminal
 from flashcore_ci.run import reports
 
-IMAGES = Path(__file__).parents[1] / "docs/images"
+IMAGES = Path(__file__).parents[2] / "docs/images"
 COLUMNS = 110
 FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 """Rich names fonts on another server; a picture in a README loads nothing."""

@@ -1,10 +1,10 @@
 """FlashCore's attention beside FlashAttention-3, cuDNN and FlashAttention-2: measure it on a GPU, draw it anywhere.
 
-usage: python3 tools/peers.py measure --library FILE [--library NAME=FILE ...] [--row B,H,S,D,MASK,DTYPE ...] --out FILE.json.xz
-       python3 tools/peers.py serving --build DIR [--suite NAME ...] --out FILE.json.xz
-       python3 tools/peers.py draw [--check]
+usage: python3 tools/bench/peers.py measure --library FILE [--library NAME=FILE ...] [--row B,H,S,D,MASK,DTYPE ...] --out FILE.json.xz
+       python3 tools/bench/peers.py serving --build DIR [--suite NAME ...] --out FILE.json.xz
+       python3 tools/bench/peers.py draw [--check]
 
-`measure` times every row of the table with all contenders interleaved in one process (tools/peerbench/timing.py) and keeps the
+`measure` times every row of the table with all contenders interleaved in one process (tools/bench/peerbench/timing.py) and keeps the
 samples; it needs torch and a Hopper GPU, and takes about three minutes. A second library takes part under its NAME. `serving` does so
 with the rows of serving, decode over caches and ragged prefill, in about a minute. `draw` writes docs/performance.md, its pictures and a part of README.md from the samples in docs/performance/; --check only says whether they are up to date.
 """
@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools/bench")]
 
 from peerbench import page, rows, samples, serving_page, serving_rows  # noqa: E402  the folders above are no packages that anybody installs
 

@@ -128,7 +128,7 @@ def decode(content: bytes) -> Run:
             raise SamplesError(f"schema {document['schema']}, not {SCHEMA}")
         return Run(**document["run"], rows=tuple(_row(record) for record in document["rows"]))
     except (lzma.LZMAError, ValueError, KeyError, TypeError) as error:
-        raise SamplesError(f"no samples of tools/peers.py: {error}") from error
+        raise SamplesError(f"no samples of tools/bench/peers.py: {error}") from error
 
 
 def read(path: Path) -> Run:

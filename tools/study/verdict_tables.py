@@ -1,6 +1,6 @@
 """Write the tables of docs/evidence.md from the recorded noise: the error rates of the gate no-slower.
 
-The draws are seeded, so that the same recording gives the same text. Run ``python3 tools/verdict_tables.py`` after a new
+The draws are seeded, so that the same recording gives the same text. Run ``python3 tools/study/verdict_tables.py`` after a new
 recording. A test compares the page with it.
 """
 
@@ -26,10 +26,10 @@ from flashcore_ci.run import references as cli_standards
 from flashcore_ci.store import record_files
 from flashcore_ci.suite.loader import load
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/evidence.md"
 SUITE = ROOT / "gates/hopper.toml"
-BEGIN, END = "<!-- tables: tools/verdict_tables.py -->", "<!-- end of tables -->"
+BEGIN, END = "<!-- tables: tools/study/verdict_tables.py -->", "<!-- end of tables -->"
 SUITES = 6000
 DRAWS = 1000
 PLANTED_DRAWS = 500

@@ -8,8 +8,8 @@ from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.errors import MEANING, ExitCode, FlashcoreError
 from flashcore_ci.report.explain import verdict_of
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-GENERATED = "<!-- Written by tools/generate_docs.py (`make generate`); do not edit. -->"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GENERATED = "<!-- Written by tools/docs/generate_docs.py (`make generate`); do not edit. -->"
 
 
 def exit_codes() -> str:

@@ -1,4 +1,4 @@
-"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/host_cost.py LIBRARY``.
+"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/bench/host_cost.py LIBRARY``.
 
 It needs PyTorch and a built library of any operation, and no GPU: tensors are on the CPU, the library reads what they are, and
 nothing is launched. The launch itself comes on top; tests/kernel/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernel"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernel"))
 
 import flashcore
 import torch

@@ -19,12 +19,12 @@ TOP = """\
 This race ran on {kernel}. A choice holds for the kernel that raced, and the main loop has changed since.
 The column "in use" is read from [variants.toml](../kernel/variants.toml), and [the tuning log](../kernel/TUNING.md) says why.
 
-`python3 tools/tune.py choose` writes this page from [the timings](performance/tuner.json). Do not edit it. {device}, {date}.
+`python3 tools/bench/tune.py choose` writes this page from [the timings](performance/tuner.json). Do not edit it. {device}, {date}.
 
 On **{held}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {better} rows it is faster. Less than
 {equal:.1f} % apart counts as equal.
 
-1. `tools/tune.py` lists every configuration that the machine's limits allow ({possible} here).
+1. `tools/bench/tune.py` lists every configuration that the machine's limits allow ({possible} here).
 2. It compiles the requested ones without a GPU. It rejects those that spill or that the compiler serialised.
 3. The rest race on the GPU by successive halving, for each head dimension and mask. Candidates are interleaved in random order, with a cold
    L2, and compared in cycles. The tile in use takes part to the end.
@@ -39,7 +39,7 @@ On **{held}** of {total} rows the tuner's choice is at least as fast as the hand
 TOP_OF_FINALS = """\
 # The finals of the tuner's race
 
-Written by `python3 tools/tune.py choose` with [tuner.md](../tuner.md). Do not edit it. The best of each row is bold.
+Written by `python3 tools/bench/tune.py choose` with [tuner.md](../tuner.md). Do not edit it. The best of each row is bold.
 """
 
 
