@@ -1,4 +1,4 @@
-# The two commands of the README, and those of a developer. Each step leaves a stamp, so that a second run is quick.
+# The two commands of the README, and those of a developer. Each step writes a stamp file, so a second run is quick.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +11,7 @@ SELFTEST_ARGS ?= --recorded
 N ?= 100000
 PYTEST_ARGS ?= --numprocesses=auto --dist=worksteal
 NVCC ?= nvcc
+LOWEST := build/lowest
 
 .DEFAULT_GOAL := help
 
@@ -19,7 +20,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: gate
-gate: $(VENV)/.tools ## Build, measure (or recall recorded runs) and judge: may this change merge?
+gate: $(VENV)/.tools ## Build, measure (or read recorded runs) and judge: may this change merge?
 	$(BIN)/flashcore-ci gate --suite $(SUITE) --out $(OUT) $(GATE_ARGS)
 
 .PHONY: test
@@ -38,49 +39,61 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 .PHONY: generate
-generate: $(VENV)/.package ## Write again what is generated from the code: docs and instantiations
-	$(BIN)/python tools/generate_docs.py
-	$(BIN)/python tools/generate_schemas.py
-	$(BIN)/python tools/generate_selftest.py
-	$(BIN)/python tools/generate_instantiations.py
-	$(BIN)/python tools/verdict_tables.py
+generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
+	$(BIN)/python tools/docs/generate_docs.py
+	$(BIN)/python tools/docs/generate_schemas.py
+	$(BIN)/python tools/docs/generate_selftest.py
+	$(BIN)/python tools/docs/generate_instantiations.py
+	$(BIN)/python tools/study/verdict_tables.py
 
 .PHONY: golden
-golden: $(VENV)/.tests ## Write the golden reports again (look at the difference)
+golden: $(VENV)/.tests ## Rewrite the golden reports (review the difference)
 	$(BIN)/python -m pytest tests/golden --update-golden
 
 .PHONY: record
-record: $(VENV)/.package ## Make the run in OUT the recording that the functional tests replay and judge
-	$(BIN)/python tools/record_run.py $(OUT) tests/recordings/runs
+record: $(VENV)/.package ## Make the run in OUT the recording of the functional tests
+	$(BIN)/python tools/study/record_run.py $(OUT) tests/recordings/runs
 
 .PHONY: picture
 picture: $(VENV)/.package ## Draw the report in OUT for the README
-	$(BIN)/python tools/picture.py $(OUT)
+	$(BIN)/python tools/docs/picture.py $(OUT)
 
 .PHONY: peers
-peers: ## Time the attention kernel in OUT/build beside its peers (PYTHON with torch, a Hopper GPU)
-	$(PYTHON) tools/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
+peers: ## Time the attention kernel in OUT/build and its peers (PYTHON with torch, a Hopper GPU)
+	$(PYTHON) tools/bench/peers.py measure --library $(OUT)/build/attention/libflashcore_attention.so --out docs/performance/peers.json.xz
 
 .PHONY: serving
-serving: ## Time decode and ragged prefill with the kernels in OUT/build beside their peers (PYTHON with torch, a Hopper GPU)
-	$(PYTHON) tools/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
+serving: ## Time decode and ragged prefill in OUT/build and their peers (PYTHON with torch, a Hopper GPU)
+	$(PYTHON) tools/bench/peers.py serving --build $(OUT)/build --out docs/performance/serving.json.xz
 
 .PHONY: performance
-performance: $(VENV)/.package ## Draw docs/performance.md from the samples, docs/roofline.md from the evidence, and their pictures
-	$(BIN)/python tools/peers.py draw
-	$(BIN)/python tools/roofline.py
+performance: $(VENV)/.package ## Write docs/performance.md from the samples and docs/roofline.md from the evidence
+	$(BIN)/python tools/bench/peers.py draw
+	$(BIN)/python tools/docs/roofline.py
 
 .PHONY: microbench
-microbench: build/microbench ## Measure what the pipes of this GPU do (NVCC, a Hopper GPU)
+microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GPU)
 	build/microbench
 
 .PHONY: fuzz
-fuzz: $(VENV)/.tests ## Feed N damaged inputs to everything that reads (N=1000000 takes about ten minutes)
-	$(BIN)/python tools/fuzz.py --count $(N)
+fuzz: $(VENV)/.tests ## Feed N damaged inputs to every reader (N=1000000 takes about ten minutes)
+	$(BIN)/python tools/study/fuzz.py --count $(N)
 
 .PHONY: selftest
-selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_ARGS= breaks the kernels anew
+selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_ARGS= breaks the kernels again
 	$(BIN)/flashcore-ci selftest $(SELFTEST_ARGS)
+
+.PHONY: lowest
+lowest: $(VENV)/.python ## Install the lowest versions that pyproject.toml allows, and try every command with them
+	rm -rf $(LOWEST)
+	$(BIN)/python -m venv $(LOWEST)
+	$(BIN)/python tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
+	$(BIN)/python tools/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
+
+.PHONY: release
+release: $(VENV)/.python ## Refuse a release while placeholders remain or the changelog has no entry for it
+	$(BIN)/python tools/check_release.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output
@@ -109,7 +122,7 @@ $(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
 	$(BIN)/flashcore-ci toolchain install
 	touch $@
 
-MICROBENCH := $(wildcard tools/microbench/*.cu)
-build/microbench: $(MICROBENCH) $(wildcard tools/microbench/*.cuh tools/microbench/*.h)
+MICROBENCH := $(wildcard tools/bench/microbench/*.cu)
+build/microbench: $(MICROBENCH) $(wildcard tools/bench/microbench/*.cuh tools/bench/microbench/*.h)
 	mkdir -p build
 	$(NVCC) -std=c++17 -O3 --use_fast_math -gencode=arch=compute_90a,code=sm_90a -Ikernel/include -o $@ $(MICROBENCH) -ldl

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
 
 FILE = "build.json"
+SCHEMA = "build-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,16 @@ class BuildSet:
     builds: tuple[BuildEvidence, ...]
     sources: tuple[tuple[str, str], ...]
     schema: Literal["build-v1"] = "build-v1"
+
+
+def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
+    """UsageError when a file that a build would write to ``folder`` is there and no build of ours wrote it."""
+    file = folder / FILE
+    if file.is_file() and SCHEMA in file.read_text(encoding="utf-8", errors="replace"):
+        return
+    for name in (FILE, *libraries):
+        if (folder / name).exists():
+            raise UsageError(f"{folder / name} exists, and no build wrote it", fix="give --out another folder")
 
 
 def write_builds(folder: Path, made: BuildSet) -> None:

@@ -12,7 +12,7 @@ from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import Host, host_compiler
 from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
-from flashcore_ci.build.records import BuildSet, read_builds, write_builds
+from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import EvidenceError, SuiteError
@@ -60,6 +60,7 @@ def build_subjects(
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
+    refuse_foreign(out, [f"{made.subject}/{made.build.library}" for made in descriptions if made.build is not None])
     workshop = Workshop(
         sources=sources, toolchain=toolchain, host=host_compiler(), cache=Cache(folder=cache / "objects"), out=out
     )

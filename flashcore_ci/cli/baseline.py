@@ -8,11 +8,12 @@ from statistics import median
 
 import click
 
-from flashcore_ci.cli import options, standards
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import options
 from flashcore_ci.model.baseline import Baseline, propose
 from flashcore_ci.model.errors import EvidenceError, ExitCode
-from flashcore_ci.store import standards as files
+from flashcore_ci.run import references
+from flashcore_ci.run.request import Request
+from flashcore_ci.store import record_files as files
 from flashcore_ci.store.run import read_run
 
 
@@ -31,15 +32,15 @@ def propose_command(*, run: Path, suite: Path) -> int:
     """
     evidence = read_run(run).evidence
     request = Request(suite=suite, out=run, environ=os.environ)
-    folder = (request.root / request.suite).parent / standards.BASELINES
-    present = next((one for _, one in standards.baselines(folder) if one.is_for(evidence.provenance)), None)
+    folder = (request.root / request.suite).parent / references.BASELINES
+    present = next((one for _, one in references.baselines(folder) if one.is_for(evidence.provenance)), None)
     try:
         proposed = propose(evidence, present)
     except ValueError as error:
         raise EvidenceError(f"{run}: {error}", fix="time it again: this cannot have been measured") from None
     if proposed is None:
         raise EvidenceError(f"{run}: nothing was timed on a GPU", fix="give a run that `flashcore-ci gate` measured live")
-    file = standards.file_of(proposed, folder)
+    file = references.file_of(proposed, folder)
     files.write(proposed, file)
     for line in changes(present, proposed):
         click.echo(line)

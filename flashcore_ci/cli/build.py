@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, pipeline, stopping
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.evidence import BuildEvidence
+from flashcore_ci.run import gate
+from flashcore_ci.run.request import Request
 
 
 @click.command("build")
@@ -27,9 +28,9 @@ def command(*, out: Path, **asked: Any) -> int:
     """
     teller = console.Teller(os.environ)
     request = Request(out=out, libraries=out, environ=os.environ, **asked)
-    with stopping.graceful():
-        plan = pipeline.planned(pipeline.suite_of(request), request, teller)
-        builds = pipeline.built(plan, request, teller)
+    with signals.graceful():
+        plan = gate.planned(gate.suite_of(request), request, teller)
+        builds = gate.built(plan, request, teller)
     teller.done()
     for build in builds:
         click.echo("\n".join(_lines(build)))

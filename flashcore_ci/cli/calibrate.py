@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, pipeline, recording, standards, stopping
-from flashcore_ci.cli.recording import Wish
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Wanted
-from flashcore_ci.judge.sight import sights
+from flashcore_ci.judge.power import sights
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.noise import Noise
-from flashcore_ci.store import standards as files
+from flashcore_ci.run import calibrate, gate, references
+from flashcore_ci.run.calibrate import Wish
+from flashcore_ci.run.request import Request
+from flashcore_ci.store import record_files as files
 
 
 @click.command("calibrate")
@@ -79,8 +80,8 @@ def command(
         for file, globs in ((suite, only or ("stability",)), (planted, ()))
     )
     wish = Wish(folder=work, out=out, seconds=seconds, wanted=Wanted(same=processes, planted=planted_processes))
-    with stopping.graceful():
-        ledger, written = recording.record(requests[0], requests[1], wish, teller)
+    with signals.graceful():
+        ledger, written = calibrate.record(requests[0], requests[1], wish, teller)
     teller.done()
     done = {part: len(ledger.of(part)) for part in ("same", "planted")}
     click.echo(
@@ -89,6 +90,6 @@ def command(
         err=True,
     )
     if written is not None:
-        for sight in sights(files.read(Noise, written), standards.margins(pipeline.suite_of(requests[0]))):
+        for sight in sights(files.read(Noise, written), references.margins(gate.suite_of(requests[0]))):
             click.echo(sight)
     return ExitCode.INCONCLUSIVE if calibration.next_part(ledger, wish.wanted) else ExitCode.PASSED

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from flashcore_ci.adapters import process
-from flashcore_ci.cli import console, options, pipeline, stopping
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run import gate
+from flashcore_ci.run.request import Request
 
 
 @click.command("collect")
@@ -31,8 +32,8 @@ def command(*, out: Path, **asked: Any) -> int:
     """
     teller = console.Teller(os.environ)
     request = Request(out=out, environ=os.environ, live=True, **asked)
-    with stopping.graceful():
-        evidence = pipeline.collect_only(request, teller)
+    with signals.graceful():
+        evidence = gate.collect_only(request, teller)
     teller.done()
     click.echo(f"{len(evidence.observations)} observations in {out}; judge them with: flashcore-ci judge {out}", err=True)
     return ExitCode.INCONCLUSIVE if process.stopping() else ExitCode.PASSED

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from flashcore_ci.adapters import git
-from flashcore_ci.cli import checkouts, console, options, pipeline, stopping
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.run import gate
+from flashcore_ci.run.base import checkout
+from flashcore_ci.run.request import Request
 
 
 @click.command("compare")
@@ -44,13 +46,13 @@ def command(*, base: str, head: str | None, out: Path, as_json: bool, **asked: A
     """
     teller = console.Teller(os.environ)
     asked |= {"environ": os.environ, "live": True, "kinds": (Kind.COMPARISON,), "out": out.absolute()}
-    with stopping.graceful(), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
+    with signals.graceful(), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         here = Request(**asked)
         asked["base"] = git.commit_of(here.root, base, logs=Path(logs))
         if head is not None:
             asked["commit"] = git.commit_of(here.root, head, logs=Path(logs))
-            asked["checkout"] = checkouts.of(asked["commit"], here, Path(logs))
-        report = pipeline.gate(Request(**asked), teller)
+            asked["checkout"] = checkout.of(asked["commit"], here, Path(logs))
+        report = gate.gate(Request(**asked), teller)
     teller.done()
     console.present(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

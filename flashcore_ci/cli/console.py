@@ -16,12 +16,10 @@ import click
 
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.cli import durations
-from flashcore_ci.cli.remaining import Remaining, about
+from flashcore_ci.cli.eta import Remaining, about
 from flashcore_ci.model.verdict import Report
+from flashcore_ci.store.claim import REPORTS
 from flashcore_ci.store.codec import encode
-from flashcore_ci.store.run import REPORTS
-
-Progress = Callable[[str], None]
 
 LOG_WIDTH = 120
 CLEAR_LINE = "\r\x1b[2K"
@@ -95,14 +93,14 @@ def width_of(stream: TextIO) -> int:
 
 def show(report: Report, environ: Mapping[str, str], *, aside: bool = False) -> None:
     """Print the report on standard output (``aside``: on standard error), in colour where that is wanted."""
-    from flashcore_ci.cli import actions  # noqa: PLC0415 - as the next
     from flashcore_ci.report import terminal  # noqa: PLC0415 - rich is heavy
+    from flashcore_ci.run import github  # noqa: PLC0415 - as the next
 
     stream = sys.stderr if aside else sys.stdout
     tty = stream.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
     text = terminal.render(report, width=width_of(stream) if tty else LOG_WIDTH, color=color)
-    click.echo(actions.inert(text) if actions.is_github(environ) else text, nl=False, color=color, err=aside)
+    click.echo(github.inert(text) if github.is_github(environ) else text, nl=False, color=color, err=aside)
 
 
 def present(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:

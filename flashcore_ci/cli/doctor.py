@@ -14,10 +14,13 @@ import click
 from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.compiler import host_compiler
-from flashcore_ci.cli import checklist, diagnosis, machine, options
-from flashcore_ci.cli.checklist import Facts, Standing
-from flashcore_ci.cli.diagnosis import Line
+from flashcore_ci.cli import options
+from flashcore_ci.doctor import checks
+from flashcore_ci.doctor import runner as checklist
+from flashcore_ci.doctor.checks import Line
+from flashcore_ci.doctor.runner import Facts, Standing
 from flashcore_ci.model.errors import CannotCollectError, ExitCode
+from flashcore_ci.run import gpu as machine
 from flashcore_ci.suite.settings import Settings
 
 SECONDS = 120.0
@@ -39,7 +42,7 @@ def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str, runner:
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
         lines = tuple(_examine(settings, toolchain, allow_process, gpu, Path(scratch)))
         items = checklist.examine(_facts(settings, lines, allow_process, gpu, Path(scratch))) if runner else ()
-    click.echo(diagnosis.render(lines), nl=False)
+    click.echo(checks.render(lines), nl=False)
     if runner:
         click.echo(f"\n{checklist.render(items)}", nl=False)
     bad = any(line.problem for line in lines) or any(item.standing is Standing.FAILED for item in items)
@@ -49,7 +52,7 @@ def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str, runner:
 def _examine(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Line]:
     has_gpu = machine.has_gpu()
     if has_gpu:
-        yield from _asked("gpu", lambda: diagnosis.gpu(nvml.read(gpu), allow))
+        yield from _asked("gpu", lambda: checks.gpu(nvml.read(gpu), allow))
     else:
         yield Line(name="gpu", found="no NVIDIA GPU", problem=True, fix="recorded runs can still be judged: flashcore-ci gate")
     yield from _asked("nvcc", lambda: _compiler(settings, toolchain, scratch))
@@ -58,7 +61,7 @@ def _examine(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: st
     yield from _asked("ncu", lambda: _profiler(settings, has_gpu, scratch))
     yield from _asked("ncu-report", lambda: (Line(name="ncu-report", found=str(ncu.reader(ncu.find()).__file__)),))
     for name, folder in (("the toolchain and builds", settings.home), ("runs", Path.cwd())):
-        yield diagnosis.disk(f"{name} in {folder}", shutil.disk_usage(_existing(folder)).free)
+        yield checks.disk(f"{name} in {folder}", shutil.disk_usage(_existing(folder)).free)
 
 
 def _asked(name: str, ask: Callable[[], tuple[Line, ...]]) -> tuple[Line, ...]:
@@ -106,7 +109,7 @@ def _profiler(settings: Settings, has_gpu: bool, scratch: Path) -> tuple[Line, .
         return lines
     counted = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")
     tried = process.run((*counted, settings.python, "-c", ONE_LAUNCH), logs=scratch, name="ncu", timeout=SECONDS)
-    return (*lines, diagnosis.counters(ncu.complaint(tried.text() + tried.error_text())))
+    return (*lines, checks.counters(ncu.complaint(tried.text() + tried.error_text())))
 
 
 def _facts(settings: Settings, lines: tuple[Line, ...], allow: tuple[str, ...], gpu: str, scratch: Path) -> Facts:

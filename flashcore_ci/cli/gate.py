@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import basing, console, options, pipeline, stopping
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
+from flashcore_ci.run import gate
+from flashcore_ci.run.base import prepare
+from flashcore_ci.run.request import Request
 
 
 @click.command("gate")
@@ -46,9 +48,9 @@ def command(*, out: Path, as_json: bool, **asked: Any) -> int:
     """
     teller = console.Teller(os.environ)
     request = Request(out=out, environ=os.environ, **asked)
-    with stopping.graceful():
-        request = basing.left_from(request, request.base) if request.base is not None else request
-        report = pipeline.gate(request, teller)
+    with signals.graceful():
+        request = prepare.left_from(request, request.base) if request.base is not None else request
+        report = gate.gate(request, teller)
     teller.done()
     console.present(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, pipeline
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options
+from flashcore_ci.run import gate
+from flashcore_ci.run.request import Request
 
 
 @click.command("judge")
@@ -27,7 +28,7 @@ def command(*, run: Path, out: Path | None, as_json: bool, **asked: Any) -> int:
     """
     teller = console.Teller(os.environ)
     folder = out or (run if run.is_dir() else options.DEFAULT_JUDGED)
-    report = pipeline.judge_run(run, Request(out=folder, environ=os.environ, **asked), teller)
+    report = gate.judge_run(run, Request(out=folder, environ=os.environ, **asked), teller)
     teller.done()
     console.present(report, folder, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flashcore_ci.model.plan import Check, Plan
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 
 def as_json(plan: Plan) -> bytes:
@@ -22,19 +22,19 @@ def as_text(plan: Plan) -> str:
 
 def _lines(plan: Plan) -> Iterator[str]:
     gates = dict.fromkeys(check.gate.id for check in plan.checks)
-    yield f"{plan.suite} ({plan.suite_file}): {words.plural(len(plan.checks), 'check')} of {words.plural(len(gates), 'gate')}"
+    yield f"{plan.suite} ({plan.suite_file}): {formatting.plural(len(plan.checks), 'check')} of {formatting.plural(len(gates), 'gate')}"
     for gate in gates:
         checks = [check for check in plan.checks if check.gate.id == gate]
         yield ""
-        yield f"{gate}: {checks[0].gate.title} ({words.plural(len(checks), 'check')})"
+        yield f"{gate}: {checks[0].gate.title} ({formatting.plural(len(checks), 'check')})"
         yield from (_check(check) for check in checks)
     if plan.excluded:
         yield ""
-        yield f"Not applicable ({words.plural(len(plan.excluded), 'pair')}):"
+        yield f"Not applicable ({formatting.plural(len(plan.excluded), 'pair')}):"
         yield from (f"  {excluded.gate}  {excluded.target}: {excluded.why}" for excluded in plan.excluded)
 
 
 def _check(check: Check) -> str:
-    limit = f"{check.gate.rule} {words.number(check.limit.value, check.limit.unit, digits=6)}"
+    limit = f"{check.gate.rule} {formatting.number(check.limit.value, check.limit.unit, digits=6)}"
     why = f"  ({check.limit.severity}: {check.limit.why})" if check.limit.severity == "advisory" else ""
     return f"  {check.target}  {check.gate.metric} {limit}{why}"

@@ -126,10 +126,10 @@ def _last_resort(error: Exception) -> int:
 
 
 def _bug(error: Exception) -> int:
-    from flashcore_ci.cli import bugs  # noqa: PLC0415 - only a bug needs it
+    from flashcore_ci.cli import crash_report  # noqa: PLC0415 - only a bug needs it
 
-    click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {bugs.first_line(error)}", err=True)
-    click.echo(f"fix: report it with {bugs.keep(error)}", err=True)
+    click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}", err=True)
+    click.echo(f"fix: report it with {crash_report.keep(error)}", err=True)
     return ExitCode.BUG
 
 

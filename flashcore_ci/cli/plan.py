@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, listing, options, pipeline
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, listing, options
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run import gate
+from flashcore_ci.run.request import Request
 
 
 @click.command("plan")
@@ -20,7 +21,7 @@ def command(*, as_json: bool, **asked: Any) -> int:
     """List every check that will be judged, and why others do not apply."""
     teller = console.Teller(os.environ)
     request = Request(out=options.DEFAULT_OUT, environ=os.environ, **asked)
-    plan = pipeline.planned(pipeline.suite_of(request), request, teller)
+    plan = gate.planned(gate.suite_of(request), request, teller)
     teller.done()
     click.echo(listing.as_json(plan) if as_json else listing.as_text(plan), nl=False)
     return ExitCode.PASSED

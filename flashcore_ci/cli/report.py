@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from flashcore_ci.cli import console, outputs
+from flashcore_ci.cli import console
 from flashcore_ci.model.errors import ExitCode, UsageError
 from flashcore_ci.report import annotations as remarks
+from flashcore_ci.run import reports
+from flashcore_ci.store.claim import refuse_foreign
 
 PAGE = "report.html"
 FORMS = {
-    "json": outputs.REPORT,
+    "json": reports.REPORT,
     "junit": "junit.xml",
     "markdown": "summary.md",
     "comment": "comment.md",
@@ -39,19 +41,21 @@ def command(*, path: Path, form: str | None, html: bool) -> int:
     """
     if html and form:
         raise UsageError("--html writes a file and --format prints", fix="give one of the two")
-    report, dossier = outputs.read(path), outputs.read_dossier(path)
+    report, dossier = reports.read(path), reports.read_dossier(path)
     folder = path if path.is_dir() else path.parent
     if form == "annotations":
         click.echo(remarks.render(report, dossier), nl=False)
         return ExitCode.PASSED
     if form in FORMS:
-        click.echo(outputs.rendered(FORMS[form], report, dossier), nl=False)
+        click.echo(reports.rendered(FORMS[form], report, dossier), nl=False)
         return ExitCode.PASSED
+    if html or form is None:
+        refuse_foreign(folder)
     if html:
-        outputs.write_one(PAGE, folder, report, dossier)
+        reports.write_one(PAGE, folder, report, dossier)
         click.echo(folder / PAGE)
         return ExitCode.PASSED
     if form is None:
-        outputs.write_again(folder, report, dossier)
+        reports.write_again(folder, report, dossier)
     console.show(report, os.environ)
     return ExitCode.PASSED

@@ -12,11 +12,14 @@ import click
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import git
-from flashcore_ci.cli import console, options, outputs, pipeline, recorded, requirements, stopping
-from flashcore_ci.cli.request import Request
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import UnmetError
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.run import evidence as recorded
+from flashcore_ci.run import gate, reports, required_check
+from flashcore_ci.run.request import Request
+from flashcore_ci.store.claim import claimed
 from flashcore_ci.store.run import Run, read_run
 
 
@@ -40,18 +43,19 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     missing, stale or narrowed blocks; with --base the base is built again too. Exit code 11 when a needed job did not succeed
     or the evidence is of another commit.
     """
-    outputs.clear(out)
+    with claimed(out):
+        reports.clear(out)
     request = Request(out=out, environ=os.environ, live=False, **asked)
-    _refuse(requirements.unmet_jobs(requirements.results(needs)) if needs is not None else ())
+    _refuse(required_check.unmet_jobs(required_check.results(needs)) if needs is not None else ())
     run = read_run(evidence)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         here = git.checkout(request.root, logs=Path(logs))
         if base is not None:
             request = replace(request, base=git.fork_point(request.root, base, logs=Path(logs)))
-    _refuse(requirements.unmet_evidence(run.evidence.provenance, here, version=__version__))
+    _refuse(required_check.unmet_evidence(run.evidence.provenance, here, version=__version__))
     teller = console.Teller(os.environ)
-    with stopping.graceful():
-        report = pipeline.gate(request, teller, measured=(_of_this_commit(run),))
+    with signals.graceful():
+        report = gate.gate(request, teller, measured=(_of_this_commit(run),))
     teller.done()
     console.present(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

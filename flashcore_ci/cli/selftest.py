@@ -12,20 +12,21 @@ from typing import Any
 import click
 
 from flashcore_ci import __version__
-from flashcore_ci.cli import console, damage, options, pipeline, standards, stopping
-from flashcore_ci.cli.request import Request
-from flashcore_ci.judge import selftest as scoring
-from flashcore_ci.judge import slowed
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.errors import ExitCode, SuiteError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.selftest import Caught, Planted, SelfTest
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy, Verdict
-from flashcore_ci.report import selftest as table
+from flashcore_ci.run import gate, references
+from flashcore_ci.run.progress import Progress
+from flashcore_ci.run.request import Request
+from flashcore_ci.selftest import score as scoring
+from flashcore_ci.selftest import slowdowns, table, tampering
+from flashcore_ci.selftest.loader import load
+from flashcore_ci.selftest.model import Caught, Planted, SelfTest
 from flashcore_ci.store.run import files_of, read_run
 from flashcore_ci.suite.loader import load as load_suite
-from flashcore_ci.suite.selftest import load
 
 FILE = Path("gates/selftest.toml")
 OUT = Path("runs/selftest")
@@ -65,7 +66,7 @@ def command(*, is_recorded: bool, out: Path, **asked: Any) -> int:
     teller = console.Teller(os.environ)
     test = load(Path.cwd() / FILE)
     request = Request(suite=Path(test.suite), out=out, environ=os.environ, live=True, **asked)
-    with stopping.graceful():
+    with signals.graceful():
         answers = from_recording(test, request, teller) if is_recorded else from_machine(test, request, teller)
     teller.done()
     said = [*table.lines(answers.caught), "", *table.summary(answers.caught, answers.not_green, answers.uncontrolled)]
@@ -73,19 +74,19 @@ def command(*, is_recorded: bool, out: Path, **asked: Any) -> int:
     return ExitCode.PASSED if answers.all_is_well else ExitCode.GATE_FAILED
 
 
-def from_machine(test: SelfTest, request: Request, progress: console.Progress) -> Answers:
+def from_machine(test: SelfTest, request: Request, progress: Progress) -> Answers:
     """Build and run the defects on this machine's GPU."""
-    report = pipeline.gate(request, progress)
+    report = gate.gate(request, progress)
     return answers_of(test, report, request.out, progress)
 
 
-def from_recording(test: SelfTest, request: Request, progress: console.Progress) -> Answers:
+def from_recording(test: SelfTest, request: Request, progress: Progress) -> Answers:
     """Judge the recording again."""
     run = request.root / test.recording
-    return answers_of(test, pipeline.judge_run(run, request, progress), run, progress)
+    return answers_of(test, gate.judge_run(run, request, progress), run, progress)
 
 
-def answers_of(test: SelfTest, report: Report, run: Path, progress: console.Progress) -> Answers:
+def answers_of(test: SelfTest, report: Report, run: Path, progress: Progress) -> Answers:
     """Every defect's answer: of kernels from the report, of evidence by damaging copies of ``run``."""
     idle = scoring.idle_globs(test, report)
     if idle:
@@ -95,7 +96,7 @@ def answers_of(test: SelfTest, report: Report, run: Path, progress: console.Prog
     progress("damaging evidence")
     content = read_run(run)
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
-        bench = damage.Bench(files=files_of(run), run=content, scratch=Path(scratch), judge=partial(_judged, content.plan))
+        bench = tampering.Bench(files=files_of(run), run=content, scratch=Path(scratch), judge=partial(_judged, content.plan))
         caught = tuple(_answer(one, test, report, bench) for one in test.planted)
     return Answers(
         caught=caught,
@@ -104,18 +105,18 @@ def answers_of(test: SelfTest, report: Report, run: Path, progress: console.Prog
     )
 
 
-def _answer(one: Planted, test: SelfTest, report: Report, bench: damage.Bench) -> Caught:
+def _answer(one: Planted, test: SelfTest, report: Report, bench: tampering.Bench) -> Caught:
     if one.damage:
-        return damage.inflict(one, bench)
+        return tampering.inflict(one, bench)
     if one.slower:
         compared = Path.cwd() / test.compared
-        return slowed.caught(one, load_suite(compared, root=Path.cwd()), standards.of(compared).noises)
+        return slowdowns.caught(one, load_suite(compared, root=Path.cwd()), references.of(compared).noises)
     return scoring.caught(one, report, bench.run.evidence.observations)
 
 
 def _judged(plan: Plan, evidence: Evidence) -> Report:
     """The verdicts on this evidence by the plan that it answers."""
-    compiled = pipeline.static(plan, evidence.builds, evidence.provenance)
+    compiled = gate.static(plan, evidence.builds, evidence.provenance)
     return judge(
         plan,
         evidence.builds,

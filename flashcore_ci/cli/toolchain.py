@@ -7,7 +7,7 @@ import os
 import click
 
 from flashcore_ci.build import toolchain as tools
-from flashcore_ci.cli import console, stopping
+from flashcore_ci.cli import console, signals
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.suite.settings import Settings
 
@@ -22,7 +22,7 @@ def install() -> int:
     """Install compiler, disassembler and sanitizer, unless they are there already."""
     teller = console.Teller(os.environ)
     settings = Settings.from_environment(os.environ)
-    with stopping.graceful():
+    with signals.graceful():
         found = tools.install(settings.home, str(settings.python), teller)
     teller.done()
     click.echo(f"{found.compiler}, compute-sanitizer {found.sanitizer_version}: {found.nvcc.parent}", err=True)

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.trials import SAMPLED, Trial
+from flashcore_ci.collect.process_runs import SAMPLED, Trial
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, Sitting, WorkloadNoise
 from flashcore_ci.model.suite import Kind, Workload
-from flashcore_ci.model.timing import PROTOCOL
+from flashcore_ci.model.timing_protocol import PROTOCOL
 
 EXTRA = "extra"
 LEAST = 2  # processes make a round

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flashcore_ci.adapters import process
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.trials import SAMPLED, Trial, Trials, guilty, keep
+from flashcore_ci.collect.process_runs import SAMPLED, Trial, Trials, guilty, keep
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation, Provenance
+from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.metrics import METRICS, SIDES
 from flashcore_ci.model.reading import Missing, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
@@ -102,7 +103,8 @@ def collect(head: Machine, opponent: Opponent, provenance: Provenance) -> tuple[
 
 
 def _same(head: Machine, base: Machine, workload: Workload) -> bool:
-    return head.session.identity(Kind.COMPARISON, workload) == base.session.identity(Kind.COMPARISON, workload)
+    sides = [machine.session.identity(Kind.COMPARISON, workload) for machine in (base, head)]
+    return sides[0] is not None and sides[1] is not None and is_same_code(sides[0], sides[1])
 
 
 def _play(head: Machine, opponent: Opponent, matches: dict[str, Match], provenance: Provenance) -> list[str]:

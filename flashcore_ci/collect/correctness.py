@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from flashcore_ci.collect import apart
-from flashcore_ci.collect.apart import Orders, Outcome
+from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import Order
+from flashcore_ci.collect.isolation import Orders, Outcome
 from flashcore_ci.collect.machine import Machine
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
@@ -50,7 +50,7 @@ def side_by_side(workloads: tuple[Workload, ...], orders: Orders, *, healthy: Ca
     together = max(1, TOGETHER // count)
 
     def all_of(some: tuple[Workload, ...]) -> dict[str, Outcome]:
-        return apart.all_of(some, orders, healthy=healthy, together=together)
+        return isolation.all_of(some, orders, healthy=healthy, together=together)
 
     hands = [workloads[first : first + HAND] for first in range(0, len(workloads), HAND)]
     dealt = [tuple(workload for hand in hands[number::count] for workload in hand) for number in range(count)]

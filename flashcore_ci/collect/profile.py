@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flashcore_ci.adapters import ncu, process
 from flashcore_ci.adapters.process import Completed
-from flashcore_ci.collect import apart, child
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect import child, isolation
 from flashcore_ci.collect.child import Go, Order
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine, shared
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
@@ -54,7 +54,7 @@ def collect(machine: Machine, go: Go) -> tuple[Observation, ...]:
     if not workloads:
         return ()
     profiler = Profiler(machine)
-    outcomes = apart.all_of(workloads, profiler.order, healthy=machine.healthy, together=1, go=go)
+    outcomes = isolation.all_of(workloads, profiler.order, healthy=machine.healthy, together=1, go=go)
     actions = {path: _actions(profiler, path) for path in sorted(set(profiler.reports.values()))}
     return tuple(
         _observe(machine, workload, outcomes[workload.id], profiler.reports[workload.id], actions[profiler.reports[workload.id]])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from flashcore_ci.adapters import process, sanitizer
 from flashcore_ci.adapters.sanitizer import Launch
-from flashcore_ci.collect import apart, child, control
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect import child, isolation, positive_control
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine, shared
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
@@ -57,7 +57,9 @@ def collect(machine: Machine) -> tuple[Observation, ...]:
     with ThreadPoolExecutor(2 * len(SANITIZER_TOOLS) + 1) as pool:
         called = pool.submit(_roll_call, machine, tool, workloads)
         controls = (
-            [] if sanitizer.too_old(version) else [pool.submit(control.failed, machine, tool, name) for name in SANITIZER_TOOLS]
+            []
+            if sanitizer.too_old(version)
+            else [pool.submit(positive_control.failed, machine, tool, name) for name in SANITIZER_TOOLS]
         )
         checks = [pool.submit(_check, machine, tool, version, name, workloads) for name in SANITIZER_TOOLS]
         seen = called.result()
@@ -217,7 +219,7 @@ def _launch(
         permitted=NO_CRASH,
         wrap=wrap,
     )
-    return apart.once(order)
+    return isolation.once(order)
 
 
 def _kernels(machine: Machine, workloads: tuple[Workload, ...]) -> tuple[str, ...]:

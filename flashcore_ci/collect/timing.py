@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.trials import SAMPLED, Trial, Trials, guilty, keep
+from flashcore_ci.collect.process_runs import SAMPLED, Trial, Trials, guilty, keep
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from flashcore_ci.judge import drift, slower, summary
+from flashcore_ci.judge import no_drift, no_slower, summary
 from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import Match, Matcher, Source
+from flashcore_ci.judge.references import Setting, Standards
 from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
-from flashcore_ci.judge.standards import Setting, Standards
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
+from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
@@ -21,7 +22,7 @@ __all__ = ["Source", "answering", "baseless", "judge"]
 
 ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
 """What a machine with the GPU could still answer: these are deferred when the caller says so."""
-RELATIVE = {Statistic.SLOWDOWN: slower.answer, Statistic.DRIFT: drift.answer}
+RELATIVE = {Statistic.SLOWDOWN: no_slower.answer, Statistic.DRIFT: no_drift.answer}
 """Statistics that hold a measurement against another one, and not against a limit alone."""
 COUNTED = {Scope.SUBJECT: "subjects", Scope.ENTRY: "entry functions", Scope.WORKLOAD: "workloads"}
 
@@ -107,9 +108,14 @@ def same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
     return frozenset(
         check.target
         for check in plan.checks
-        if check.gate.evidence is Kind.COMPARISON
-        and all(match.observation and match.observation.base == match.observation.identity for match in matcher.matches(check))
+        if check.gate.evidence is Kind.COMPARISON and all(_is_same_code(match.observation) for match in matcher.matches(check))
     )
+
+
+def _is_same_code(observation: Observation | None) -> bool:
+    if observation is None or observation.base is None:
+        return False
+    return is_same_code(observation.base, observation.identity)
 
 
 def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards, *, same: Container[str]) -> Setting:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flashcore_ci.judge import statistics
-from flashcore_ci.judge.distributions import chi2_quantile
+from flashcore_ci.judge.stats import descriptive
+from flashcore_ci.judge.stats.distributions import chi2_quantile
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.metrics import METRICS
@@ -96,15 +96,15 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
         message = f"{count} processes gave a value, {gate.min_samples} are needed"
         return Missing(code=Code.TOO_FEW_PROCESSES, message=message), ()
     try:
-        spread = statistics.relative_std(samples.values)
+        spread = descriptive.relative_std(samples.values)
     except ValueError as error:
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
     if not spread > 0:
         return Missing(code=Code.INVALID_RESULT, message="every value is the same to the last digit: that is no measurement"), ()
-    groups = statistics.two_groups(samples.values)
+    groups = descriptive.two_groups(samples.values)
     if groups is None:
         return measured(spread, "%"), ()
-    slow, fast = (f"{len(group)} near {statistics.mean(group):.6g} {samples.unit}" for group in groups)
+    slow, fast = (f"{len(group)} near {descriptive.mean(group):.6g} {samples.unit}" for group in groups)
     return measured(spread, "%"), (f"two speeds: {slow}, {fast}",)
 
 
@@ -136,7 +136,7 @@ def _range(values: tuple[float, ...], unit: str) -> str:
         return "no value"
     text = f"{min(values):.6g} to {max(values):.6g} {unit}"
     try:
-        return f"{text}, std {statistics.relative_std(values):.2g} %"
+        return f"{text}, std {descriptive.relative_std(values):.2g} %"
     except ValueError:
         return text
 

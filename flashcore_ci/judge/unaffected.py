@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from flashcore_ci.judge.matching import Matcher
-from flashcore_ci.judge.standards import Standards
+from flashcore_ci.judge.references import Standards
 from flashcore_ci.model.evidence import BuildEvidence, Identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Waiver

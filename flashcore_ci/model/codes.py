@@ -1,4 +1,4 @@
-"""The closed vocabulary of what can happen to a check; ``docs/reasons.md`` is generated from it."""
+"""The closed list of reason codes. ``docs/reasons.md`` is generated from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """What happened. One code, one meaning, one next step (see ``NEXT_STEP``)."""
+    """The outcome of one check. Each code has one meaning and one next step (``NEXT_STEP``)."""
 
     WITHIN_LIMIT = "within-limit"
     OVER_LIMIT = "over-limit"
@@ -58,7 +58,7 @@ class Code(StrEnum):
 
 
 PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
-"""The codes of a PASS: they need no next step."""
+"""The codes of a PASS. They need no next step."""
 
 FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
 """The codes of a number that breaks its limit: FAIL."""
@@ -75,46 +75,47 @@ SUBJECT_AT_FAULT = frozenset(
         Code.NOT_FINITE,
     }
 )
-"""A reading that is missing for one of these is the kernel's own doing: FAIL. Any other is INCONCLUSIVE."""
+"""Codes of a missing reading that the kernel caused: FAIL. Any other missing reading is INCONCLUSIVE."""
 
 NEXT_STEP: dict[Code, str] = {
-    Code.OVER_LIMIT: "the measured value is above its limit: mend the kernel, or change the limit in a reviewed change",
-    Code.UNDER_LIMIT: "the measured value is below its limit: mend the kernel, or change the limit in a reviewed change",
-    Code.NOT_FINITE: "the kernel gave NaN or infinity where a number was due: look at the outputs of this workload",
-    Code.SLOWER: "the kernel takes more cycles (memory-bound: more time) than the base: mend it, or waive this pair of commits",
-    Code.SLOWER_AT_LOWER_CLOCK: "as many cycles, yet more time: the GPU ran it at a lower clock; look at its power, or waive this pair of commits",
-    Code.UNDECIDED: "the rounds do not tell: run it again on a quieter machine, or give the gate a wider margin in a reviewed change",
-    Code.BELOW_RESOLUTION: "this machine cannot see so small a change: give the gate the margin named here, or quiet the machine",
-    Code.DRIFTED: "slower than the baseline, by many small steps or by one: find them, or propose a new baseline in a reviewed change",
-    Code.NO_BASE: "the base cannot run this workload: there is nothing to compare with",
-    Code.NO_BASELINE: "`flashcore-ci baseline propose RUN` writes a baseline for this GPU; have it reviewed and commit it",
-    Code.COMPILE_ERROR: "mend the compiler error shown here; `flashcore-ci build` repeats it",
-    Code.NOT_BUILT: "mend the gate `build` of this subject first",
-    Code.HANG: "the kernel did not end in time: look for a barrier that nobody arrives at",
-    Code.CRASH: "the process died: run the workload under `compute-sanitizer --tool memcheck`",
-    Code.RAISED: "the subject raised an exception: the message above is its last line",
-    Code.OUTPUT_CHANGED: "the kernel does not compute the same thing every time: look for a race, or for state kept between launches",
-    Code.KERNEL_NOT_SEEN: "the tool never saw the planned kernel run: check the entry names that the subject gives",
-    Code.UNEXPECTED_KERNEL: "a kernel ran that the subject does not name: add it to `problem()` or remove it",
-    Code.NO_EVIDENCE: "nothing was recorded for this check: run `flashcore-ci gate` on a machine with the GPU",
-    Code.STALE_EVIDENCE: "what would run now is not what was measured: run `flashcore-ci gate` on a machine with the GPU",
-    Code.METRIC_ABSENT: "the tool did not report this metric: check its version with `flashcore-ci doctor`",
-    Code.UNIT_MISMATCH: "the unit of the reading is not the unit of the limit: correct the gate or the collector",
-    Code.INVALID_REPORT: "the tool's report cannot be trusted: delete the run folder and collect again",
-    Code.INVALID_RESULT: "the worker's result cannot be trusted: delete the run folder and collect again",
-    Code.NO_LAUNCH_CHECKED: "fewer launches were checked than planned: read the tool's log in the run folder",
-    Code.TOOL_LOST_TRACK: "the tool says that it may have missed errors: read its log in the run folder",
-    Code.TOOL_TOO_OLD: "run `flashcore-ci toolchain install`, which brings the version that is needed",
-    Code.TOOL_FAILED: "the tool itself failed: read its log in the run folder, then `flashcore-ci doctor`",
-    Code.CONTROL_FAILED: "the tool did not report a bug that was planted for it: its silence proves nothing; `flashcore-ci doctor`",
-    Code.COUNTERS_DENIED: "allow performance counters: modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or run as root",
-    Code.COUNTERS_IN_USE: "another program holds the counters: `dcgmi profpause`, then run again",
-    Code.DEVICE_UNHEALTHY: "a known-good kernel fails on this GPU: take the machine out of service",
-    Code.GPU_BUSY: "other processes use this GPU: end them, or name them in --allow-process",
-    Code.THROTTLED: "the GPU held its clocks down all the time: check cooling and power, then run again",
-    Code.UNSETTLED: "times or clocks never settled: wait until the GPU is idle, then run again",
-    Code.TOO_FEW_PROCESSES: "too many timing processes were lost: their reasons are in the run folder",
-    Code.BIMODAL: "the machine has two speeds: find out which before you trust either",
-    Code.OUT_OF_MEMORY: "the GPU has too little free memory for this workload",
-    Code.INTERRUPTED: "the run was stopped before this check: run it again",
+    Code.OVER_LIMIT: "The value is above its limit. Fix the kernel, or raise the limit in a reviewed change.",
+    Code.UNDER_LIMIT: "The value is below its limit. Fix the kernel, or lower the limit in a reviewed change.",
+    Code.NOT_FINITE: "The kernel wrote NaN or infinity. Inspect the outputs of this workload.",
+    Code.SLOWER: "The kernel takes more cycles than the base (memory-bound: more time). Fix it, or waive this pair of digests.",
+    Code.SLOWER_AT_LOWER_CLOCK: "The kernel takes the same cycles but more time, so the GPU ran at a lower clock. Reduce its power, or waive this pair of digests.",
+    Code.UNDECIDED: "The rounds do not decide. Run the gate again on a quieter machine, or widen the margin in a reviewed change.",
+    Code.BELOW_RESOLUTION: "This machine cannot resolve the margin. Widen it to the one named here in a reviewed change, or use a quieter machine.",
+    Code.DRIFTED: "The kernel is slower than its baseline, by one step or by many small ones. Find them, or propose a new baseline for review.",
+    Code.NO_BASE: "The base cannot run this workload, so there is no comparison. Review this workload without one.",
+    Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
+    Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
+    Code.NOT_BUILT: "The subject was not built. Fix its gate `build` first.",
+    Code.HANG: "The kernel did not end in time. Look for a barrier where an arrival is missing.",
+    Code.CRASH: "The process died. Run the workload under `compute-sanitizer --tool memcheck`.",
+    Code.RAISED: "The subject raised an exception. The message above is its last line.",
+    Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
+    Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
+    Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
+    Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",
+    Code.STALE_EVIDENCE: "The code differs from the code that was measured. Run `flashcore-ci gate --live` on a machine with the GPU.",
+    Code.METRIC_ABSENT: "The tool did not report this metric. Check the tool's version with `flashcore-ci doctor`.",
+    Code.UNIT_MISMATCH: "The reading and the limit have different units. Correct the gate or the collector.",
+    Code.INVALID_REPORT: "The tool's report is damaged. Delete the run folder and collect again.",
+    Code.INVALID_RESULT: "The worker's result is damaged or belongs to another job. Delete the run folder and collect again.",
+    Code.NO_LAUNCH_CHECKED: "The tool checked fewer launches than planned. Read its log in the run folder.",
+    Code.TOOL_LOST_TRACK: "The tool says that it may have missed errors. Read its log in the run folder.",
+    Code.TOOL_TOO_OLD: "The tool is too old. Run `flashcore-ci toolchain install`.",
+    Code.TOOL_FAILED: "The tool itself failed. Read its log in the run folder, then run `flashcore-ci doctor`.",
+    Code.CONTROL_FAILED: "The tool missed the bug planted as a control, so a clean log proves nothing. Run `flashcore-ci doctor`.",
+    Code.COUNTERS_DENIED: "The driver denies performance counters. Load it with NVreg_RestrictProfilingToAdminUsers=0, or run as root.",
+    Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
+    Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",
+    Code.GPU_BUSY: "Other processes use this GPU. End them, or name them with `--allow-process`.",
+    Code.THROTTLED: "The GPU throttled during most blocks. Check cooling and power, then run the gate again.",
+    Code.UNSETTLED: "Cycles or clocks never reached a steady state. Wait until the GPU is idle, then run the gate again.",
+    Code.TOO_FEW_PROCESSES: "Too many timing processes were lost. Read the reason of each in the run folder.",
+    Code.BIMODAL: "The processes of one side fall into two groups of different speed. Find the cause before you trust either.",
+    Code.OUT_OF_MEMORY: "The GPU has too little free memory for this workload. Free some, then run the gate again.",
+    Code.INTERRUPTED: "The run was stopped before this check. Run the gate again.",
 }
+"""What happened, and what to do about it, for every code that is not a PASS."""

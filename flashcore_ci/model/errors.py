@@ -27,9 +27,9 @@ class ExitCode(IntEnum):
 
 MEANING: dict[ExitCode, str] = {
     ExitCode.PASSED: "every blocking gate passed",
-    ExitCode.BUG: "a bug in the tool (traceback goes to a file, one line to the person)",
-    ExitCode.USAGE: "usage",
-    ExitCode.INVALID_SUITE: "suite or gate definition invalid, or nothing selected",
+    ExitCode.BUG: "a bug in the tool (the traceback is in a file)",
+    ExitCode.USAGE: "wrong usage of the command line",
+    ExitCode.INVALID_SUITE: "the suite is invalid, or nothing was selected",
     ExitCode.CANNOT_COLLECT: "this machine cannot collect (no tool, no permission, GPU lost)",
     ExitCode.GATE_FAILED: "a blocking gate failed",
     ExitCode.INCONCLUSIVE: "nothing failed, but a blocking gate is inconclusive",

@@ -31,6 +31,20 @@ def digest_of(*parts: object) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+NO_MACHINE_CODE = digest_of([])
+"""``Identity.machine_code`` of a subject that builds nothing: no digest covers the kernel that it runs."""
+
+
+def is_covered(identity: Identity) -> bool:
+    """Tell whether digests cover the kernel, so that equal identities mean equal code."""
+    return identity.machine_code != NO_MACHINE_CODE
+
+
+def is_same_code(base: Identity, head: Identity) -> bool:
+    """Tell whether two identities prove that the same code runs. What no digest covers is never proven equal."""
+    return base == head and is_covered(head)
+
+
 def workload_digest(workload: Workload) -> str:
     """Digest of what the subject is asked: its name, parameters and seed (not the id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 MOST_OF_A_KIND = 10
 MOST_MESSAGE = 1_000
@@ -53,17 +53,17 @@ def _remarks(report: Report, dossier: Dossier) -> Iterator[Annotation]:
     """What is not a plain pass, most important first."""
     if report.exit_code not in VERDICT_CODES:
         yield Annotation(level="error", title="flashcore-ci", message=report.headline)
-    reds = [verdict for verdict in report.verdicts if words.is_red(verdict)]
+    reds = [verdict for verdict in report.verdicts if formatting.is_red(verdict)]
     for verdict in sorted(reds, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
         yield from _about(verdict, dossier)
 
 
 def _about(verdict: Verdict, dossier: Dossier) -> Iterator[Annotation]:
     level = "error" if verdict.blocks else "notice" if verdict.deferred else "warning"
-    title = f"{verdict.gate}: {words.label(verdict)}"
-    numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
+    title = f"{verdict.gate}: {formatting.label(verdict)}"
+    numbers = f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}"
     for finding in verdict.findings:
-        message = f"{verdict.target}: {finding.tool}: {words.told(finding)}"
+        message = f"{verdict.target}: {finding.tool}: {formatting.told(finding)}"
         yield Annotation(level=level, title=title, message=message, file=finding.file, line=finding.line)
     if not verdict.findings:
         message = f"{verdict.target}: {numbers}\n{verdict.reason.message}\nnext: {verdict.next_step or 'see the report'}"
@@ -89,8 +89,8 @@ def _command(annotation: Annotation) -> str:
         "line": str(annotation.line) if annotation.file and annotation.line else "",
         "title": annotation.title,
     }
-    given = ",".join(f"{name}={_escaped(words.printable(value), PROPERTY)}" for name, value in pairs.items() if value)
-    message = words.shorten(words.clean_lines(annotation.message), MOST_MESSAGE)
+    given = ",".join(f"{name}={_escaped(formatting.printable(value), PROPERTY)}" for name, value in pairs.items() if value)
+    message = formatting.shorten(formatting.clean_lines(annotation.message), MOST_MESSAGE)
     return f"::{annotation.level} {given}::{_escaped(message, DATA)}"
 
 

@@ -13,8 +13,8 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import markdown, words
-from flashcore_ci.report.compared import Compared, compared
+from flashcore_ci.report import formatting, markdown
+from flashcore_ci.report.comparison import Compared, compared
 from flashcore_ci.report.groups import sections
 
 MOST_BYTES = 60_000
@@ -35,7 +35,7 @@ def marker(suite: str) -> str:
 
 
 def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
-    headline = markdown.escape(words.headline(report))
+    headline = markdown.escape(formatting.headline(report))
     yield f"{marker(report.suite)}\n## {markdown.MARKS[report.outcome]} {report.outcome}: {headline}"
     by_gate = [[v for v in report.verdicts if v.gate == gate] for gate in dict.fromkeys(v.gate for v in report.verdicts)]
     if by_gate:
@@ -45,7 +45,7 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
     for section in sections(report):
         blocks = itertools.islice(markdown.section(section), 1, None)  # the fold's title stands for the heading
         inner = markdown.bounded(blocks, MOST_SECTION_BYTES).rstrip()
-        yield _folded(f"{section.title}: {words.plural(len(section.verdicts), 'check')}", inner)
+        yield _folded(f"{section.title}: {formatting.plural(len(section.verdicts), 'check')}", inner)
     yield from _comparisons(dossier)
     yield _folded("Where this is from", "\n".join(_origin(report)))
 
@@ -56,20 +56,20 @@ def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
     both = compared(dossier, worst.target) if worst.evidence is Kind.COMPARISON else None
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
     counted = f"{passed} of {len(verdicts)}" if passed < len(verdicts) or len(verdicts) > 1 else ""
-    verdict = " ".join(filter(None, (markdown.MARKS[worst.outcome], words.label(worst), counted and f"({counted} passed)")))
+    verdict = " ".join(filter(None, (markdown.MARKS[worst.outcome], formatting.label(worst), counted and f"({counted} passed)")))
     if both is not None:
         return (worst.gate, *_sides(both), verdict)
-    head = f"{words.reading(worst)}, limit {words.limit(worst)}, {worst.target}"
+    head = f"{formatting.reading(worst)}, limit {formatting.limit(worst)}, {worst.target}"
     return (worst.gate, NOTHING, head, NOTHING, verdict)
 
 
 def _importance(verdict: Verdict) -> tuple[bool, bool, bool, float]:
-    red = words.is_red(verdict)
-    return (not verdict.blocks, not red, verdict.outcome is not Outcome.FAIL, -words.closeness(verdict))
+    red = formatting.is_red(verdict)
+    return (not verdict.blocks, not red, verdict.outcome is not Outcome.FAIL, -formatting.closeness(verdict))
 
 
 def _sides(both: Compared) -> tuple[str, str, str]:
-    base, head = (words.number(statistics.median(side), both.unit) for side in (both.base, both.head))
+    base, head = (formatting.number(statistics.median(side), both.unit) for side in (both.base, both.head))
     return base, head, f"{both.change:+.2f} %"
 
 
@@ -84,7 +84,7 @@ def _comparisons(dossier: Dossier) -> Iterator[str]:
 
 def _origin(report: Report) -> Iterator[str]:
     yield f"- suite {markdown.escape(report.suite)}, exit code {report.exit_code}, judged as of {markdown.escape(report.as_of)}"
-    yield from (f"- {markdown.escape(line)}" for line in words.origins(report.verdicts))
+    yield from (f"- {markdown.escape(line)}" for line in formatting.origins(report.verdicts))
     if report.provenance is not None:
         yield from (f"- {markdown.escape(line)}" for line in _measured(report.provenance))
     yield from (f"- {markdown.escape(note)}" for note in report.notes)

@@ -6,7 +6,7 @@ import textwrap
 
 from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 WIDTH = 100
 
@@ -46,7 +46,7 @@ def render(gate: Gate) -> str:
         "",
         f"To try it: flashcore-ci gate --only '{gate.id}'",
     ]
-    return "\n".join(words.clean_lines(line).rstrip() for line in lines) + "\n"
+    return "\n".join(formatting.clean_lines(line).rstrip() for line in lines) + "\n"
 
 
 def render_code(code: Code) -> str:
@@ -65,7 +65,7 @@ def verdict_of(code: Code) -> str:
 
 
 def _limit(gate: Gate, limit: Limit) -> str:
-    return f"  {limit.on:<24} {gate.rule} {words.number(limit.value, limit.unit, digits=6)}  {limit.severity}{f': {limit.why}' if limit.why else ''}"
+    return f"  {limit.on:<24} {gate.rule} {formatting.number(limit.value, limit.unit, digits=6)}  {limit.severity}{f': {limit.why}' if limit.why else ''}"
 
 
 def _statistic(gate: Gate) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
-from flashcore_ci.report.words import closeness, is_red
+from flashcore_ci.report.formatting import closeness, is_red
 
 Selector = Callable[[Verdict], bool]
 

@@ -15,7 +15,7 @@ from junit_xml import TestCase, TestSuite, to_xml_report_string
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 MOST_MESSAGE = 1_000
 MOST_OUTPUT = 8_000
@@ -60,17 +60,17 @@ def _case(report: Report, verdict: Verdict) -> TestCase:
         elapsed_sec=verdict.seconds,
         stdout=_clean(_facts(verdict)),
     )
-    message = words.printable(f"{verdict.reason.code}: {_reading(verdict)}: {verdict.reason.message}")
+    message = formatting.printable(f"{verdict.reason.code}: {_reading(verdict)}: {verdict.reason.message}")
     prefix = _skip_prefix(verdict)
     if prefix:
-        case.add_skipped_info(message=words.shorten(f"{prefix}: {message}", MOST_MESSAGE), output=_detail(verdict))
+        case.add_skipped_info(message=formatting.shorten(f"{prefix}: {message}", MOST_MESSAGE), output=_detail(verdict))
     elif verdict.outcome is Outcome.FAIL:
         case.add_failure_info(
-            message=words.shorten(message, MOST_MESSAGE), output=_detail(verdict), failure_type=str(verdict.reason.code)
+            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), failure_type=str(verdict.reason.code)
         )
     elif verdict.outcome is Outcome.INCONCLUSIVE:
         case.add_error_info(
-            message=words.shorten(message, MOST_MESSAGE), output=_detail(verdict), error_type=str(verdict.reason.code)
+            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), error_type=str(verdict.reason.code)
         )
     return case
 
@@ -83,14 +83,14 @@ def _skip_prefix(verdict: Verdict) -> str:
         return "waived"
     if verdict.deferred:
         return "deferred"
-    return "advisory" if words.is_red(verdict) else ""
+    return "advisory" if formatting.is_red(verdict) else ""
 
 
 def _error_suite(report: Report) -> TestSuite:
     case = TestCase(name="run", classname=_clean(f"{report.suite}.flashcore-ci"))
-    message = words.printable(report.headline) or "nothing was judged"
+    message = formatting.printable(report.headline) or "nothing was judged"
     case.add_error_info(
-        message=words.shorten(message, MOST_MESSAGE),
+        message=formatting.shorten(message, MOST_MESSAGE),
         output=_clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT],
         error_type=f"exit-code-{report.exit_code}",
     )
@@ -103,19 +103,19 @@ def _error_suite(report: Report) -> TestSuite:
 
 
 def _reading(verdict: Verdict) -> str:
-    return _clean(f"{words.reading(verdict)}, limit {words.limit(verdict)}")
+    return _clean(f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}")
 
 
 def _detail(verdict: Verdict) -> str:
     lines = [
         verdict.title,
         verdict.reason.message,
-        f"measured: {words.reading(verdict)}",
-        f"limit: {words.limit(verdict)}",
-        f"origin: {words.origin(verdict.origin)}",
+        f"measured: {formatting.reading(verdict)}",
+        f"limit: {formatting.limit(verdict)}",
+        f"origin: {formatting.origin(verdict.origin)}",
         f"next: {verdict.next_step}" if verdict.next_step else "",
         f"why: {verdict.why}" if verdict.why else "",
-        *(f"{finding.tool}: {words.located(finding)}" for finding in verdict.findings),
+        *(f"{finding.tool}: {formatting.located(finding)}" for finding in verdict.findings),
         *(f"{name}: {value}" for name, value in verdict.reason.facts),
         *verdict.notes,
     ]
@@ -135,14 +135,14 @@ def _facts(verdict: Verdict) -> str:
         "unit": verdict.unit if measured is None else measured.unit,
         "rule": verdict.rule,
         "limit": verdict.limit,
-        "origin": words.origin(verdict.origin),
+        "origin": formatting.origin(verdict.origin),
     }
     return json.dumps(facts, ensure_ascii=True, allow_nan=False)
 
 
 def _clean(text: str) -> str:
     """``text`` without what XML 1.0 forbids and without lone surrogates; lines are kept."""
-    return words.clean_lines(text)
+    return formatting.clean_lines(text)
 
 
 def _mended(text: str) -> str:

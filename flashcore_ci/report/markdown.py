@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.groups import Section, Tally, clusters, sections, tallies
 
 T = TypeVar("T")
@@ -28,12 +28,12 @@ def render(report: Report, limit: int = MOST_BYTES) -> str:
 
 def _blocks(report: Report) -> Iterator[str]:
     """Blocks that stand on their own, most important first: dropping the last ones leaves valid Markdown."""
-    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(words.headline(report))}"
+    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(formatting.headline(report))}"
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
     for each in sections(report):
         yield from section(each)
     yield from _counts(tallies(report))
-    yield from (escape(line) for line in words.speeds(report))
+    yield from (escape(line) for line in formatting.speeds(report))
     yield from (f"> {escape(note)}" for note in report.notes)
     for tally in tallies(report):
         yield from _gate_details(tally.gate, [v for v in report.verdicts if v.gate == tally.gate])
@@ -42,9 +42,9 @@ def _blocks(report: Report) -> Iterator[str]:
 
 def section(what: Section) -> Iterator[str]:
     """One section's heading, then its verdicts by reason, with findings and notes; each block stands on its own."""
-    yield f"## {what.title} ({words.plural(len(what.verdicts), 'check')})"
+    yield f"## {what.title} ({formatting.plural(len(what.verdicts), 'check')})"
     for cluster in clusters(what.verdicts):
-        yield f"### {MARKS[cluster.outcome]} {escape(cluster.code)}: {escape(words.origin(cluster.origin))}"
+        yield f"### {MARKS[cluster.outcome]} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
         if cluster.next_step:
             yield f"**Next:** {escape(cluster.next_step)}"
         for part in _batches(cluster.verdicts):
@@ -55,14 +55,14 @@ def section(what: Section) -> Iterator[str]:
 
 
 def _red_row(verdict: Verdict) -> tuple[str, ...]:
-    return (verdict.gate, verdict.target, words.reading(verdict), words.limit(verdict), verdict.reason.message)
+    return (verdict.gate, verdict.target, formatting.reading(verdict), formatting.limit(verdict), verdict.reason.message)
 
 
 def _findings(verdict: Verdict) -> Iterator[str]:
     if not verdict.findings:
         return
     lines = [
-        f"- {escape(finding.tool)}: {escape(words.shorten(words.located(finding), MOST_CELL))}"
+        f"- {escape(finding.tool)}: {escape(formatting.shorten(formatting.located(finding), MOST_CELL))}"
         for finding in verdict.findings[:MOST_FINDINGS]
     ]
     left = len(verdict.findings) - MOST_FINDINGS
@@ -73,7 +73,7 @@ def _findings(verdict: Verdict) -> Iterator[str]:
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     if verdict.notes:
-        lines = [f"- {escape(words.shorten(note, MOST_CELL))}" for note in verdict.notes[:MOST_FINDINGS]]
+        lines = [f"- {escape(formatting.shorten(note, MOST_CELL))}" for note in verdict.notes[:MOST_FINDINGS]]
         yield f"Notes on {escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
 
 
@@ -86,7 +86,9 @@ def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
                 (
                     row.gate,
                     *(str(n) for n in (row.passed, row.failed, row.inconclusive, row.waived, row.advisory, row.deferred)),
-                    f"{words.reading(row.closest)} {words.limit(row.closest)} ({row.closest.target})" if row.closest else "",
+                    f"{formatting.reading(row.closest)} {formatting.limit(row.closest)} ({row.closest.target})"
+                    if row.closest
+                    else "",
                 )
                 for row in rows
             ),
@@ -98,7 +100,10 @@ def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
         title = html(gate) if number == 0 else f"{html(gate)}, continued"
         rows = table(
             ("target", "verdict", "measured", "limit", "origin"),
-            ((v.target, words.label(v), words.reading(v), words.limit(v), words.origin(v.origin)) for v in part),
+            (
+                (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin))
+                for v in part
+            ),
         )
         yield f"<details><summary>{title}: every reading</summary>\n\n{rows}\n\n</details>"
 
@@ -112,7 +117,7 @@ def _excluded(report: Report) -> Iterator[str]:
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """A table; every cell is escaped and cut to a bearable length."""
     lines = [_line(header), "|" + " --- |" * len(header)]
-    lines += [_line(tuple(escape(words.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
+    lines += [_line(tuple(escape(formatting.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
     return "\n".join(lines)
 
 
@@ -147,9 +152,9 @@ def bounded(blocks: Iterable[str], limit: int) -> str:
 
 def html(text: str) -> str:
     """``text`` in one line inside an HTML element, where Markdown's backslashes would show."""
-    return words.printable(text).translate(ENTITIES)
+    return formatting.printable(text).translate(ENTITIES)
 
 
 def escape(text: str) -> str:
     """``text`` in one line in which Markdown and HTML see only letters."""
-    return words.printable(text).translate(ESCAPES)
+    return formatting.printable(text).translate(ESCAPES)

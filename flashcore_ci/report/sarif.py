@@ -19,7 +19,7 @@ from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.evidence import EntryBuild, Finding
 from flashcore_ci.model.suite import Scope, Severity
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
@@ -69,7 +69,7 @@ def _rules(report: Report) -> list[Json]:
 
 
 def _rule(verdict: Verdict) -> Json:
-    limit = f"A check is red when its value is not {words.limit(verdict)}, or when there is none."
+    limit = f"A check is red when its value is not {formatting.limit(verdict)}, or when there is none."
     steps = f"`flashcore-ci explain {_clean(verdict.gate)}` says what the gate asks and why."
     why = _clean(verdict.why or verdict.title)
     return {
@@ -97,9 +97,9 @@ def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
 
 
 def _result(report: Report, dossier: Dossier, verdict: Verdict, finding: Finding | None) -> Json:
-    said = f"{finding.tool}: {words.told(finding)}" if finding else verdict.reason.message
-    numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
-    text = f"{words.label(verdict)} {verdict.reason.code}: {verdict.target}: {said} ({numbers})"
+    said = f"{finding.tool}: {formatting.told(finding)}" if finding else verdict.reason.message
+    numbers = f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}"
+    text = f"{formatting.label(verdict)} {verdict.reason.code}: {verdict.target}: {said} ({numbers})"
     next_step = f"\nNext: {verdict.next_step}" if verdict.next_step else ""
     where = (finding.file, finding.line) if finding and finding.file else (_file(report, dossier, verdict), 0)
     result: Json = {
@@ -114,7 +114,7 @@ def _result(report: Report, dossier: Dossier, verdict: Verdict, finding: Finding
             "code": str(verdict.reason.code),
             "target": _clean(verdict.target),
             "blocks": verdict.blocks,
-            "origin": _clean(words.origin(verdict.origin)),
+            "origin": _clean(formatting.origin(verdict.origin)),
         },
     }
     if where[0]:
@@ -150,7 +150,7 @@ def _file(report: Report, dossier: Dossier, verdict: Verdict) -> str:
 
 
 def _location(file: str, line: int, *, kernel: str) -> Json:
-    path = PurePosixPath(words.printable(file))
+    path = PurePosixPath(formatting.printable(file))
     inside = not path.is_absolute()
     artifact: Json = {"uri": quote(str(path)) if inside else f"file://{quote(str(path))}"}
     if inside:
@@ -181,8 +181,8 @@ def _fingerprint(*parts: str) -> str:
 
 
 def _message(text: str) -> str:
-    return words.shorten(words.clean_lines(text), MOST_MESSAGE) or "no message"
+    return formatting.shorten(formatting.clean_lines(text), MOST_MESSAGE) or "no message"
 
 
 def _clean(text: str) -> str:
-    return words.printable(text)
+    return formatting.printable(text)

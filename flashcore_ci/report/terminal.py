@@ -11,7 +11,7 @@ from rich.text import Text
 
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.groups import Cluster, Section, Tally, clusters, sections, tallies
 
 MOST_ROWS = 12
@@ -49,15 +49,15 @@ def render(report: Report, width: int, color: bool) -> str:
 
 def _headline(console: Console, report: Report) -> None:
     title = Text.assemble(
-        (f" {report.outcome} ", f"reverse {STYLES[report.outcome]}"), f" {words.printable(words.headline(report))}"
+        (f" {report.outcome} ", f"reverse {STYLES[report.outcome]}"), f" {formatting.printable(formatting.headline(report))}"
     )
     console.print(title)
-    console.print(Text(f"suite {words.printable(report.suite)}, exit code {report.exit_code}", style="dim"))
+    console.print(Text(f"suite {formatting.printable(report.suite)}, exit code {report.exit_code}", style="dim"))
 
 
 def _section(console: Console, section: Section) -> None:
     console.print()
-    console.print(Text(f"{section.title.upper()} ({words.plural(len(section.verdicts), 'check')})", style="bold"))
+    console.print(Text(f"{section.title.upper()} ({formatting.plural(len(section.verdicts), 'check')})", style="bold"))
     for cluster in clusters(section.verdicts):
         _cluster(console, cluster)
 
@@ -81,12 +81,12 @@ def _cluster(console: Console, cluster: Cluster) -> None:
     if left:
         _indented(console, Text(f"… and {len(left)} more: {_by_gate(left)}; all are in summary.md"), 4)
     if cluster.next_step:
-        _indented(console, Text.assemble(("next: ", "bold"), words.printable(cluster.next_step)), 4)
+        _indented(console, Text.assemble(("next: ", "bold"), formatting.printable(cluster.next_step)), 4)
 
 
 def _row(console: Console, verdict: Verdict) -> None:
-    name = f"{words.printable(verdict.gate)}  {words.printable(verdict.target)}"
-    numbers = f"{words.reading(verdict)}, limit {words.limit(verdict)}"
+    name = f"{formatting.printable(verdict.gate)}  {formatting.printable(verdict.target)}"
+    numbers = f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}"
     if len(name) + len(numbers) + 8 <= console.width:
         _indented(console, Text.assemble((name, "bold"), "  ", numbers), 4)
     else:
@@ -96,18 +96,18 @@ def _row(console: Console, verdict: Verdict) -> None:
 
 def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Lines below a row, with their style: what the row does not say. Of an advisory red only why it is advisory."""
-    if words.is_red(verdict) and not verdict.blocks and not verdict.deferred:
-        yield words.shorten(words.printable(verdict.why), 400), "dim"
+    if formatting.is_red(verdict) and not verdict.blocks and not verdict.deferred:
+        yield formatting.shorten(formatting.printable(verdict.why), 400), "dim"
         return
-    if verdict.reason.code not in words.COMPARISONS:
-        yield words.shorten(words.printable(verdict.reason.message), 600), ""
+    if verdict.reason.code not in formatting.COMPARISONS:
+        yield formatting.shorten(formatting.printable(verdict.reason.message), 600), ""
     for finding in verdict.findings[:MOST_FINDINGS]:
-        yield words.shorten(words.printable(words.located(finding)), 400), ""
+        yield formatting.shorten(formatting.printable(formatting.located(finding)), 400), ""
     left = len(verdict.findings) - MOST_FINDINGS
     if left > 0:
-        yield f"… and {words.plural(left, 'finding')} more", ""
+        yield f"… and {formatting.plural(left, 'finding')} more", ""
     for note in verdict.notes[:MOST_NOTES]:
-        yield words.shorten(words.printable(note), 400), "dim"
+        yield formatting.shorten(formatting.printable(note), 400), "dim"
 
 
 def _counts(console: Console, report: Report) -> None:
@@ -121,14 +121,15 @@ def _counts(console: Console, report: Report) -> None:
     wide = console.width >= ROOM_FOR_CLOSEST
     console.print(Text(heading + ("  closest to its limit" if wide else ""), style="bold"))
     for row, counts in zip(rows, zip(*(column for _, column in columns), strict=True), strict=True):
-        line = f"{words.printable(row.gate):<{name_width}}" + "".join(
+        line = f"{formatting.printable(row.gate):<{name_width}}" + "".join(
             f"{count or '·':>{len(title) + 2}}" for (title, _), count in zip(columns, counts, strict=True)
         )
         red = row.failed or row.inconclusive
         text = Text(line, style=STYLES[Outcome.FAIL if row.failed else Outcome.INCONCLUSIVE] if red else "")
         if wide and row.closest:
             text.append(
-                f"  {words.reading(row.closest)} {words.limit(row.closest)}  {words.printable(row.closest.target)}", "dim"
+                f"  {formatting.reading(row.closest)} {formatting.limit(row.closest)}  {formatting.printable(row.closest.target)}",
+                "dim",
             )
         text.truncate(console.width, overflow="ellipsis")
         console.print(text)
@@ -149,17 +150,19 @@ def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
 
 def _footer(console: Console, report: Report) -> None:
     console.print()
-    for line in words.speeds(report):
-        console.print(Text(words.printable(line)))
-    for line in words.origins(report.verdicts):
+    for line in formatting.speeds(report):
+        console.print(Text(formatting.printable(line)))
+    for line in formatting.origins(report.verdicts):
         console.print(Text(line))
     if report.excluded:
-        pairs = words.plural(len(report.excluded), "pair")
+        pairs = formatting.plural(len(report.excluded), "pair")
         console.print(Text(f"not applicable: {pairs} of gate and target; `flashcore-ci plan` says why", style="dim"))
     for note in report.notes:
-        console.print(Text(f"note: {words.shorten(words.printable(note), 600)}", style="dim"))
+        console.print(Text(f"note: {formatting.shorten(formatting.printable(note), 600)}", style="dim"))
     console.print(
-        Text(f"judged as of {words.printable(report.as_of)} by flashcore-ci {words.printable(report.tool)}", style="dim")
+        Text(
+            f"judged as of {formatting.printable(report.as_of)} by flashcore-ci {formatting.printable(report.tool)}", style="dim"
+        )
     )
 
 
@@ -167,11 +170,11 @@ def _by_gate(verdicts: Iterable[Verdict]) -> str:
     counts: dict[str, int] = {}
     for verdict in verdicts:
         counts[verdict.gate] = counts.get(verdict.gate, 0) + 1
-    return ", ".join(f"{words.printable(gate)} {count}" for gate, count in counts.items())
+    return ", ".join(f"{formatting.printable(gate)} {count}" for gate, count in counts.items())
 
 
 def _origin(cluster: Cluster) -> str:
-    return words.printable(words.origin(cluster.origin))
+    return formatting.printable(formatting.origin(cluster.origin))
 
 
 def _indented(console: Console, text: Text, columns: int) -> None:

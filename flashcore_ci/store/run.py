@@ -24,6 +24,7 @@ from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageEr
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.store import bundle
+from flashcore_ci.store.claim import BESIDE, LOGS, MARKER, OWN, REPORTS, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 from flashcore_ci.store.manifest import (
@@ -37,11 +38,6 @@ from flashcore_ci.store.manifest import (
     refuse_name,
     verified,
 )
-
-REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
-LOGS = "logs"
-BESIDE = frozenset({*REPORTS, "build", LOGS})
-OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +54,16 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
     UsageError when the folder holds anything else: nothing that this tool did not write is ever deleted.
     """
-    present = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    strangers = sorted(present - OWN - BESIDE)
-    if PLAN not in present:
-        strangers += sorted(present & {ARTIFACTS, LOGS})
-    if strangers or (path.exists() and not path.is_dir()):
-        named = f" ({strangers[0]})" if strangers else ""
-        raise UsageError(f"{path} is no run folder: it holds other things{named}", fix="give --out a new or empty folder")
+    refuse_foreign(path)
     try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / MARKER).touch()
         for name in (MANIFEST, EVIDENCE, *REPORTS):
             (path / name).unlink(missing_ok=True)
-        for name in present & {ARTIFACTS, LOGS}:
-            shutil.rmtree(path / name)
-        (path / ARTIFACTS).mkdir(parents=True)
+        for name in (ARTIFACTS, LOGS):
+            if (path / name).exists():
+                shutil.rmtree(path / name)
+        (path / ARTIFACTS).mkdir()
     except OSError as error:
         raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
     write_atomically(path / PLAN, encode(plan))
@@ -126,9 +119,15 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes. EvidenceError when it is not whole."""
+    """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes.
+
+    EvidenceError when the run is not whole, UsageError when ``file`` exists and holds anything else.
+    """
     read_run(run)
-    write_atomically(file, bundle.packed(files_of(run)))
+    data = bundle.packed(files_of(run))
+    if file.exists() and (not file.is_file() or file.read_bytes() != data):
+        raise UsageError(f"{file} exists and is not this run", fix="name a new file, or remove this one first")
+    write_atomically(file, data)
 
 
 def _files(path: Path) -> set[str]:

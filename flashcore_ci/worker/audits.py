@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flashcore_ci.worker import tensors
-from flashcore_ci.worker.sets import Set, Sets
-from flashcore_ci.worker.ways import Way
+from flashcore_ci.worker.buffers import Set, Sets
+from flashcore_ci.worker.launchers import Way
 
 OTHER_SEED = 1_000_003  # far from those of the sets
 TRIES = 3

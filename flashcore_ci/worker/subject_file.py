@@ -38,8 +38,7 @@ class Subjects:
         if name not in self._ready:
             subject = self._declared[name]
             module = load(subject)
-            if subject.library is not None:
-                module.load(subject.library)
+            module.load(subject.library)
             self._ready[name] = module
         return self._ready[name]
 

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.timing import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
-from flashcore_ci.worker import guard, settle, ways
+from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
+from flashcore_ci.worker import guard, launchers, steady_state
 from flashcore_ci.worker.audits import OutputChangedError, audit
+from flashcore_ci.worker.buffers import Set, Sets
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.job import Job, Result, Work, missing
+from flashcore_ci.worker.launchers import Batch, Bench, Pace, Single, Way
 from flashcore_ci.worker.sensors import Sensation, Sensors
-from flashcore_ci.worker.sets import Set, Sets
 from flashcore_ci.worker.subject_file import Subjects
-from flashcore_ci.worker.ways import Batch, Bench, Pace, Single, Way
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
@@ -50,9 +50,9 @@ class Launches:
 class Timed:
     """All that was seen of one workload until it settled, and the set of the launch that was audited last."""
 
-    blocks: list[settle.Block]
+    blocks: list[steady_state.Block]
     sensations: list[Sensation]
-    state: settle.State
+    state: steady_state.State
     audited: Set
 
 
@@ -65,7 +65,7 @@ def run(job: Job, result: Result) -> bool:
 
     guard.begin(job, result)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    flush = torch.empty(ways.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
+    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
     bench = Bench(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
     subjects, told = Subjects(job), job.options.get("batched", {})
     works = list(job.workloads)
@@ -81,7 +81,7 @@ def run(job: Job, result: Result) -> bool:
 
 def _time(bench: Bench, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:
     sets = Sets(subject, work)
-    sets.grow(ways.SINGLE_SETS)
+    sets.grow(launchers.SINGLE_SETS)
     way, pace = _way(bench, sets, batched)
     per_block = _block_size(pace)
     held_up = max(0.0, pace.host - pace.device) * per_block
@@ -106,12 +106,12 @@ def _time(bench: Bench, subject: Any, work: Work, *, batched: bool | None, by_re
 def _way(bench: Bench, sets: Sets, batched: bool | None) -> tuple[Way, Pace]:
     """How to launch this workload, and how fast that goes: as told, else by how long a launch takes."""
     way = Single(bench, sets)
-    pace = ways.pace(way)
+    pace = launchers.pace(way)
     if not (pace.timed < SHORT_MS if batched is None else batched):
         return way, pace
-    sets.grow(ways.batch_size(sets, bench.flush.numel() // ways.FLUSH_TIMES_L2))
+    sets.grow(launchers.batch_size(sets, bench.flush.numel() // launchers.FLUSH_TIMES_L2))
     batch = Batch(bench, sets, random.choice)
-    return batch, ways.pace(batch)
+    return batch, launchers.pace(batch)
 
 
 def _block_size(pace: Pace) -> int:
@@ -141,9 +141,9 @@ def _submit(bench: Bench, way: Way, count: int, held_up: float) -> Launches:
 
 def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> Timed:
     """Blocks until the window is settled, or the bound is reached. OutputChangedError when an audited launch went wrong."""
-    blocks: list[settle.Block] = []
+    blocks: list[steady_state.Block] = []
     sensations: list[Sensation] = []
-    state = settle.state(())
+    state = steady_state.state(())
     began = time.perf_counter()
     ahead = submit()
     while not state.settled and (not blocks or blocks[-1].at < MAX_SECONDS):
@@ -154,14 +154,14 @@ def _until_settled(bench: Bench, submit: Callable[[], Launches]) -> Timed:
         sensation = bench.sensors.read()
         sensations.extend(() if sensation is None else (sensation,))
         blocks.append(
-            settle.Block(
+            steady_state.Block(
                 at=time.perf_counter() - began,
                 ms=statistics.median(start.elapsed_time(stop) for start, stop in done.events),
                 mhz=bench.driver.megahertz(done.before, done.after),
                 throttled=sensation is not None and sensation.throttled,
             )
         )
-        state = settle.state(blocks)
+        state = steady_state.state(blocks)
     ahead.end.synchronize()
     return Timed(blocks=blocks, sensations=sensations, state=state, audited=done.audited)
 
@@ -174,7 +174,7 @@ def _record(timed: Timed, way: Way, count: int) -> dict[str, Any]:
         "ms": statistics.median(block.ms for block in kept),
         "megacycles": statistics.median(block.megacycles for block in kept),
         "mhz": statistics.median(block.mhz for block in kept),
-        "std_percent": round(settle.relative_std([block.megacycles for block in kept]), 4),
+        "std_percent": round(steady_state.relative_std([block.megacycles for block in kept]), 4),
         "drift_percent": round(state.drift, 4),
         "clock_move_mhz": round(state.clock_move, 2),
         "kept": len(state.blocks),

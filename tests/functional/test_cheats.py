@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from replayed import COMMAND, RECORDINGS, ROOT, environ
 
-SUITE = "tests/gpu/cheats/cheats.toml"
+SUITE = "tests/attacks/cheats/cheats.toml"
 LARGE, SMALL = 67_108_864, 1_048_576  # timed one by one, and in batches
 
 CAUGHT: dict[str, dict[str, str]] = {

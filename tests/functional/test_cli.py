@@ -15,7 +15,7 @@ import pytest
 from replayed import alive, valid
 
 from flashcore_ci.build import toolchain
-from flashcore_ci.cli.machine import has_gpu
+from flashcore_ci.run.gpu import has_gpu
 from flashcore_ci.suite.settings import Settings
 
 
@@ -101,13 +101,6 @@ def test_a_runner_is_checked_item_by_item(cli, tmp_path: Path) -> None:
     assert re.search(r"^cannot be seen from here +one-gpu +no GPU$", done.stdout, re.MULTILINE)
     assert re.search(r"^runner: \d+ verified, \d+ failed, \d+ cannot be seen from here", done.stdout, re.MULTILINE)
     assert "hunter2" not in done.stdout
-
-
-def test_an_out_folder_with_other_things_is_left_alone(cli, checkout: Path) -> None:
-    (checkout / "mine").mkdir()
-    (checkout / "mine/thesis.txt").write_text("years")
-    assert gate(cli, "--out", "mine").returncode == 2
-    assert (checkout / "mine/thesis.txt").read_text() == "years"
 
 
 # --- The gate ----------------------------------------------------------------------------------------------------------

@@ -133,6 +133,57 @@ def test_the_same_code_is_not_timed(bench: Bench) -> None:
     assert bench.timed == []
 
 
+JIT = """
+
+def build(root):
+    return None
+
+
+def problem(params):
+    return {"flops": float(params["n"]), "bytes": 8.0 * params["n"], "entries": []}
+
+
+def load(library):
+    assert library is None
+"""
+"""The end of a subject whose kernel is compiled when it first runs: no digest covers it."""
+
+
+def jit(bench: Bench) -> None:
+    with (bench.repository.folder / "subject.py").open("a") as file:
+        file.write(JIT)
+    bench.repository.commit("a kernel that is compiled just in time")
+
+
+def test_code_that_no_digest_covers_is_timed_though_nothing_changed(bench: Bench) -> None:
+    jit(bench)
+    status, report, _ = bench.run("compare", "HEAD", "--only", "no-slower")
+    assert (status, verdict(report)) == (0, ("PASS", "same"))
+    assert len(bench.timed) == 2 * 5
+
+
+def test_a_slower_kernel_without_a_digest_is_seen_and_the_base_runs_its_own_file(bench: Bench) -> None:
+    jit(bench)
+    bench.repository.edit("subject.py", "8.0 * params", "8.00 * params")  # stands for a loop of 50 iterations in the kernel
+    bench.times["head"] = 1.02
+    status, report, _ = bench.run("compare", "HEAD", "--only", "no-slower")
+    assert (status, verdict(report)) == (10, ("FAIL", "slower"))
+    ran = {}
+    for side in ("base", "head"):
+        (job,) = (bench.repository.folder / "runs/compare/logs").glob(f"**/*round-0-{side}/job.json")
+        ran[side] = Path(json.loads(job.read_text())["subjects"][0]["file"]).read_text()
+    assert "8.00 * params" in ran["head"]
+    assert "8.00 * params" not in ran["base"]
+
+
+def test_a_kernel_that_gets_a_build_is_still_compared_with_the_one_that_had_none(bench: Bench) -> None:
+    jit(bench)
+    bench.repository.edit("subject.py", JIT, "\n")
+    bench.times["head"] = 1.02
+    status, report, _ = bench.run("compare", "HEAD", "--only", "no-slower")
+    assert (status, verdict(report)) == (10, ("FAIL", "slower"))
+
+
 @pytest.mark.parametrize("how", ["it does not compile", "it raises"])
 def test_what_the_base_cannot_run_is_out_of_the_plan(bench: Bench, how: str) -> None:
     if how == "it raises":

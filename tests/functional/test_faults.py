@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from replayed import CORRECTNESS, PROFILE, SANITIZERS, SPEED, UNBUILT, Machine, all_are, of, once_green, only, valid
 
+from flashcore_ci.store.claim import MARKER
+
 
 @pytest.fixture
 def waits(machine: Machine) -> Path:
@@ -36,12 +38,13 @@ def test_a_gate_that_is_killed_at_any_stage_leaves_nothing_that_could_be_judged(
 
 def test_a_gate_that_is_killed_leaves_no_verdict_and_does_not_hinder_the_next(machine: Machine, waits: Path) -> None:
     (machine.folder / "run").mkdir()
+    (machine.folder / "run" / MARKER).touch()
     (machine.folder / "run/report.json").write_text("of an earlier run", encoding="utf-8")
     tool = machine.start(*only(*PROFILE))
     machine.wait_until_waiting(tool)
     os.kill(tool.pid, signal.SIGKILL)
     tool.communicate(timeout=60)
-    assert sorted(file.name for file in (machine.folder / "run").iterdir()) == ["artifacts", "logs", "plan.json"]
+    assert sorted(file.name for file in (machine.folder / "run").iterdir()) == [MARKER, "artifacts", "logs", "plan.json"]
     refused = machine.judge("run", "again")
     assert refused.returncode == 4
     assert "manifest.json" in refused.stderr

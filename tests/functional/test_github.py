@@ -18,7 +18,7 @@ from replayed import ROOT, environ, valid
 from repository import Repository
 from workflow_runner import Runner
 
-from flashcore_ci.cli.machine import has_gpu
+from flashcore_ci.run.gpu import has_gpu
 
 GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
 

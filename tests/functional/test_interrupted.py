@@ -9,7 +9,7 @@ import time
 import pytest
 from replayed import CORRECTNESS, PROFILE, SPEED, UNBUILT, Machine, all_are, of, only, valid
 
-from flashcore_ci.cli.outputs import FILES
+from flashcore_ci.run.reports import FILES
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 STAGES = {

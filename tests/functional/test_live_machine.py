@@ -15,7 +15,7 @@ import pytest
 from replayed import CORRECTNESS, PROFILE, SPEED, UNBUILT, Machine, all_are, of, only, valid
 
 from flashcore_ci.adapters import ncu
-from flashcore_ci.cli.outputs import FILES
+from flashcore_ci.run.reports import FILES
 
 # --- The machine ---------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from replayed import PROFILE, ROOT, SANITIZERS, Machine, all_are, of, once_green
 from flashcore_ci.adapters import ncu, process
 from flashcore_ci.model.reading import Missing
 
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools/study"))
 import fuzz_apart
 
 SANITIZER = ROOT / "tests/recordings/sanitizer"

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from replayed import COMMAND, ROOT, environ
 
-from flashcore_ci.cli import standards
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.judge.statistics import relative_std
+from flashcore_ci.judge.stats.descriptive import relative_std
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.identity import collector_digest
@@ -25,6 +24,7 @@ from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin, StalePolicy, Verdict
 from flashcore_ci.plan.planner import make_plan
+from flashcore_ci.run import references
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 from flashcore_ci.suite.loader import load
 
@@ -88,7 +88,7 @@ def verdicts(gate: str, percent: float) -> list[Verdict]:
         as_of=evidence.provenance.collected_at,
         stale=StalePolicy.BLOCK,
         tool="test",
-        standards=standards.of(SUITE),
+        standards=references.of(SUITE),
     )
     return [verdict for verdict in report.verdicts if verdict.gate == gate]
 

@@ -14,15 +14,15 @@ from factories import make_build, make_check, make_limit
 from judging import judged
 from replayed import ROOT
 
-from flashcore_ci.judge.standards import Standards
+from flashcore_ci.judge.references import Standards
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.noise import Noise, Planted, Series, WorkloadNoise
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.store import standards
+from flashcore_ci.store import record_files
 
-NOISE = standards.read(Noise, ROOT / "gates/noise/nvidia-h200.json")
+NOISE = record_files.read(Noise, ROOT / "gates/noise/nvidia-h200.json")
 UNITS = {"time/gpu/cold": ("ms", "ms"), "cycles/gpu/cold": ("megacycles", "Mcycle"), "clock/sm": ("mhz", "MHz")}
 CASES = [
     pytest.param(workload, planted, id=f"{workload.workload}+{planted.percent:g}%")

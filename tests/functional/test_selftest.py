@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from replayed import COMMAND, ROOT, SUITE, environ
 
-from flashcore_ci.judge.selftest import gates_without_a_defect
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate
+from flashcore_ci.selftest.loader import load as load_selftest
+from flashcore_ci.selftest.score import gates_without_a_defect
 from flashcore_ci.suite.loader import load
-from flashcore_ci.suite.selftest import load as load_selftest
 
 FILE = ROOT / "gates/selftest.toml"
 SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
@@ -137,6 +137,6 @@ def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_the_page_says_what_the_recording_says(tmp_path: Path) -> None:
     page = tmp_path / "selftest.md"
-    argv = [sys.executable, str(ROOT / "tools/generate_selftest.py"), str(page)]
+    argv = [sys.executable, str(ROOT / "tools/docs/generate_selftest.py"), str(page)]
     subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, check=True, capture_output=True, timeout=60)
     assert page.read_text(encoding="utf-8") == (ROOT / "docs/selftest.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from comparing import CHECK, comparison, make_noise, samples_of, setting, verdic
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from flashcore_ci.judge import slower
-from flashcore_ci.judge.comparison import Rounds, decide
-from flashcore_ci.judge.ratios import Prior
+from flashcore_ci.judge import no_slower
+from flashcore_ci.judge.stats.paired_estimate import Prior
+from flashcore_ci.judge.stats.sequential_test import Rounds, decide
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.verdict import Outcome
 
@@ -77,7 +77,7 @@ def test_nonsense_never_passes_and_never_fails(found, bad, where, noisy):
     values[where] = bad
     samples = samples_of(values[::2], values[1::2])
     noise = make_noise(0.1) if noisy else None
-    final = slower.is_final(CHECK, dict(samples), setting(noise))
+    final = no_slower.is_final(CHECK, dict(samples), setting(noise))
     verdict = verdict_on(comparison(samples))
     if bad <= 0:
         assert verdict.outcome is Outcome.INCONCLUSIVE

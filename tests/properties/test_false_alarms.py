@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from flashcore_ci.judge.comparison import LOOKS, Rounds, decide
-from flashcore_ci.judge.ratios import Prior, estimate
+from flashcore_ci.judge.stats.paired_estimate import Prior, estimate
+from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, Code
 
 MARGIN = math.log1p(0.003)

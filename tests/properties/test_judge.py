@@ -11,7 +11,7 @@ from report_factories import LIVE
 
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.rules import holds
-from flashcore_ci.judge.statistics import relative_std
+from flashcore_ci.judge.stats.descriptive import relative_std
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Kind, Rule, Severity

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def fuzzer() -> ModuleType:
     sys.path.insert(0, str(ROOT / "tools"))
-    spec = importlib.util.spec_from_file_location("fuzz", ROOT / "tools/fuzz.py")
+    spec = importlib.util.spec_from_file_location("fuzz", ROOT / "tools/study/fuzz.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["fuzz"] = module
     spec.loader.exec_module(module)

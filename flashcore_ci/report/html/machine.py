@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from flashcore_ci.model.dossier import Dossier, Excerpt
 from flashcore_ci.model.evidence import EntryBuild, Finding
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.markup import Child, Markup, code, join, tag
 
@@ -36,7 +36,7 @@ def _finding(verdict: Verdict, finding: Finding, excerpt: Excerpt | None) -> Mar
     return tag(
         "div",
         tag("h4", f"{finding.tool} on {verdict.target}{kernel}"),
-        tag("p", words.shorten(words.told(finding), 600)),
+        tag("p", formatting.shorten(formatting.told(finding), 600)),
         tag("p", tag("code", place)),
         _source(excerpt) if excerpt else tag("p", "The source is not in this checkout.", class_="soft small"),
         class_="finding",
@@ -105,7 +105,7 @@ def provenance(report: Report) -> Markup:
     for build in report.builds:
         rows.append((f"{build.subject}: compiler", f"{build.compiler} {' '.join(build.options)}"))
         rows.append((f"{build.subject}: library", f"{build.library} {build.library_digest}"))
-    rows += [("evidence", line) for line in words.origins(report.verdicts)]
+    rows += [("evidence", line) for line in formatting.origins(report.verdicts)]
     body = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="mono")) for name, value in rows)
     return tag("table", tag("tbody", *body), class_="list")
 
@@ -132,13 +132,13 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
 
 def repeat(report: Report, dossier: Dossier) -> Markup:
     """Commands, ready to paste: the whole run, the checks that are red, the verdict alone."""
-    suite = f" --suite {shlex.quote(words.printable(dossier.suite_file))}" if dossier.suite_file else ""
+    suite = f" --suite {shlex.quote(formatting.printable(dossier.suite_file))}" if dossier.suite_file else ""
     commit = report.provenance.commit if report.provenance else ""
-    steps = [("The code that was measured", f"git checkout {shlex.quote(words.printable(commit))}")] if commit else []
+    steps = [("The code that was measured", f"git checkout {shlex.quote(formatting.printable(commit))}")] if commit else []
     steps.append(("Everything, on a machine with the GPU", f"flashcore-ci gate{suite} --live"))
     red = dict.fromkeys(f"{v.gate}/{v.target}" for v in report.verdicts if v.outcome is not Outcome.PASS)
     one = f"flashcore-ci gate{suite} --live --only"
-    steps += [(f"Only {key}", f"{one} {shlex.quote(words.printable(key))}") for key in list(red)[:MOST_COMMANDS]]
+    steps += [(f"Only {key}", f"{one} {shlex.quote(formatting.printable(key))}") for key in list(red)[:MOST_COMMANDS]]
     steps.append(("The verdict again, from the run folder, without a GPU", f"flashcore-ci judge runs/latest{suite}"))
     left = len(red) - MOST_COMMANDS
     return join((*_steps(steps), tag("p", f"… and {left} more in the same way.") if left > 0 else None))

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 VOID = frozenset({"meta", "input", "circle", "line", "path", "polyline", "rect", "use"})
@@ -50,7 +50,7 @@ def text(plain: str) -> str:
     if plain.isprintable():
         return plain.translate(ESCAPES)
     flat = "".join(" " if c.isspace() else c for c in plain)
-    return "".join(c if c.isprintable() else words.printable(c) for c in flat).translate(ESCAPES)
+    return "".join(c if c.isprintable() else formatting.printable(c) for c in flat).translate(ESCAPES)
 
 
 def code(lines: Iterable[str]) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Scope
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.markup import Markup, join, tag
 
@@ -28,7 +28,7 @@ def render(report: Report, anchors: dict[str, str]) -> Markup:
 
 def style_of(verdict: Verdict) -> str:
     """The class that colours a verdict: what is red but does not block is not coloured like what does."""
-    return "aside" if words.is_red(verdict) and not verdict.blocks else str(verdict.outcome)
+    return "aside" if formatting.is_red(verdict) and not verdict.blocks else str(verdict.outcome)
 
 
 def _legend() -> Markup:
@@ -87,15 +87,15 @@ def _cell(verdict: Verdict | None) -> Markup:
     if verdict is None:
         return tag("td", tag("span", "·", aria_hidden="true"), tag("span", "does not apply", class_="hidden"), class_="soft")
     sign = SIGNS[verdict.outcome]
-    aside = words.is_red(verdict) and not verdict.blocks
+    aside = formatting.is_red(verdict) and not verdict.blocks
     measured = verdict.reading
     shown = _short(measured) if isinstance(measured, Measured) else str(verdict.reason.code)
-    used = words.closeness(verdict)
+    used = formatting.closeness(verdict)
     return tag(
         "td",
         tag("b", f"({sign})" if aside else sign, aria_hidden="true"),
-        tag("span", words.label(verdict), class_="hidden"),
-        tag("span", f" {shown}", title=f"{words.reading(verdict)}, limit {words.limit(verdict)}"),
+        tag("span", formatting.label(verdict), class_="hidden"),
+        tag("span", f" {shown}", title=f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}"),
         charts.closeness(used) if used > 0 else None,
         class_=style_of(verdict),
     )

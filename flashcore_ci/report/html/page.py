@@ -12,10 +12,10 @@ from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.groups import Cluster, Section, clusters, sections
 from flashcore_ci.report.html import machine, matrix, panels
-from flashcore_ci.report.html.errors import histogram
+from flashcore_ci.report.html.error_histogram import histogram
 from flashcore_ci.report.html.markup import Markup, join, tag
 from flashcore_ci.report.html.style import CSS
 
@@ -36,7 +36,7 @@ def render(report: Report, dossier: Dossier) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY.format(digest=digest)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", words.shorten(title, 100)),
+        tag("title", formatting.shorten(title, 100)),
         tag("style", Markup(CSS)),
     )
     body = tag(
@@ -54,9 +54,9 @@ def _header(report: Report) -> Markup:
     verdict = tag(
         "div",
         tag("span", str(report.outcome), class_=f"badge {report.outcome}"),
-        tag("h1", words.headline(report)),
+        tag("h1", formatting.headline(report)),
         tag("p", about, class_="soft small"),
-        *(tag("p", line, class_="soft small") for line in words.origins(report.verdicts)),
+        *(tag("p", line, class_="soft small") for line in formatting.origins(report.verdicts)),
         class_=f"verdict {report.outcome}",
     )
     return tag("header", verdict, tag("nav", *_links(report), _theme(), aria_label="Sections"))
@@ -113,7 +113,7 @@ def _reds(report: Report) -> Iterator[Markup]:
 
 
 def _red(section: Section) -> Markup:
-    title = f"{section.title} ({words.plural(len(section.verdicts), 'check')})"
+    title = f"{section.title} ({formatting.plural(len(section.verdicts), 'check')})"
     inner = join(map(_cluster, clusters(section.verdicts)))
     if any(verdict.blocks for verdict in section.verdicts):
         return join((tag("h3", title), inner))
@@ -122,7 +122,7 @@ def _red(section: Section) -> Markup:
 
 def _detail(verdict: Verdict) -> str:
     """What the row does not say: what happened; where that is the comparison itself, what the gate or the limit is for."""
-    return verdict.why if verdict.reason.code in words.COMPARISONS else verdict.reason.message
+    return verdict.why if verdict.reason.code in formatting.COMPARISONS else verdict.reason.message
 
 
 def _cluster(cluster: Cluster) -> Markup:
@@ -131,9 +131,9 @@ def _cluster(cluster: Cluster) -> Markup:
             "tr",
             tag("td", verdict.gate),
             tag("td", verdict.target, class_="mono"),
-            tag("td", words.reading(verdict)),
-            tag("td", words.limit(verdict)),
-            tag("td", words.shorten(_detail(verdict), 500)),
+            tag("td", formatting.reading(verdict)),
+            tag("td", formatting.limit(verdict)),
+            tag("td", formatting.shorten(_detail(verdict), 500)),
         )
         for verdict in cluster.verdicts[:MOST_SHOWN]
     )
@@ -144,7 +144,7 @@ def _cluster(cluster: Cluster) -> Markup:
             tag(
                 "p",
                 tag("span", str(cluster.outcome), class_=f"badge {matrix.style_of(cluster.verdicts[0])}"),
-                f" {cluster.code}, {words.origin(cluster.origin)}",
+                f" {cluster.code}, {formatting.origin(cluster.origin)}",
             ),
             tag("p", tag("b", "Next: "), cluster.next_step) if cluster.next_step else None,
             tag(
@@ -192,7 +192,7 @@ def _ratio(seen: Observation) -> float:
 
 def _remarks(report: Report) -> Iterator[Markup]:
     if report.notes:
-        yield join((tag("h3", "Notes"), tag("ul", *(tag("li", words.shorten(note, 600)) for note in report.notes))))
+        yield join((tag("h3", "Notes"), tag("ul", *(tag("li", formatting.shorten(note, 600)) for note in report.notes))))
     if report.waivers:
         lines = (f"{w.gate} on {w.target} until {w.expires}, {w.owner}: {w.reason}" for w in report.waivers)
         yield join((tag("h3", "Waivers"), tag("ul", *(tag("li", line) for line in lines))))
@@ -207,7 +207,7 @@ def _remarks(report: Report) -> Iterator[Markup]:
         head = tag("tr", *(tag("th", name, scope="col") for name in ("gate", "does not apply because", "targets")))
         yield tag(
             "details",
-            tag("summary", f"Not applicable: {words.plural(len(report.excluded), 'pair')} of gate and target"),
+            tag("summary", f"Not applicable: {formatting.plural(len(report.excluded), 'pair')} of gate and target"),
             tag("table", tag("thead", head), tag("tbody", *rows), class_="list"),
         )
 

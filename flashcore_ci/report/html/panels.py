@@ -10,11 +10,11 @@ from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
-from flashcore_ci.report import words
-from flashcore_ci.report.compared import compared
+from flashcore_ci.report import formatting
+from flashcore_ci.report.comparison import compared
 from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.charts import Dot, Roofline, Row
-from flashcore_ci.report.html.errors import histogram
+from flashcore_ci.report.html.error_histogram import histogram
 from flashcore_ci.report.html.markup import Child, Markup, join, tag
 from flashcore_ci.report.html.matrix import SIGNS, style_of
 
@@ -87,7 +87,7 @@ def absent(title: str, why: str) -> Markup:
 def _chips(verdicts: list[Verdict]) -> Iterator[Child]:
     for verdict in verdicts:
         text = f"{SIGNS[verdict.outcome]} {verdict.gate}"
-        shown = f"{words.label(verdict)}: {words.reading(verdict)}, limit {words.limit(verdict)}"
+        shown = f"{formatting.label(verdict)}: {formatting.reading(verdict)}, limit {formatting.limit(verdict)}"
         yield join((tag("span", text, class_=f"badge {style_of(verdict)}", title=shown), " "))
 
 
@@ -97,7 +97,7 @@ def _notes(verdicts: list[Verdict]) -> Iterator[Markup]:
         yield tag(
             "details",
             tag("summary", "Notes"),
-            tag("ul", *(tag("li", words.shorten(note, 400)) for note in notes)),
+            tag("ul", *(tag("li", formatting.shorten(note, 400)) for note in notes)),
             class_="small",
         )
 
@@ -108,7 +108,9 @@ def _distribution(workload: Workload, dossier: Dossier) -> Markup:
     if both is not None:
         rows = (Row(label="base", values=both.base, is_base=True), Row(label="head", values=both.head))
         label = f"base and head in {len(both.base)} rounds: the head takes {both.change:+.2f} %"
-        caption = f"{words.plural(len(both.base), 'round')}, a dot a process, {both.unit}; median change {both.change:+.2f} %"
+        caption = (
+            f"{formatting.plural(len(both.base), 'round')}, a dot a process, {both.unit}; median change {both.change:+.2f} %"
+        )
         return figure(title, charts.strip(rows, both.unit, label), caption)
     seen = dossier.observation(Kind.TIMING, workload.id)
     cycles, times = _samples(seen, CYCLES), _samples(seen, TIME)
@@ -118,8 +120,8 @@ def _distribution(workload: Workload, dossier: Dossier) -> Markup:
     spread = 100.0 * (max(cycles.values) - min(cycles.values)) / center if center else 0.0
     count = len(cycles.values)
     caption = (
-        f"{count} fresh {'process' if count == 1 else 'processes'}, median {words.number(center, cycles.unit)} "
-        f"({words.number(time, times.unit)}), from least to most {spread:.2f} %; {_base(workload, dossier)}"
+        f"{count} fresh {'process' if count == 1 else 'processes'}, median {formatting.number(center, cycles.unit)} "
+        f"({formatting.number(time, times.unit)}), from least to most {spread:.2f} %; {_base(workload, dossier)}"
     )
     row = Row(label="here", values=cycles.values)
     return figure(title, charts.strip((row,), cycles.unit, f"cycles of every process: {caption}"), caption)

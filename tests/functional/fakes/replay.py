@@ -1,6 +1,6 @@
 """What the fake tools share: the recording that they repeat, and the loud end of whatever it does not hold.
 
-``RECORDING`` names a folder with ``recording.json`` (written by ``tools/record_run.py``; a test may have altered it) and the
+``RECORDING`` names a folder with ``recording.json`` (written by ``tools/study/record_run.py``; a test may have altered it) and the
 run's ``artifacts``. The fakes note there who started (``pids``), and what nobody recorded (``unknown``): a test that leaves an
 ``unknown`` behind fails.
 """

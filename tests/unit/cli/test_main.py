@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from flashcore_ci.cli import bugs, main
+from flashcore_ci.cli import crash_report, main
 from flashcore_ci.model.errors import (
     CannotCollectError,
     EvidenceError,
@@ -71,7 +71,7 @@ def test_a_bug_without_a_place_for_its_file_shows_the_traceback(monkeypatch: pyt
         raise OSError("full")
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
-    assert "ValueError: odd" in bugs.keep(ValueError("odd"))
+    assert "ValueError: odd" in crash_report.keep(ValueError("odd"))
 
 
 def test_usage_errors_are_clicks(capsys: pytest.CaptureFixture) -> None:

@@ -5,8 +5,8 @@ import pytest
 from factories import make_workload
 
 from flashcore_ci.collect import calibration
-from flashcore_ci.collect.apart import Outcome
 from flashcore_ci.collect.calibration import Ledger, Wanted, next_part
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Device, Identity, Observation

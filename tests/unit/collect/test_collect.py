@@ -10,7 +10,7 @@ from evidence_factories import make_provenance
 from factories import make_build, make_plan
 
 from flashcore_ci.adapters.nvml import State, User
-from flashcore_ci.collect import child, collect, profile, sanitizer, trials
+from flashcore_ci.collect import child, collect, process_runs, profile, sanitizer
 from flashcore_ci.collect.child import STOPPED, Ended
 from flashcore_ci.collect.context import Context
 from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
@@ -118,10 +118,10 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "_versions", lambda context: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)
     monkeypatch.setattr(collect, "Go", Go)
-    monkeypatch.setattr(trials, "Go", Go)
+    monkeypatch.setattr(process_runs, "Go", Go)
     clean = Measured(value=0.0, unit="count")
     monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
-    monkeypatch.setattr(sanitizer.control, "unreported", lambda *_: scripted.blind)
+    monkeypatch.setattr(sanitizer.positive_control, "unreported", lambda *_: scripted.blind)
     seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
     monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())

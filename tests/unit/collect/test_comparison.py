@@ -6,8 +6,8 @@ import pytest
 from factories import make_workload
 
 from flashcore_ci.collect import comparison
-from flashcore_ci.collect.apart import Outcome
 from flashcore_ci.collect.comparison import Match, Opponent
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Identity, Observation
 from flashcore_ci.model.reading import Missing

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 from factories import make_workload
 
-from flashcore_ci.collect import apart, correctness
+from flashcore_ci.collect import correctness, isolation
 from flashcore_ci.collect.child import Ended
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Measured, Missing
@@ -61,7 +61,7 @@ def ran(monkeypatch):
         outcomes = {name: missing if name.startswith("big") and len(names) > 1 else {"seconds": len(names)} for name in names}
         return Ended(outcomes=outcomes, environment={}, in_flight=None, fault=None, completed=None, result=Path("/r"))
 
-    monkeypatch.setattr(apart.child, "run", run)
+    monkeypatch.setattr(isolation.child, "run", run)
     return processes
 
 

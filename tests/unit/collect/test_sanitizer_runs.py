@@ -9,7 +9,7 @@ from factories import make_workload
 
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import sanitizer
-from flashcore_ci.collect.apart import Outcome
+from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.sanitizer import Checked, Seen
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Finding
@@ -69,7 +69,7 @@ def test_a_worker_is_launched_as_the_tool_needs_it(monkeypatch):
         return SimpleNamespace(workloads=workloads)
 
     machine = SimpleNamespace(order=order, session=SimpleNamespace(seconds=lambda kind: 60.0))
-    monkeypatch.setattr(sanitizer.apart, "once", lambda order: order)
+    monkeypatch.setattr(sanitizer.isolation, "once", lambda order: order)
     sanitizer._launch(machine, "memcheck", (BIG,), lambda command: command)
     assert ordered["options"] == {"launches": 2}
     assert ordered["variables"] == {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # the caching allocator hides small overruns

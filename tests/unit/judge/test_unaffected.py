@@ -17,7 +17,7 @@ from factories import (
     make_workload,
 )
 
-from flashcore_ci.judge.standards import Standards
+from flashcore_ci.judge.references import Standards
 from flashcore_ci.judge.unaffected import Side, unaffected
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Severity
 from flashcore_ci.plan.planner import make_plan as planned

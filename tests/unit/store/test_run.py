@@ -47,11 +47,23 @@ class TestRoundTrip:
         assert read_run(tmp_path / "r").plan == PLAN
 
 
+class TestPack:
+    def test_a_file_that_is_something_else_is_not_replaced(self, run, tmp_path):
+        (tmp_path / "x").write_text("years")
+        with pytest.raises(UsageError, match="is not this run"):
+            pack(run, tmp_path / "x")
+        assert (tmp_path / "x").read_text() == "years"
+
+    def test_the_same_bundle_may_be_written_again(self, run, tmp_path):
+        pack(run, tmp_path / "x")
+        pack(run, tmp_path / "x")
+
+
 class TestPrepare:
     def test_what_an_earlier_run_left_goes(self, run):
         (run / "junit.xml").write_text("old")
         prepare_run(run, PLAN)
-        assert sorted(path.name for path in run.iterdir()) == ["artifacts", "plan.json"]
+        assert sorted(path.name for path in run.iterdir()) == [".flashcore-ci", "artifacts", "plan.json"]
         assert not list((run / "artifacts").iterdir())
 
     def test_an_unfinished_run_is_no_run_but_may_be_used_again(self, tmp_path):

@@ -20,7 +20,7 @@ H200 = Ridge(device="NVIDIA H200", flops=1000e12, bandwidth=5e12)
 
 @pytest.fixture
 def roofline(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools/docs"))
     return importlib.import_module("roofline")
 
 

@@ -17,7 +17,7 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.reading import Histogram, Measured, Missing
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report
-from flashcore_ci.report import words
+from flashcore_ci.report import formatting
 from flashcore_ci.report.html import page
 
 ELEMENTS = {
@@ -75,7 +75,7 @@ def test_the_matrix_has_every_verdict() -> None:
     found = page_of(RED)
     for each in RED.verdicts:
         titles = [has.get("title") for _, has in found.elements]
-        assert f"{words.reading(each)}, limit {words.limit(each)}" in titles
+        assert f"{formatting.reading(each)}, limit {formatting.limit(each)}" in titles
         assert str(each.reason.code) in found.text or isinstance(each.reading, Measured)
     assert found.text.count("does not apply") >= 1
 

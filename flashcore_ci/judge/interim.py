@@ -1,0 +1,34 @@
+"""The question that the collector asks after each look: the verdict's own rule, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from flashcore_ci.judge import no_slower
+from flashcore_ci.judge.judge import setting_of
+from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.stats.sequential_test import LOOKS
+from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.suite import Statistic
+
+__all__ = ["LOOKS", "is_final"]
+
+
+def is_final(
+    plan: Plan,
+    target: str,
+    samples: Mapping[str, Samples],
+    *,
+    provenance: Provenance,
+    standards: Standards,
+    same: Container[str],
+) -> bool:
+    """Whether every check of ``plan`` that compares ``target`` has its verdict, so that further rounds would not be looked at.
+
+    ``samples`` by name, as the observation will have them; ``provenance`` says on which kind of machine they were taken. ``same``
+    are the workloads whose code is the same on both sides.
+    """
+    checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
+    return all(no_slower.is_final(check, samples, setting_of(plan, check, provenance, standards, same=same)) for check in checks)

@@ -1,0 +1,1 @@
+"""Statistics of the verdicts, each with its source."""

@@ -1,0 +1,55 @@
+"""What the checkout holds measurements against: ``noise`` and ``baselines`` beside the suite."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from flashcore_ci.judge.references import Standards
+from flashcore_ci.model.baseline import Baseline
+from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.noise import Noise
+from flashcore_ci.model.suite import Statistic, Suite
+from flashcore_ci.store import record_files as files
+
+NOISE = "noise"
+BASELINES = "baselines"
+
+
+def of(suite: Path) -> Standards:
+    """All of them. EvidenceError for a broken file, or for two baselines of one kind of machine."""
+    folder = suite.parent
+    return Standards(
+        noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
+        baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),
+    )
+
+
+def margins(suite: Suite) -> dict[str, float]:
+    """The margin (%) of every workload that the suite compares with a base."""
+    return {
+        workload.id: next(limit.value for limit in gate.limits if fnmatchcase(workload.id, limit.on))
+        for gate in suite.gates
+        if gate.statistic is Statistic.SLOWDOWN
+        for workload in suite.workloads
+        if gate.evidence in workload.collect
+    }
+
+
+def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
+    """Every baseline with its file."""
+    found = files.read_all(Baseline, folder)
+    seen: dict[tuple[str, str, str], Path] = {}
+    for file, baseline in found:
+        if baseline.key in seen:
+            raise EvidenceError(f"{file}: {seen[baseline.key].name} is for the same machine", fix="keep one of them")
+        seen[baseline.key] = file
+    return found
+
+
+def file_of(baseline: Baseline, folder: Path) -> Path:
+    """Where it lies, or belongs: the file of this machine's baseline, else a new one that is named after the machine."""
+    present = next((file for file, one in baselines(folder) if one.key == baseline.key), None)
+    name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
+    return present or folder / f"{name}.json"

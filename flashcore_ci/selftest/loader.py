@@ -1,0 +1,63 @@
+"""The reader of ``gates/selftest.toml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.selftest.model import REFUSED, Planted, SelfTest
+from flashcore_ci.suite.loader import document
+from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.tables import Table, Text
+
+
+class PlantedTable(Table):
+    """A row of ``defect``."""
+
+    name: Text
+    reason: Text
+    gate: str = ""
+    target: str = ""
+    damage: str = ""
+    slower: Annotated[float, Field(ge=0)] = 0.0
+
+
+class SelfTestTable(Table):
+    """The file."""
+
+    suite: Text
+    compared: Text
+    recording: Text
+    clean: Annotated[list[Text], Field(min_length=1)]
+    defect: Annotated[list[PlantedTable], Field(min_length=1)]
+
+
+def load(path: Path) -> SelfTest:
+    """The self-test in ``path``. SuiteError lists everything that is wrong with it."""
+    problems = Problems(str(path))
+    table = problems.read(SelfTestTable, document(path), "")
+    if table is not None:
+        for index, row in enumerate(table.defect):
+            _check(problems, f"defect[{index}] ({row.name})", row)
+        names = [row.name for row in table.defect]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            problems.add("defect", f'the name "{name}" is given twice')
+    if table is None or problems.lines:
+        raise SuiteError(tuple(problems.lines), fix="correct the file")
+    planted = tuple(Planted(**row.model_dump()) for row in table.defect)
+    return SelfTest(
+        suite=table.suite, compared=table.compared, recording=table.recording, clean=tuple(table.clean), planted=planted
+    )
+
+
+def _check(problems: Problems, key: str, row: PlantedTable) -> None:
+    if bool(row.target) == bool(row.damage):
+        problems.add(key, "a defect has a target or a damage, and not both")
+    if row.target and not row.gate:
+        problems.add(key, "a defect with a target has a gate that is meant for it")
+    if row.reason not in {*Code, REFUSED}:
+        problems.add(f"{key}.reason", f'"{row.reason}" is no reason{meant(row.reason, [*Code, REFUSED])}')

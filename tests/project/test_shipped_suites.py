@@ -1,0 +1,173 @@
+"""The suites that we ship, asked of the real subjects (which need neither torch nor a GPU to describe themselves)."""
+
+import importlib.util
+import math
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec, Problem
+from flashcore_ci.model.suite import Kind, Severity
+from flashcore_ci.plan.planner import make_plan
+from flashcore_ci.suite.loader import load
+
+ROOT = Path(__file__).resolve().parents[2]
+DTYPES = ("fp16", "bf16")
+ENTRY_FUNCTIONS = {
+    "flashcore_stream_axpy_f32",
+    *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
+    *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
+    "flashcore_attention_varlen_prepare",
+}
+
+
+def described(suite, reference):
+    spec = importlib.util.spec_from_file_location(f"subject_{reference.name}", ROOT / reference.file)
+    subject = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(subject)
+    build = subject.build(ROOT)
+    entries = tuple(EntrySpec(**{**entry, "requires": tuple(entry["requires"])}) for entry in build.pop("entries"))
+    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in build.items()}
+    asked = [workload for workload in suite.workloads if workload.subject == reference.name]
+    answers = [(workload.id, subject.problem(dict(workload.params))) for workload in asked]
+    problems = tuple(Problem(workload=name, **{**a, "entries": tuple(a["entries"])}) for name, a in answers)
+    build_spec = BuildSpec(**lists, entries=entries)
+    return Description(subject=reference.name, file=reference.file, build=build_spec, problems=problems)
+
+
+def planned(name, **asked):
+    suite = load(ROOT / f"gates/{name}.toml", root=ROOT)
+    return make_plan(suite, tuple(described(suite, reference) for reference in suite.subjects), **asked)
+
+
+@pytest.fixture(scope="module")
+def hopper():
+    return planned("hopper")
+
+
+def launches(plan, kind):
+    """How many workloads of this kind launch each entry function."""
+    problems = {problem.workload: problem for description in plan.descriptions for problem in description.problems}
+    return Counter(entry for workload in plan.workloads_for(kind) for entry in problems[workload.id].entries)
+
+
+def test_every_entry_function_is_checked_in_every_way(hopper):
+    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == ENTRY_FUNCTIONS
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING):
+        assert set(launches(hopper, kind)) == ENTRY_FUNCTIONS
+    assert min(launches(hopper, Kind.CORRECTNESS).values()) >= 4
+
+
+def test_every_gate_is_asked_of_something(hopper):
+    asked = {check.gate.id for check in hopper.checks}
+    assert len(asked) == 17
+    assert {check.gate.id for check in planned("hopper", compared=True).checks} - asked == {"no-slower"}
+
+
+def test_only_roofs_may_be_advisory_and_they_say_why(hopper):
+    advisory = [check for check in hopper.checks if check.limit.severity is Severity.ADVISORY]
+    assert {check.gate.id for check in advisory} <= {"sol-sm", "sol-dram"}
+    assert all(check.limit.why for check in advisory)
+
+
+def test_the_memory_roof_blocks_decode_from_half_a_gib_on_contiguous_and_in_pages_of_64(hopper):
+    rows = {workload.id: dict(workload.params) for workload in hopper.workloads if workload.subject == "decode"}
+    bytes_of = {problem.workload: problem.bytes for description in hopper.descriptions for problem in description.problems}
+    judged = [check for check in hopper.checks if check.gate.id == "sol-dram" and check.target in rows]
+    assert judged
+    for check in judged:
+        must = bytes_of[check.target] >= 2**29 and rows[check.target].get("page", 0) in {0, 64}
+        assert (check.limit.severity is Severity.BLOCKING) == must, check.target
+
+
+def test_shapes_and_inputs_that_were_asked_for(hopper):
+    attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    shapes = {(p["sq"], p.get("sk", p["sq"])) for p in attention}
+    asked = "1x1 1x1000 17x17 63x65 64x64 113x203 128x127 799x3 1023x1024 2048x2048 4224x4224"
+    assert {tuple(map(int, shape.split("x"))) for shape in asked.split()} <= shapes
+    assert {"normal", "large", "rising", "constant", "onehot"} <= {p["input"] for p in attention}
+    assert {8, 7} <= {p["h"] // p["hkv"] for p in attention if "hkv" in p}
+    assert {p["layout"] for p in attention if p.get("strided")} == {"bshd", "bhsd"}
+    assert any(p.get("offset") for p in attention)
+    assert {p["d"] for p in attention if p.get("max_ctas") == 2 and p["causal"]} == {64, 128, 256}
+    assert any(p["causal"] and p["sq"] > p.get("sk", p["sq"]) for p in attention)
+    assert any(p["b"] % 2 and p["h"] % 2 for p in attention)
+
+
+def test_ragged_batches_that_were_asked_for(hopper):
+    attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
+    prefill = [p for p in attention if "lengths" in p and not p.get("flash")]
+    assert {(p["d"], p["causal"]) for p in prefill if p["lengths"] == "edges"} == {
+        (d, c) for d in (64, 128, 256) for c in (False, True)
+    }
+    assert all(p["h"] > p["hkv"] and p["max_ctas"] < p["b"] for p in prefill if p["lengths"] == "edges")
+    assert any(p["b"] >= 100 and p["sq"] != p["sk"] for p in prefill if p["lengths"] == "ragged")
+
+
+def test_the_functions_above_the_bindings_are_asked_for(hopper):
+    """Dense, ragged, over a cache; masked and not; pages, groups of query heads and new keys at once."""
+    flash = [(w.subject, dict(w.params)) for w in hopper.workloads_for(Kind.CORRECTNESS) if dict(w.params).get("flash")]
+    assert {(subject, "lengths" in p, p["causal"]) for subject, p in flash} == {
+        *(("attention", ragged, causal) for ragged in (False, True) for causal in (False, True)),
+        *(("decode", True, causal) for causal in (False, True)),
+    }
+    assert any(
+        p.get("page") and p["new"] and p["causal"] and p["sq"] > 1 and p["h"] > p["hkv"] for s, p in flash if s == "decode"
+    )
+    assert any(dict(w.params).get("flash") for w in planned("smoke").workloads_for(Kind.CORRECTNESS))
+
+
+def test_edges_of_decode_that_were_asked_for(hopper):
+    decode = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "decode"]
+    assert {p.get("page", 0) for p in decode if p.get("lengths") == "edges"} == {0, 16, 64, 128, 256}
+    assert {1, 4, 5, 7, 16} <= {p["h"] // p["hkv"] for p in decode}
+    assert max(p.get("sq", 1) for p in decode) == 16
+    assert {p["page"] > 0 for p in decode if p.get("new", 0)} == {False, True}
+    assert any(p["page"] and p["new"] > p["page"] for p in decode if p.get("new", 0))
+    assert any(p.get("deterministic") for p in decode)
+    assert {"normal", "large", "rising", "falling", "constant"} == {p["input"] for p in decode}
+    sanitized = [dict(w.params) for w in hopper.workloads_for(Kind.SANITIZER) if w.subject == "decode"]
+    assert {(p["d"], p["dtype"]) for p in sanitized if p.get("page") and p.get("new")} >= {
+        (64, "fp16"),
+        (128, "bf16"),
+        (256, "fp16"),
+    }
+    assert any(not p.get("page") for p in sanitized)
+
+
+@pytest.mark.parametrize("name", ["hopper", "smoke"])
+def test_under_the_sanitizers_a_block_of_decode_goes_around_its_ring(name):
+    tiles = tomllib.loads((ROOT / "kernel/variants.toml").read_text())["decode"]["tiles"]
+    for workload in planned(name).workloads_for(Kind.SANITIZER):
+        p = dict(workload.params)
+        if workload.subject == "decode" and p["lengths"] == "ragged":
+            tile = tiles[f"d{p['d']}"]
+            keys = p["hkv"] * sum(round(p["sk"] * 128 ** ((i + 0.5) / p["b"] - 1)) for i in range(p["b"]))
+            assert keys / p["max_ctas"] > (2 * tile["stages"] + 1) * tile["tile_keys"]
+
+
+@pytest.mark.parametrize("name", ["hopper", "smoke"])
+def test_under_the_sanitizers_every_pipeline_wraps(name):
+    tiles = tomllib.loads((ROOT / "kernel/variants.toml").read_text())["attention"]["tiles"]
+    for workload in planned(name).workloads_for(Kind.SANITIZER):
+        if workload.subject != "attention":
+            continue
+        p = dict(workload.params)
+        tile = tiles[f"d{p['d']}"]
+        assert p["b"] * p["h"] * math.ceil(p["sq"] / tile["tile_m"]) >= 2 * p["max_ctas"]
+        seen_by_all = p["sk"] - p["sq"] if p["causal"] else p["sk"]
+        assert seen_by_all >= (2 * tile["kv_stages"] + 1) * tile["tile_n"]
+        assert p["sk"] % tile["tile_n"]
+        assert p["sq"] % tile["tile_m"]
+
+
+def test_the_smoke_suite_is_small_and_covers_its_subjects():
+    plan = planned("smoke")
+    assert len(plan.workloads) <= 8
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
+        assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "decode", "stream"}
+    for kind in (Kind.PROFILE, Kind.TIMING):
+        assert {workload.subject for workload in plan.workloads_for(kind)} == {"attention", "stream"}
+    assert plan.protocol.timing_processes == 3

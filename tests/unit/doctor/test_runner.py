@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sound_gpu import SOUND
+
+from flashcore_ci.adapters.host import Host
+from flashcore_ci.adapters.nvml import User
+from flashcore_ci.doctor import runner
+from flashcore_ci.doctor.runner import Facts, Standing
+
+PAGE = Path(__file__).parents[3] / runner.PAGE
+HOST = Host(
+    gpus=1,
+    root=False,
+    capabilities=0,
+    contained=False,
+    profiling_is_restricted=False,
+    processes=("Runner.Listener", "systemd"),
+    secrets=(),
+    credentials=(),
+    sockets=(),
+    ephemeral=True,
+    cleans=False,
+    leftovers=(),
+)
+SAFE = Facts(
+    host=HOST,
+    state=replace(SOUND, persistent=True),
+    counted=True,
+    sudo=False,
+    allow=("dcgm*",),
+    lock="/var/lock/flashcore-ci",
+    lock_is_writable=True,
+    locks_shared=True,
+    free=1 << 40,
+)
+ADMIN = 1 << 21
+
+
+def facts(**changes: object) -> Facts:
+    """The safe runner with something else about it; a name of the host's, of the GPU's state or of the facts'."""
+    host = {name: value for name, value in changes.items() if name in Host.__slots__}
+    state = {name: value for name, value in changes.items() if name in {"persistent", "reasons", "users"}}
+    rest = {name: value for name, value in changes.items() if name not in host and name not in state}
+    return replace(SAFE, **{"host": replace(HOST, **host), "state": replace(SAFE.state, **state), **rest})
+
+
+def test_a_safe_runner() -> None:
+    items = runner.examine(SAFE)
+    assert {item.standing for item in items} == {Standing.VERIFIED}
+    assert {item.fix for item in items} == {""}
+    assert runner.render(items).endswith(f"runner: {len(items)} verified (docs/runner.md)\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ephemeral", {"ephemeral": False, "cleans": True}),
+        ("user", {"root": True}),
+        ("user", {"sudo": True}),
+        ("secrets", {"secrets": ("GH_TOKEN",)}),
+        ("secrets", {"credentials": ("~/.netrc",)}),
+        ("containers", {"sockets": ("/var/run/docker.sock",)}),
+        ("containers", {"contained": True, "capabilities": ADMIN}),
+        ("counters", {"counted": None, "profiling_is_restricted": True}),
+        ("counters", {"counted": None, "profiling_is_restricted": True, "capabilities": ADMIN}),
+        ("dcgm", {"counted": False, "processes": ("nv-hostengine",)}),
+        ("clocks", {"persistent": False}),
+        ("clocks", {"reasons": ("power brake",)}),
+        ("one-gpu", {"gpus": 8}),
+        ("one-gpu", {"processes": ("Runner.Listener",) * 2}),
+        ("alone", {"users": (User(pid=7, name="train", ours=False),)}),
+        ("lock", {"lock_is_writable": False}),
+        ("cleaning", {"leftovers": ("/tmp/flashcore-ci-x",)}),
+        ("disk", {"free": 1 << 30}),
+    ],
+)
+def test_each_item_can_fail_and_says_what_fixes_it(name: str, changes: dict[str, object]) -> None:
+    (found,) = [item for item in runner.examine(facts(**changes)) if item.standing is Standing.FAILED]
+    assert (found.id, bool(found.fix)) == (name, True)
+    assert found.fix in runner.render((found,))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ephemeral", {"ephemeral": None, "cleans": True}),
+        ("cleaning", {"ephemeral": None}),
+        ("containers", {"capabilities": None}),
+        ("counters", {"counted": None, "profiling_is_restricted": None}),
+        ("dcgm", {"counted": None, "contained": True}),
+        ("dcgm", {"counted": None, "processes": ("dcgm-exporter",)}),
+        ("clocks", {"state": None}),
+        ("clocks", {"persistent": None}),
+        ("one-gpu", {"gpus": 0}),
+        ("alone", {"users": (User(pid=7, name="", ours=False),)}),
+        ("lock", {"contained": True, "locks_shared": False}),
+    ],
+)
+def test_what_cannot_be_seen_is_not_verified(name: str, changes: dict[str, object]) -> None:
+    found = {item.id: item for item in runner.examine(facts(**changes))}[name]
+    assert (found.standing, bool(found.fix)) == (Standing.UNSEEN, True)
+    assert not any(item.standing is Standing.FAILED for item in runner.examine(facts(**changes)))
+
+
+def test_a_runner_that_stays_without_a_hook_fails_twice() -> None:
+    failed = [item.id for item in runner.examine(facts(ephemeral=False)) if item.standing is Standing.FAILED]
+    assert failed == ["ephemeral", "cleaning"]
+
+
+@pytest.mark.parametrize("changes", [{"root": True, "contained": True}, {"users": (User(pid=7, name="dcgm-x", ours=False),)}])
+def test_what_is_no_problem(changes: dict[str, object]) -> None:
+    assert {item.standing for item in runner.examine(facts(**changes))} == {Standing.VERIFIED}
+
+
+def test_the_page_has_a_section_for_each_item_in_this_order() -> None:
+    sections = re.findall(r"^## ([a-z-]+): (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == [(name, title) for name, (title, _, _) in runner.ITEMS.items()]

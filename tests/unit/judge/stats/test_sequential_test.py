@@ -1,0 +1,185 @@
+"""The rule for base against head, on rounds whose truth is known."""
+
+import math
+import random
+
+import pytest
+from comparing import lognormal, make_noise
+
+from flashcore_ci.judge.stats.paired_estimate import Prior, priors
+from flashcore_ci.judge.stats.sequential_test import (
+    BESIDE,
+    LOOKS,
+    Errors,
+    Rounds,
+    decide,
+    detectable,
+    percent,
+    primary_share,
+    resolution,
+    two_speeds,
+)
+from flashcore_ci.model.codes import Code
+
+MARGIN = math.log1p(0.003)
+ERRORS = Errors.of(rows=16, share=0.9)
+QUIET = Prior(variance=2e-6, freedom=20)  # a process scatters by 0.1 %
+
+
+def made(percent_=0.0, count=8, noise=0.1, seed=1):
+    return Rounds(base=lognormal(seed, count, noise=noise), head=lognormal(seed + 99, count, 1.0, percent_, noise))
+
+
+def code(primary, time=None, noise=(QUIET, QUIET), margin=MARGIN):
+    return decide(primary, time, margin=margin, rows=16, noise=noise).code
+
+
+def test_errors_are_split_over_rows_scales_and_looks():
+    cycles = [Errors.of(rows=16, share=primary_share(beside=True), rounds=rounds) for rounds in LOOKS]
+    time = [Errors.of(rows=16, share=BESIDE, rounds=rounds) for rounds in LOOKS]
+    assert sum(errors.unchanged for errors in cycles + time) * 16 == pytest.approx(0.001)
+    assert sum(errors.within for errors in cycles + time) * 16 == pytest.approx(0.01)
+    assert sum(errors.same for errors in cycles) == pytest.approx(0.05)
+    assert primary_share(beside=False) == 1.0
+
+
+def test_each_scale_is_judged_at_its_own_share():
+    found = decide(made(count=12), made(count=12, seed=7), margin=MARGIN, rows=16, noise=(QUIET, QUIET))
+    assert (found.errors, found.beside) == (ERRORS, Errors.of(rows=16, share=BESIDE))
+    assert found.errors.within == pytest.approx(9 * found.beside.within)
+
+
+def test_rounds_that_were_lost_never_widen_an_error():
+    found = [Errors.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
+    for field in ("unchanged", "within", "same"):
+        shares = [getattr(errors, field) for errors in found]
+        assert shares == sorted(shares)
+
+
+def test_what_is_above_its_margin_must_be_above_zero_too():
+    hair = math.log1p(1e-9)
+    assert code(made(0.12, count=12), margin=hair, noise=(QUIET, None)) is not Code.SLOWER
+    assert code(made(0.5, count=12), margin=hair, noise=(QUIET, None)) is Code.SLOWER
+
+
+class TestFourOutcomes:
+    def test_the_same_speed(self):
+        assert code(made(0.0)) is Code.SAME
+
+    def test_plainly_slower(self):
+        assert code(made(2.0)) is Code.SLOWER
+
+    def test_plainly_faster(self):
+        assert code(made(-2.0)) is Code.FASTER
+
+    def test_at_the_margin_nobody_knows(self):
+        assert code(made(0.3, count=12)) is Code.UNDECIDED
+
+    def test_slower_by_less_than_the_margin_is_the_same(self):
+        assert code(made(0.1, noise=0.02), noise=(None, None)) is Code.SAME
+
+    def test_without_a_recording_the_rounds_stand_alone(self):
+        assert code(made(2.0), noise=(None, None)) is Code.SLOWER
+        assert code(made(0.0, noise=0.05), noise=(None, None)) is Code.SAME
+
+
+class TestLooks:
+    def test_the_first_look_never_convicts(self):
+        assert code(made(20.0, count=5)) is Code.UNDECIDED
+        assert code(made(20.0, count=7)) is Code.UNDECIDED
+        assert code(made(20.0, count=8)) is Code.SLOWER
+
+    def test_the_first_look_may_acquit(self):
+        assert code(made(0.0, count=5)) is Code.SAME
+
+    def test_before_the_first_look_nothing_is_said(self):
+        assert code(made(0.0, count=4, noise=0.001)) is Code.UNDECIDED
+
+
+class TestTime:
+    def at_clock(self, rounds, factor):
+        return Rounds(base=rounds.base, head=tuple(value * factor for value in rounds.head))
+
+    def test_as_many_cycles_at_a_lower_clock(self):
+        cycles = made(0.0)
+        assert code(cycles, self.at_clock(cycles, 1.05)) is Code.SLOWER_AT_LOWER_CLOCK
+        assert code(cycles, self.at_clock(cycles, 1.01)) is Code.SAME
+
+    def test_a_time_that_may_be_longer_asks_for_another_look(self):
+        cycles = made(0.0, count=5)
+        assert code(cycles, self.at_clock(cycles, 1.05)) is Code.UNDECIDED
+
+    def test_a_time_that_tells_nothing_does_not_hide_the_cycles(self):
+        cycles, time = made(0.0, count=12), made(0.0, count=12, noise=5.0, seed=7)
+        assert code(cycles, time, noise=(QUIET, None)) is Code.SAME
+        assert code(made(0.0, count=8), made(0.0, count=8, noise=5.0, seed=7), noise=(QUIET, None)) is Code.UNDECIDED
+
+    def test_more_cycles_come_first(self):
+        cycles = made(2.0)
+        assert code(cycles, self.at_clock(cycles, 1.05)) is Code.SLOWER
+
+
+class TestTwoSpeeds:
+    def coin(self, seed, percent_=0.0, count=12, gap=1.5):
+        source = random.Random(seed)
+        sides = [
+            [v * (1 + gap / 100 * source.randint(0, 1)) for v in side] for side in (made(0.0, count).base, made(0, count).head)
+        ]
+        return Rounds(base=tuple(sides[0]), head=tuple(value * (1 + percent_ / 100) for value in sides[1]))
+
+    def test_it_is_named_and_counted_and_not_averaged(self):
+        rounds = self.coin(4)
+        found = decide(rounds, None, margin=MARGIN, rows=16, noise=(QUIET, QUIET))
+        assert found.code is Code.BIMODAL
+        assert len(found.modes) == 2
+        slow = sum(value > 1.007 for value in rounds.base)
+        assert found.modes[0].startswith(f"base: {12 - slow} fast and {slow} slow processes, 1.")
+
+    def test_a_kernel_that_is_slower_in_its_fast_mode_than_base_in_its_slow_one_is_slower(self):
+        assert code(self.coin(4, percent_=10.0)) is Code.SLOWER
+
+    def test_a_real_change_is_no_second_speed(self):
+        assert two_speeds(made(5.0), MARGIN) == ()
+
+    def test_a_coin_never_convicts(self):
+        codes = {code(self.coin(seed, count=count)) for seed in range(300) for count in (8, 12)}
+        assert Code.SLOWER not in codes
+
+
+class TestResolution:
+    def test_a_margin_finer_than_the_machine_sees(self):
+        noisy = priors(make_noise(2.0), "ms")["big"]
+        found = decide(made(0.0, count=12, noise=2.0), None, margin=MARGIN, rows=16, noise=(noisy, None))
+        assert found.code is Code.BELOW_RESOLUTION
+        assert 0.01 < found.resolution < 0.06
+
+    def test_what_is_plain_is_said_all_the_same(self):
+        noisy = priors(make_noise(2.0), "ms")["big"]
+        assert code(made(30.0, count=12, noise=2.0), noise=(noisy, None)) is Code.SLOWER
+
+    def test_the_margin_that_it_names_holds(self):
+        prior = priors(make_noise(1.0), "ms")["big"]
+        margin = resolution(prior, ERRORS)
+        trials = [made(0.0, count=12, noise=1.0, seed=seed) for seed in range(1, 400)]
+        codes = [code(rounds, noise=(prior, prior), margin=margin) for rounds in trials]
+        assert codes.count(Code.SAME) >= 0.95 * len(codes)
+        assert Code.SLOWER not in codes
+
+    def test_what_it_can_detect_is_detected(self):
+        prior = priors(make_noise(0.2), "ms")["big"]
+        least = percent(detectable(prior, MARGIN, ERRORS))
+        trials = [made(least, count=12, noise=0.2, seed=seed) for seed in range(1, 400)]
+        assert sum(code(rounds, noise=(prior, prior)) is Code.SLOWER for rounds in trials) >= 0.9 * len(trials)
+
+
+class TestNonsense:
+    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -1.0])
+    @pytest.mark.parametrize("side", ["base", "head"])
+    def test_values_that_no_clock_gives(self, bad, side):
+        values = {"base": (1.0, 1.01, 1.02), "head": (1.0, 1.01, 1.02)}
+        with pytest.raises(ValueError, match="finite and above zero"):
+            Rounds(**{**values, side: (1.0, bad, 1.02)})
+
+    def test_rounds_with_one_side(self):
+        with pytest.raises(ValueError, match="a base and a head"):
+            Rounds(base=(1.0, 1.0), head=(1.0,))

@@ -1,0 +1,159 @@
+"""The gate ``no-drift``: what does not move catches what moves slowly."""
+
+from dataclasses import replace
+
+import pytest
+from comparing import CHECK, COMPUTE, NO_DRIFT, NO_SLOWER, comparison, lognormal, make_noise, plan_of, samples_of, verdict_on
+from evidence_factories import good_observation, make_evidence, make_provenance
+from factories import make_build, make_check, make_limit
+from judging import judged
+
+from flashcore_ci.judge.references import Standards
+from flashcore_ci.model.baseline import Baseline, BaselineRow
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.reading import Missing, Samples
+from flashcore_ci.model.suite import Kind, Roof
+from flashcore_ci.model.verdict import Outcome
+
+DRIFT = make_check(NO_DRIFT)
+PLAN = plan_of(DRIFT)
+
+
+def timing(percent=0.0, count=5, seed=1, time_percent=None, **changes):
+    cycles = lognormal(seed, count, percent=percent)
+    ms = lognormal(seed + 50, count, percent=percent if time_percent is None else time_percent)
+    samples = (("time/gpu/cold", Samples(values=ms, unit="ms")), ("cycles/gpu/cold", Samples(values=cycles, unit="Mcycle")))
+    return good_observation(PLAN, make_build(), Kind.TIMING, "big", **{"samples": samples, **changes})
+
+
+def baseline(observation=None, collected_at="2026-11-01T00:00:00Z", **changes):
+    observation = observation or timing(seed=77)
+    samples = dict(observation.samples)
+    row = BaselineRow(
+        workload="big",
+        collected_at=collected_at,
+        commit="f" * 40,
+        asked=observation.identity.workload,
+        collector=observation.identity.collector,
+        ms=samples["time/gpu/cold"].values,
+        megacycles=samples["cycles/gpu/cold"].values,
+    )
+    fields = {
+        "device": "NVIDIA H200",
+        "driver": "580.159.04",
+        "clock_policy": "not locked",
+        "rows": (row,),
+    }
+    return Baseline(**{**fields, **changes})
+
+
+def verdict(observation, *baselines, check=DRIFT, workload=COMPUTE, noise=None, **provenance):
+    evidence = make_evidence(observations=(observation,), provenance=make_provenance(**provenance))
+    standards = Standards(baselines=baselines, noises=(noise,) if noise else ())
+    return judged(evidence, plan=plan_of(check, workload=workload), standards=standards).verdicts[0]
+
+
+@pytest.mark.parametrize(
+    ("percent", "outcome", "code"),
+    [
+        (0.0, Outcome.PASS, Code.SAME),
+        (1.0, Outcome.PASS, Code.SAME),
+        (-9.0, Outcome.PASS, Code.FASTER),
+        (2.0, Outcome.INCONCLUSIVE, Code.UNDECIDED),
+        (4.0, Outcome.FAIL, Code.DRIFTED),
+    ],
+)
+def test_outcomes(percent, outcome, code):
+    found = verdict(timing(percent), baseline())
+    assert (found.outcome, found.reason.code) == (outcome, code)
+    assert found.reading.value == pytest.approx(percent, abs=0.2)
+    assert "against the baseline of 2026-11-01" in found.reason.message
+    assert dict(found.reason.facts)["processes"] == "5 in the baseline, 5 now"
+
+
+def test_ten_merges_each_within_its_margin_are_caught_together():
+    """Each merge costs 0.4 %, within the margin of 0.6 % that its workload has; the baseline stays where it was."""
+    margin = make_check(replace(NO_SLOWER, limits=(make_limit(0.6, "%"),)))
+    held, noise = baseline(), Standards(noises=(make_noise(0.1),))
+    merged, drifts = [], []
+    for merge in range(1, 11):
+        before, after = (100.0 * (1.004**count - 1.0) for count in (merge - 1, merge))
+        sides = samples_of(lognormal(merge, 12, percent=before), lognormal(merge + 500, 12, percent=after))
+        merged.append(verdict_on(comparison(sides), check=margin, standards=noise).outcome)
+        drifts.append(verdict(timing(after, seed=merge), held, noise=make_noise(0.1)).outcome)
+    assert merged == [Outcome.PASS] * 10
+    assert drifts[:3] == [Outcome.PASS] * 3
+    assert drifts[-1] is Outcome.FAIL
+
+
+def test_a_memory_bound_workload_drifts_in_time():
+    memory = replace(COMPUTE, roof=Roof.MEMORY)
+    observation = timing(0.0, time_percent=5.0)
+    assert verdict(observation, baseline()).reason.code is Code.SAME
+    assert verdict(observation, baseline(), workload=memory).reason.code is Code.DRIFTED
+
+
+class TestNoBaseline:
+    def test_none_at_all(self):
+        found = verdict(timing())
+        assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, Code.NO_BASELINE)
+        assert found.blocks
+        assert "baseline propose" in found.next_step
+        assert found.reason.message.endswith("there are: none")
+
+    @pytest.mark.parametrize("changes", [{"device": "NVIDIA H100"}, {"driver": "570"}, {"clock_policy": "locked"}])
+    def test_of_another_machine(self, changes):
+        found = verdict(timing(), baseline(**changes))
+        assert found.reason.code is Code.NO_BASELINE
+        assert next(iter(changes.values())) in found.reason.message
+
+    def test_of_a_run_without_a_gpu(self):
+        assert verdict(timing(), baseline(), device=None).reason.code is Code.NO_BASELINE
+
+    def test_without_this_workload(self):
+        found = verdict(timing(), baseline(rows=()))
+        assert (found.reason.code, "has no row for big" in found.reason.message) == (Code.NO_BASELINE, True)
+
+    @pytest.mark.parametrize(("part", "word"), [("workload", "the workload"), ("collector", "the collector")])
+    def test_of_something_else(self, part, word):
+        other = timing()
+        other = replace(other, identity=replace(other.identity, **{part: "other"}))
+        found = verdict(timing(), baseline(other))
+        assert found.reason.code is Code.NO_BASELINE
+        assert f"{word} has changed" in found.reason.message
+
+
+class TestRefused:
+    def test_too_few_processes(self):
+        assert verdict(timing(count=2), baseline()).reason.code is Code.TOO_FEW_PROCESSES
+
+    def test_no_samples(self):
+        assert verdict(timing(samples=()), baseline()).reason.code is Code.METRIC_ABSENT
+
+    def test_samples_in_another_unit(self):
+        samples = (("cycles/gpu/cold", Samples(values=lognormal(1, 5), unit="cycle")),)
+        assert verdict(timing(samples=samples), baseline()).reason.code is Code.METRIC_ABSENT
+
+    @pytest.mark.parametrize("bad", [0.0, -1.0])
+    def test_impossible_values(self, bad):
+        samples = (("cycles/gpu/cold", Samples(values=(1.0, bad, 1.1), unit="Mcycle")),)
+        found = verdict(timing(samples=samples), baseline())
+        assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
+
+    def test_what_was_not_measured(self):
+        found = verdict(timing(missing=Missing(code=Code.HANG, message="hung")), baseline())
+        assert (found.outcome, found.reason.code) == (Outcome.FAIL, Code.HANG)
+
+    @pytest.mark.parametrize("values", [(1.0,), (1.0, 0.0), (1.0, float("nan")), (1.0, float("inf"))])
+    def test_a_baseline_of_nonsense(self, values):
+        with pytest.raises(ValueError, match="big"):
+            BaselineRow(workload="big", collected_at="", commit="", asked="", collector="", ms=values, megacycles=values)
+
+
+def test_a_baseline_from_the_very_run_says_so():
+    same = make_provenance().collected_at
+    assert "proposed from this very run" in dict(verdict(timing(), baseline(collected_at=same)).reason.facts)["note"]
+
+
+def test_the_two_gates_are_different_questions():
+    assert CHECK.gate.evidence is not DRIFT.gate.evidence

@@ -1,0 +1,58 @@
+"""What the recording promises is what the rule then does."""
+
+import math
+import random
+
+import pytest
+from comparing import make_noise
+
+from flashcore_ci.judge.power import sights
+from flashcore_ci.judge.stats.paired_estimate import priors
+from flashcore_ci.judge.stats.sequential_test import Rounds, decide
+from flashcore_ci.model.codes import Code
+
+
+def sight(noise=0.1, margin=0.3, rows=16):
+    margins = {"big": margin, **{f"other-{number}": 0.3 for number in range(rows - 1)}}
+    (found,) = sights(make_noise(noise), margins)
+    return found
+
+
+def test_a_quiet_machine_sees_little_things():
+    found = sight(0.03)
+    assert found.scatter == pytest.approx(0.03, rel=0.3)
+    assert found.holds < 0.1
+    assert 0.3 < found.seen < 0.45
+    assert found.false_alarms < 1e-9
+    rates = [rate for _, rate in found.detected]
+    assert rates == sorted(rates)
+    assert rates[-1] > 0.999
+
+
+def test_unchanged_code_is_never_red_more_often_than_its_share():
+    for noise in (0.03, 0.3, 3.0):
+        for margin in (0.01, 0.3, 3.0):
+            assert sight(noise, margin).false_alarms <= 0.001 / 16
+
+
+def test_a_workload_without_a_margin_is_left_out():
+    assert list(sights(make_noise(), {"other": 0.3})) == []
+
+
+def test_it_is_one_line():
+    assert str(sight()).startswith("big: a process scatters by 0.")
+    assert "+5 % 100 %" in str(sight())
+
+
+@pytest.mark.parametrize("level", [0.5, 1.0])
+def test_the_rule_keeps_the_promise(level):
+    noise = make_noise(0.2)
+    promised = dict(sight(0.2).detected)[level]
+    prior, source, trials = priors(noise, "megacycles")["big"], random.Random(level), 1500
+    scale = math.sqrt(prior.variance / 2.0)
+    hits = 0
+    for _ in range(trials):
+        base, head = ([math.exp(source.gauss(shift, scale)) for _ in range(12)] for shift in (0.0, math.log1p(level / 100.0)))
+        rounds = Rounds(base=tuple(base), head=tuple(head))
+        hits += decide(rounds, rounds, margin=math.log1p(0.003), rows=16, noise=(prior, None)).code is Code.SLOWER
+    assert hits / trials == pytest.approx(promised, abs=0.06)

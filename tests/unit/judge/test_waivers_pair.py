@@ -1,0 +1,49 @@
+"""A slow-down that was meant is waived for the two codes that were compared, and for no others."""
+
+from dataclasses import replace
+
+from comparing import BASE, comparison, plan_of, rounds, verdict_on
+from evidence_factories import make_evidence
+from factories import make_waiver
+from judging import judged
+
+from flashcore_ci.judge.no_slower import pair_of
+from flashcore_ci.model.verdict import Outcome
+
+SLOWER = comparison(rounds(2.0))
+PAIR = pair_of(SLOWER.base, SLOWER.identity)
+WAIVER = make_waiver("no-slower", "big", expires="", pair=PAIR)
+
+
+def report(observation=SLOWER, waiver=WAIVER):
+    return judged(make_evidence(observations=(observation,)), plan=plan_of(), waivers=(waiver,), as_of="2099-01-01")
+
+
+def test_the_verdict_says_how_to_accept_it():
+    assert f'pair = "{PAIR}"' in verdict_on(SLOWER).notes[-1]
+
+
+def test_it_holds_for_this_pair_on_every_day():
+    (verdict,) = report().verdicts
+    assert (verdict.outcome, verdict.blocks) == (Outcome.WAIVED, False)
+    assert f"waived for {PAIR} by kernels" in verdict.notes[-1]
+
+
+def test_it_holds_for_no_other_pair():
+    for part in ("machine_code", "launcher", "binding"):
+        for side in ("base", "identity"):
+            other = replace(getattr(SLOWER, side), **{part: "changed"})
+            assert pair_of(**{"base": SLOWER.base, "head": SLOWER.identity, {"identity": "head"}.get(side, side): other}) != PAIR
+    moved = comparison(rounds(2.0), base=replace(BASE, launcher="changed"))
+    found = report(moved)
+    assert found.verdicts[0].outcome is Outcome.FAIL
+    assert f"is for another pair, {PAIR}, and does nothing" in found.notes[-1]
+
+
+def test_it_is_not_needed_when_nothing_is_slower():
+    assert report(comparison(rounds(0.0))).notes[-1].endswith("is not needed: the check passes")
+
+
+def test_nothing_is_said_of_it_where_nothing_is_compared():
+    found = judged(make_evidence(), plan=plan_of(), waivers=(make_waiver("no-slower", "elsewhere", expires="", pair=PAIR),))
+    assert not any("waiver" in note for note in found.notes)

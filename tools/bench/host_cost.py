@@ -1,0 +1,84 @@
+"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/bench/host_cost.py LIBRARY``.
+
+It needs PyTorch and a built library of any operation, and no GPU: tensors are on the CPU, the library reads what they are, and
+nothing is launched. The launch itself comes on top; tests/kernel/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernel"))
+
+import flashcore
+import torch
+from flashcore import _launch, _library, _tensors
+
+CALLS, TRIES = 5_000, 9
+
+
+class NoKernels:
+    """Reads tensors as the library does, and accepts every launch."""
+
+    def __init__(self, library: str) -> None:
+        flashcore.load(library)
+        (shared, *_) = vars(_library)["_loaded"].values()
+        self.flashcore_read = shared.flashcore_read
+
+
+def nothing(_arguments: Any) -> int:
+    """No launch, and no workspace."""
+    return 0
+
+
+def bind(library: str) -> None:
+    """Have the package take CPU tensors, and launch nothing."""
+    for function in (name for functions in _library.ENTRY_POINTS.values() for name in functions):
+        setattr(NoKernels, function, staticmethod(nothing))
+    vars(_tensors).update(
+        DEVICE="cpu",
+        _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8),
+    )
+    vars(_launch)["current_stream"] = lambda _device: 0
+    vars(_library)["_loaded"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
+
+
+def cases() -> dict[str, Callable[[], Any]]:
+    """Calls as a server makes them; caches are small here, because only their shapes matter."""
+
+    def half(*shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float16)
+
+    q, k, new, pool = half(4, 1, 32, 128), half(4, 64, 8, 128), half(4, 1, 8, 128), half(8, 64, 8, 128)
+    lengths, table, starts = (torch.zeros(shape, dtype=torch.int32) for shape in (4, (4, 2), 5))
+    ragged = half(64, 8, 128)
+    cached = flashcore.flash_attn_with_kvcache
+    return {
+        "decode": lambda: cached(q, k, k, cache_seqlens=lengths, causal=True),
+        "decode, in pages, append": lambda: cached(q, pool, pool, new, new, cache_seqlens=lengths, page_table=table, causal=True),
+        "prefill": lambda: flashcore.flash_attn_func(k, k, k, causal=True),
+        "ragged prefill": lambda: flashcore.flash_attn_varlen_func(ragged, ragged, ragged, starts, starts, 64, 64, causal=True),
+    }
+
+
+def main() -> int:
+    """Print microseconds of a call, the least of several tries."""
+    parser = argparse.ArgumentParser(
+        description="What a call of FlashCore's Python functions costs the host, without the launch."
+    )
+    parser.add_argument("library", help="a built library of any operation, for example build/decode/libflashcore_decode.so")
+    bind(parser.parse_args().library)
+    for name, call in cases().items():
+        call()
+        best = min(timeit.repeat(call, number=CALLS, repeat=TRIES)) / CALLS * 1e6
+        print(f"{name:26s} {best:6.2f} us")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""Feed damaged input to everything that reads: ``make fuzz N=1000000``. Nothing may raise what it does not promise, nor turn green.
+
+Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of what it
+returns. An input is a corpus file with a few mutations; input ``i`` of a seed is always the same one. Exit status 1 with the
+inputs that broke something, kept in ``runs/fuzz``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import random
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import fuzz_apart
+from fuzz_apart import DiedError, Reports
+
+from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer
+from flashcore_ci.build import tokens
+from flashcore_ci.collect import child, correctness
+from flashcore_ci.collect.sanitizer import between_marks
+from flashcore_ci.model.errors import EvidenceError, SuiteError
+from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Measured, Missing
+from flashcore_ci.store import bundle, codec
+from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verified
+from flashcore_ci.suite.loader import load
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "tests/recordings"
+KEEP = ROOT / "runs/fuzz"
+MOST_BYTES = 6000
+WORDS = [b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"9" * 40]
+WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 warnings)", b"Launch #1", b"[[gate]]\n", b"\\u0000"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reader:
+    """What to read, what it may raise, and why what it returned must not be (None: it may be)."""
+
+    corpus: list[bytes]
+    read: Callable[[bytes], object]
+    promised: tuple[type[Exception], ...] = ()
+    wrong: Callable[[bytes, bytes, object], str | None] = lambda *_: None
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """``data`` after one to four damages; most are near where something stands already."""
+    most = max(4 * MOST_BYTES, len(data))
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at = rng.randrange(len(data) + 1)
+        to = min(len(data), at + rng.choice((1, 2, 8, 64, 512)))
+        match rng.randrange(7):
+            case 0 if data:
+                at = rng.randrange(len(data))
+                data = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+            case 1:
+                data = data[:at] + data[to:]
+            case 2:
+                data = data[:to] + data[at:]
+            case 3:
+                data = data[:at] + rng.choice(WORDS) + data[at:]
+            case 4:
+                data = data[:at] + rng.choice(WORDS) + data[to:]
+            case 5:
+                data = data[:at]
+            case _:
+                other = rng.randrange(len(data) + 1)
+                data = data[:at] + data[other : other + 64] + data[at:]
+    return data[:most]
+
+
+def text(data: bytes) -> str:
+    """As every tool's output is decoded."""
+    return data.decode("utf-8", errors="replace")
+
+
+def files(*patterns: str, folder: Path = RECORDINGS, most: int = MOST_BYTES) -> list[bytes]:
+    """The files that match, cut to a size that many can be read of."""
+    found = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    return [path.read_bytes()[:most] for path in found]
+
+
+def green(reading: object) -> bool:
+    """Whether a sanitizer's reading would pass."""
+    return isinstance(reading, Measured) and reading.value == 0
+
+
+def sanitizer_reader(check: str) -> Reader:
+    """Logs, read as this check's. With the exit status of findings, or of nothing at all, no log is clean."""
+
+    def read(data: bytes) -> object:
+        log = sanitizer.parse(text(data), check)
+        between_marks(sanitizer.parse_launches(text(data)), 0)
+        return [
+            sanitizer.findings_reading(log, returncode=status, version="2026.4.0", ran=ran)
+            for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))
+        ]
+
+    def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
+        assert isinstance(found, list)
+        if green(found[0]) or green(found[1]):
+            return "clean, against the exit status or the worker"
+        return "clean without a summary" if green(found[2]) and b"SUMMARY: 0 " not in damaged else None
+
+    return Reader(corpus=files("sanitizer/*.log"), read=read, wrong=wrong)
+
+
+def small_run() -> dict[str, bytes]:
+    """The recorded run of the defects, but of its evidence only a few records: names and contents."""
+    packed = bundle.unpack(RECORDINGS / "runs/defects.tar.xz")
+    evidence = json.loads(packed["evidence.json"])
+    evidence["builds"], evidence["observations"] = evidence["builds"][2:3], evidence["observations"][:60:20]
+    plan = json.loads(packed["plan.json"])
+    for key in ("checks", "excluded", "workloads", "descriptions"):
+        plan[key] = plan[key][:1]
+    small = {"evidence.json": json.dumps(evidence).encode(), "plan.json": json.dumps(plan).encode(), "artifacts/a.log": b"log\n"}
+    members = tuple(member_of(name, data) for name, data in sorted(small.items()))
+    return {MANIFEST: codec.encode(Manifest(files=members)), **dict(sorted(small.items()))}
+
+
+def run_reader(run: dict[str, bytes]) -> Reader:
+    """One file of a run is damaged, the manifest too: whatever is read must be what was written."""
+
+    def read(data: bytes) -> object:
+        name, _, content = data.partition(b"\n")
+        damaged = {**run, name.decode(): content}
+        return verified(damaged[MANIFEST], set(damaged) - {MANIFEST}, damaged.__getitem__, where="run")
+
+    def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
+        changed = isinstance(found, dict) and any(found[name] != run[name] for name in found)
+        return "altered evidence was taken" if changed and not damaged.startswith(MANIFEST.encode()) else None
+
+    corpus = [name.encode() + b"\n" + data for name, data in run.items()]
+    return Reader(corpus=corpus, read=read, promised=(EvidenceError, KeyError, UnicodeDecodeError), wrong=wrong)
+
+
+def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """A reader of files: the input is put into one."""
+    file = folder / name
+
+    def through(data: bytes) -> object:
+        file.write_bytes(data)
+        return read(file)
+
+    return through
+
+
+def result_reader(folder: Path) -> Reader:
+    """A worker's result. What is no answer to the job is Missing; readings are numbers or Missing."""
+    bound = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j"}
+    outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
+    whole = {**bound, "environment": {"torch": "2"}, "started": None, "finished": True, "outcomes": {"w": outcome}}
+
+    def read(path: Path) -> object:
+        content = child.read_result(path, kind="correctness", nonce="n", job="j", began=0.0)
+        if isinstance(content, Missing):
+            return content
+        for one in content["outcomes"].values():
+            child.missing_of(one)
+            correctness.readings(one.get("readings", {}))
+        return content
+
+    return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
+
+
+def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
+    """Everything that reads what others wrote."""
+    run = small_run()
+    suite = folder / "suite.toml"
+    packed = bundle.packed({name: data for name, data in run.items() if name != "plan.json"})
+    build_text = files("nvcc/*.txt")
+    return {
+        **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
+        "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
+        "compiler errors": Reader(
+            corpus=build_text, read=lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))
+        ),
+        "compiler's files": Reader(
+            corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
+            read=lambda data: (nvcc.parse_dependencies(text(data)), nvcc.parse_host_code(text(data), {"a.cu"})),
+        ),
+        "nvdisasm JSON": Reader(
+            corpus=files("nvcc/*.json", most=10**6), read=lambda data: nvdisasm.parse(text(data)), promised=(ValueError,)
+        ),
+        "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=elf.read, promised=(ValueError,)),
+        "evidence": Reader(
+            corpus=[run["evidence.json"]],
+            read=lambda data: codec.decode(Evidence, data, where="evidence"),
+            promised=(EvidenceError,),
+        ),
+        "plan": Reader(
+            corpus=[run["plan.json"]], read=lambda data: codec.decode(Plan, data, where="plan"), promised=(EvidenceError,)
+        ),
+        "run": run_reader(run),
+        "bundle": Reader(
+            corpus=[packed],
+            read=file_reader(folder, "b.tar.xz", bundle.unpack),
+            promised=(EvidenceError,),
+            wrong=lambda good, damaged, _: None if damaged == good else "a damaged bundle was read",
+        ),
+        "suite TOML": Reader(
+            corpus=files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT),
+            read=lambda data: (suite.write_bytes(data), load(suite, root=ROOT)),
+            promised=(SuiteError,),
+        ),
+        "result file": result_reader(folder),
+        "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
+        "sources": Reader(
+            corpus=files("kernel/src/*.cu", "kernel/subjects/*.py", folder=ROOT, most=2500),
+            read=lambda data: (tokens.c_tokens(text(data)), tokens.includes(text(data)), tokens.python_tokens(text(data))),
+        ),
+    }
+
+
+def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[str]]:
+    """How many inputs were refused, and what broke."""
+    refused, broken = 0, []
+    for index in range(count):
+        rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - to be repeated, not to be unguessable
+        good = rng.choice(reader.corpus)
+        data = mutated(good, rng)
+        try:
+            complaint = reader.wrong(good, data, reader.read(data))
+        except reader.promised:
+            refused += 1
+            continue
+        except Exception:  # noqa: BLE001 - that is what is looked for
+            complaint = traceback.format_exc()
+        if complaint is not None:
+            KEEP.mkdir(parents=True, exist_ok=True)
+            file = KEEP / f"{name.replace(' ', '-')}-{seed}-{index}"
+            file.write_bytes(data)
+            broken.append(f"{name}, input {index} ({file}): {complaint}")
+    return refused, broken
+
+
+def main() -> int:
+    """Share the inputs out over the readers, and say what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000, help="inputs in all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="readers whose names hold this text")
+    options = parser.parse_args()
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.closing(Reports(Path(folder))) as reports:
+        chosen = {name: reader for name, reader in readers(Path(folder), reports).items() if options.only in name}
+        share = max(1, options.count // len(chosen))
+        for name, reader in chosen.items():
+            began = time.monotonic()
+            refused, broken = fuzz(name, reader, share, options.seed)
+            seconds = time.monotonic() - began
+            print(f"{name:<20} {share:>9} inputs  {refused:>9} refused  {len(broken):>3} broke  {seconds:8.1f} s", flush=True)
+            failures += broken
+    print(*failures[:10], f"{share * len(chosen)} inputs, {len(failures)} broke something", sep="\n")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

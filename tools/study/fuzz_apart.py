@@ -1,0 +1,84 @@
+"""A reader that may take its process down, fuzzed from outside: ncu's, which is a C library."""
+
+from __future__ import annotations
+
+import contextlib
+import lzma
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+from flashcore_ci.adapters import ncu
+from flashcore_ci.model.reading import Measured
+
+RECORDED = Path(__file__).resolve().parents[2] / "tests/recordings/ncu/two-workloads.ncu-rep.xz"
+WORKLOAD, KERNEL = "red-clean", "fault_clean"
+SHARES = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu")
+LOW = 10.0  # per cent: what the recorded kernel stays below, and no damage may raise it above
+SECONDS = 20.0
+END = b"end\n"
+SERVER = """
+import sys
+from flashcore_ci.adapters import ncu_reader
+for line in sys.stdin:
+    ncu_reader.main(["ncu", line.strip()])
+    print("end", flush=True)
+"""
+
+
+class DiedError(Exception):
+    """The reader aborted, or did not come back: the gate reads each report in a process of its own, and has none then."""
+
+
+class Reports:
+    """A process that reads one report after the other, and is started anew when one ends it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "damaged.ncu-rep"
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def read(self, data: bytes) -> object:
+        """The readings of the recorded report's first workload, of these bytes. DiedError as ``actions``."""
+        return ncu.readings(self.actions(data), WORKLOAD, (KERNEL,))
+
+    def actions(self, data: bytes) -> tuple[ncu.Action, ...]:
+        """What these bytes hold, as the gate reads it. DiedError when the reader died of them."""
+        self.file.write_bytes(data)
+        said, server = b"", self._running()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(server.stdin.fileno(), f"{self.file}\n".encode())
+        while not said.endswith(END):
+            ready, _, _ = select.select([server.stdout], [], [], SECONDS)
+            more = os.read(server.stdout.fileno(), 1 << 16) if ready else b""
+            if not more:
+                self.close()
+                raise DiedError(str(server.returncode))
+            said += more
+        return ncu.parse_actions(said.removesuffix(END).decode())
+
+    def close(self) -> None:
+        """End the process."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.communicate()
+            self._server = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._server is None:
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+            argv = [sys.executable, "-c", SERVER]
+            self._server = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nothing)
+        return self._server
+
+
+def recorded() -> bytes:
+    """A report as ncu wrote it."""
+    return lzma.decompress(RECORDED.read_bytes())
+
+
+def wrong(_good: bytes, _damaged: bytes, found: object) -> str | None:
+    """What must not have been read: a kernel that came out faster than it was."""
+    shares = [found[name] for name in SHARES] if isinstance(found, dict) else []
+    return "a low share became a high one" if any(isinstance(one, Measured) and one.value >= LOW for one in shares) else None

@@ -1,0 +1,127 @@
+"""Comparisons drawn again and again from recorded processes, each judged by the rule that ships."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rival_rules import Side
+
+from flashcore_ci.judge.stats.distributions import f_quantile
+from flashcore_ci.judge.stats.paired_estimate import Prior, priors
+from flashcore_ci.judge.stats.sequential_test import LOOKS, Errors, Rounds, decide, primary_share
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.noise import Noise, Planted, Series
+from flashcore_ci.model.suite import Roof
+
+FINAL = frozenset({Code.FASTER, Code.SAME, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK})
+Draw = list[tuple[int, int]]
+"""Positions in base's and in head's series, one pair a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One workload as the gate meets it. ``margin`` is a log ratio."""
+
+    workload: str
+    roof: Roof
+    margin: float
+    rows: int
+    priors: tuple[Prior | None, Prior | None]
+    same: Series
+    planted: tuple[Planted, ...]
+
+    @property
+    def compute_bound(self) -> bool:
+        """Whether cycles are judged first, and time besides."""
+        return self.roof is not Roof.MEMORY
+
+    @property
+    def errors(self) -> Errors:
+        """Those of the last look."""
+        return Errors.of(rows=self.rows, share=primary_share(beside=self.compute_bound))
+
+    def verdict(self, base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> Code:
+        """What the gate says after the look at which it stops. ``slowdown`` (log ratio) is laid on head."""
+        factor = math.exp(slowdown)
+        scales = []
+        for name in ("megacycles", "ms") if self.compute_bound else ("ms",):
+            first, second = getattr(base, name), getattr(head, name)
+            scales.append((tuple(first[i] for i, _ in draw), tuple(factor * second[j] for _, j in draw)))
+        code = Code.UNDECIDED
+        for look in LOOKS:
+            rounds = [Rounds(base=one[:look], head=two[:look]) for one, two in scales]
+            time = rounds[1] if self.compute_bound else None
+            code = decide(rounds[0], time, margin=self.margin, rows=self.rows, noise=self.priors).code
+            if code in FINAL:
+                break
+        return code
+
+
+def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
+    """Every recorded workload that has a margin (%); the errors are shared by all that have one."""
+    cycles, ms = priors(noise, "megacycles"), priors(noise, "ms")
+    found = []
+    for recorded in noise.workloads:
+        name = recorded.workload
+        if name not in margins:
+            continue
+        compute = recorded.roof is not Roof.MEMORY
+        found.append(
+            Row(
+                workload=name,
+                roof=recorded.roof,
+                margin=math.log1p(margins[name] / 100.0),
+                rows=len(margins),
+                priors=(cycles.get(name) if compute else ms.get(name), ms.get(name)),
+                same=recorded.same,
+                planted=recorded.planted,
+            )
+        )
+    return tuple(found)
+
+
+def draws(source: random.Random, count: int, times: int, rounds: int = LOOKS[-1]) -> Iterator[Draw]:
+    """Rounds of two processes that followed each other when they were recorded, in random order, with replacement.
+
+    Neighbours, as in a real round: what drifts more slowly than a round stays out, and what does not stays in.
+    """
+    for _ in range(times):
+        draw = []
+        for _ in range(rounds):
+            first = source.randrange(count - 1)
+            draw.append((first, first + 1) if source.random() < 0.5 else (first + 1, first))  # noqa: PLR2004 - a coin
+        yield draw
+
+
+def planted_draws(source: random.Random, count: int, times: int) -> Iterator[Draw]:
+    """Recorded rounds of a planted slow-down, with replacement; never one round alone before the first look."""
+    for _ in range(times):
+        draw = [0]
+        while len(set(draw[: LOOKS[0]])) == 1:
+            draw = [source.randrange(count) for _ in range(LOOKS[-1])]
+        yield [(index, index) for index in draw]
+
+
+def sides(base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> tuple[Side, Side]:
+    """The same draw as other tools would get it: all rounds at once."""
+    factor = math.exp(slowdown)
+    return (
+        Side(ms=[base.ms[i] for i, _ in draw], megacycles=[base.megacycles[i] for i, _ in draw]),
+        Side(ms=[factor * head.ms[j] for _, j in draw], megacycles=[factor * head.megacycles[j] for _, j in draw]),
+    )
+
+
+def interval(hits: int, trials: int, error: float = 0.025) -> tuple[float, float]:
+    """Clopper and Pearson's interval of a rate (Biometrika 26(4), 1934), by quantiles of F: exact, 95 % by default."""
+    low = high = 0.0
+    if hits:
+        f = f_quantile(error, 2.0 * (trials - hits + 1), 2.0 * hits)
+        low = hits / (hits + (trials - hits + 1) * f)
+    if hits == trials:
+        return low, 1.0
+    f = f_quantile(error, 2.0 * (hits + 1), 2.0 * (trials - hits))
+    high = (hits + 1) * f / (trials - hits + (hits + 1) * f)
+    return low, high
