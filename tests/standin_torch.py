@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+__version__ = "2.11.0"
 ADDRESSES = itertools.count(0x1000, 0x1000)
 
 

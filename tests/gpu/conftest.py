@@ -23,5 +23,5 @@ def flashcore() -> ModuleType:
     if not torch.cuda.is_available():
         pytest.fail("no CUDA device: deselect these tests with -m 'not gpu'")
     for operation in ("attention", "decode", "stream"):
-        _library.library(operation)
+        _library.get_library(operation)
     return package

@@ -78,7 +78,7 @@ def _bound() -> SimpleNamespace:
         "flashcore_attention_varlen": _varlen.Arguments,
         "flashcore_decode": _decode.Arguments,
     }
-    _library._loaded.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
+    _library._libraries.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
     modules: dict[str, ModuleType] = {
         "decode": _decode, "flash": _flash, "launch": _launch, "library": _library, "tensors": _tensors
     }  # fmt: skip

@@ -54,9 +54,9 @@ def test_addresses_stand_on_words(bound: Any) -> None:
         if kind in (ctypes.c_void_p, bound.tensors.Operand):
             assert getattr(arguments, name).offset % bound.launch.WORD == 0
     filled = arguments(q=bound.tensors.Operand(batch_stride=11), table_stride=13)
-    words = bound.launch.words(filled)
-    assert words[bound.launch.place(arguments, "q") + 1] == 11
-    assert words[bound.launch.place(arguments, "table_stride")] == 13
+    words = bound.launch.to_words(filled)
+    assert words[bound.launch.get_word_index(arguments, "q") + 1] == 11
+    assert words[bound.launch.get_word_index(arguments, "table_stride")] == 13
 
 
 def test_words_of_another_library_version_would_be_refused(bound: Any) -> None:
@@ -143,7 +143,7 @@ def test_a_launch_is_laid_out_once_and_filled_anew(bound: Any) -> None:
 
 
 def test_launches_are_not_kept_without_end(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound.launch, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(bound.launch, "MAX_LAUNCHES", 3)
     for batch in range(1, 9):
         bound.flashcore.decode(**cache(batch=batch))
         assert len(bound.decode._ENTRY.launches) <= 3
@@ -159,7 +159,7 @@ def test_what_the_library_refuses_is_a_value_error_and_the_rest_a_library_error(
 
 
 def test_a_stream_has_one_workspace_and_operations_do_not_share(bound: Any) -> None:
-    workspace = bound.tensors.workspace
+    workspace = bound.tensors.get_workspace
     first = workspace("decode", 0, 7, 100)
     assert workspace("decode", 0, 7, 60) == first
     assert len({first, workspace("decode", 0, 8, 100), workspace("attention", 0, 7, 8), workspace("decode", 0, 7, 200)}) == 4
@@ -167,11 +167,11 @@ def test_a_stream_has_one_workspace_and_operations_do_not_share(bound: Any) -> N
 
 def test_a_capture_has_one_workspace_of_its_own(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeroed once in each graph; where the driver does not say which capture it is, before every launch."""
-    workspace = bound.tensors.workspace
+    workspace = bound.tensors.get_workspace
     eager = workspace("decode", 0, 7, 100)
     torch.state.capturing = True
     capture = iter([1, 1, 2, 0, 0])
-    monkeypatch.setattr(bound.tensors, "_capture_number", lambda stream: next(capture))
+    monkeypatch.setattr(bound.tensors, "_get_capture_id", lambda stream: next(capture))
     first, again, second, unknown, unknown_again = (workspace("decode", 0, 7, 100) for _ in range(5))
     assert first == again
     assert len({eager, first, second, unknown, unknown_again}) == 5
@@ -192,15 +192,15 @@ def test_a_tensor_that_pytorch_cannot_show_is_refused_in_one_line(bound: Any, mo
         raise RuntimeError("Cannot access data pointer\nframe #0")
 
     monkeypatch.setattr(bound.kernels, "flashcore_read", fail)
-    with pytest.raises(ValueError, match=r"^q, k, .*, lse: one cannot be read: Cannot access data pointer$"):
+    with pytest.raises(ValueError, match=r"^q, k, .*, lse: one of them cannot be read: Cannot access data pointer$"):
         bound.flashcore.decode(**cache())
 
 
 @pytest.mark.parametrize("offered", [None, torch.offered(major=2)])
 def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, offered: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", offered)
-    with pytest.raises(bound.library.LibraryError, match=r"PyTorch 2.11 or newer is needed|PyTorch has version 2"):
-        bound.launch.reader(9)
+    with pytest.raises(bound.library.LibraryError, match=r"install PyTorch 2.11 or newer$|table has version 2; install"):
+        bound.launch.make_reader(9)
 
 
 OTHER = torch.Device("cuda", 1)
@@ -213,14 +213,17 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     (r"^q: must be \(batch, 1 to 16", cache(q=torch.empty(3, 1, HEADS, 96))),
     (r"^q: must be on the CUDA device of q, is on", cache(q=torch.empty(3, 1, HEADS, D, device=torch.Device("cpu")))),
     (r"^q: must be float16 or bfloat16", cache(q=torch.empty(3, 1, HEADS, D, dtype=torch.float32))),
-    (r"^q, k, v: this is a forward kernel", cache(q=torch.Tensor((3, 1, HEADS, D), (1024, 1024, 128, 1), requires_grad=True))),
+    (
+        r"^q, k, v: one of them requires a gradient",
+        cache(q=torch.Tensor((3, 1, HEADS, D), (1024, 1024, 128, 1), requires_grad=True)),
+    ),
     (r"^k: must have shape \(3, 100, 2, 128\), is \(4,", cache(k=torch.empty(4, ROOM, KV_HEADS, D))),
     (r"^k: must be float16 or bfloat16 like q", cache(k=torch.empty(3, ROOM, KV_HEADS, D, dtype=torch.bfloat16))),
     (r"^k: the head dimension must be contiguous", cache(k=torch.Tensor((3, ROOM, 2, D), (51200, 512, 256, 2)))),
     (r"^v: must have shape", cache(v=torch.empty(3, ROOM - 1, KV_HEADS, D))),
     (r"^v: must be on the CUDA device of q", cache(v=torch.empty(3, ROOM, KV_HEADS, D, device=OTHER))),
-    (r"^v_new: new keys and new values come together", cache(k_new=torch.empty(3, 1, KV_HEADS, D))),
-    (r"^k_new: new keys and new values come together", cache(v_new=torch.empty(3, 1, KV_HEADS, D))),
+    (r"^v_new: is missing; pass both", cache(k_new=torch.empty(3, 1, KV_HEADS, D))),
+    (r"^k_new: is missing; pass both", cache(v_new=torch.empty(3, 1, KV_HEADS, D))),
     (r"^v_new: must have shape \(3, 2, 2, 128\)", cache(k_new=torch.empty(3, 2, 2, D), v_new=torch.empty(3, 1, 2, D))),
     (r"^lengths: must be contiguous torch.int32 of shape \(3,\)", cache(lengths=torch.empty(3, dtype=torch.int64))),
     (r"^lengths: must be contiguous torch.int32", cache(lengths=torch.empty(4, dtype=torch.int32))),
@@ -229,7 +232,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     (r"^lse: must be contiguous torch.float32 of shape \(3, 8, 1\)", cache(lse=torch.empty(3, 1, 8, dtype=torch.float32))),
     (r"^out: must have shape", cache(out=torch.empty(3, 1, HEADS, 64))),
     (
-        r"^k: a page must have one of 16, 64, 128, 256 keys, has 32",
+        r"^k: the page size must be one of 16, 64, 128, 256, is 32",
         pages(k=torch.empty(40, 32, 2, D), v=torch.empty(40, 32, 2, D)),
     ),
     (r"^page_table: must be int32 of shape \(3, pages", pages(page_table=torch.empty(3, 7, dtype=torch.int64))),

@@ -104,7 +104,7 @@ def test_hints_and_defaults_change_nothing(bound: Any, window: Any) -> None:
 
 
 NO_WINDOW = (
-    r"^window_size: FlashCore supports \(-1, -1\) alone, not None$"  # nor does FlashAttention-3: it asks for window_size[0]
+    r"^window_size: FlashCore supports only \(-1, -1\), not None$"  # nor does FlashAttention-3: it asks for window_size[0]
 )
 NO_NUMBER = r"must be a whole number, is (None|'two')$"
 PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
@@ -225,8 +225,8 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 @pytest.mark.parametrize(
     ("error", "message", "queries", "changes"),
     [
-        (ValueError, r"^cache_seqlens: must say where", 1, NEW),
-        (ValueError, r"^cache_seqlens: 90 leaves no room for 20 new keys among 100", 20, {**NEW, "cache_seqlens": 90}),
+        (ValueError, r"^cache_seqlens: is None with new keys; pass", 1, NEW),
+        (ValueError, r"^cache_seqlens: 90 and 20 new keys exceed the capacity 100", 20, {**NEW, "cache_seqlens": 90}),
         (ValueError, r"^cache_seqlens: must be a tensor or a whole number from 0 to 100, is -3", 20, {"cache_seqlens": -3}),
         (ValueError, r"^q: must have 4 dimensions, has 3", 20, {"q": torch.empty(3, 20, 64)}),
         (ValueError, r"^cache_seqlens: must be .* 0 to 100, is 101", 20, {"cache_seqlens": 101}),
@@ -239,7 +239,7 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         ),
         (ValueError, r"^k: must be .* \(3, 20, 2, 64\) like q, is .* \(3, 20, 1, 64\)", 20, {**ONE_HEAD, "cache_seqlens": 40}),
         (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
-        (ValueError, r"^v: new keys and new values", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (ValueError, r"^v: is missing; pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
         (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
         (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
         (NotImplementedError, r"^k_cache: ", 17, {"k_cache": APART, "v_cache": APART, "cache_seqlens": LENGTHS}),

@@ -62,7 +62,7 @@ def stand_in(subject: ModuleType, modules: dict[str, ModuleType]) -> None:
         starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k}
         return results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
 
-    def over_cache(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
+    def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
         names = ("q", "k", "v", "k_new", "v_new", "out", "lengths", "page_table", "lse")
         given = {name: tensor for name, tensor in zip(names, tensors, strict=True) if tensor is not None or name == "page_table"}
         found = subject.reference({**given, "causal": options[0]})
@@ -71,7 +71,7 @@ def stand_in(subject: ModuleType, modules: dict[str, ModuleType]) -> None:
         return results(found)
 
     vars(modules["_flash"]).update(attention=attention, attention_varlen=attention_varlen)
-    vars(modules["_kvcache"])["over_cache"] = over_cache
+    vars(modules["_kvcache"])["launch_decode"] = launch_decode
 
 
 def worst(row: str, modules: dict[str, ModuleType]) -> float:
