@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import gpu_subjects
@@ -221,6 +222,26 @@ def test_graph_capture_side_stream_and_two_streams(flashcore: Any) -> None:
             results.append(flashcore.attention(q, k, v))
     torch.cuda.synchronize()
     assert all(torch.equal(result, expected) for result in results)
+
+
+def test_a_new_thread_needs_no_current_context(flashcore: Any) -> None:
+    """The thread calls nothing of PyTorch that makes a context current: all tensors exist."""
+    q, k, v = _tensors(500, 500)
+    expected, lse = flashcore.attention(q, k, v, return_lse=True)
+    out, failures = torch.zeros_like(q), []
+
+    def launch_once() -> None:
+        try:
+            flashcore.attention(q, k, v, out=out, lse=lse)
+        except Exception as error:  # noqa: BLE001 - the main thread reports it
+            failures.append(error)
+
+    thread = threading.Thread(target=launch_once)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert not failures
+    assert torch.equal(out, expected)
 
 
 def _misaligned(t: Any) -> Any:
