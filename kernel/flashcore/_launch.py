@@ -145,7 +145,8 @@ class Entry:
             lse = torch.empty(launch.lse, dtype=torch.float32, device=query.device)
         if lse is not None:
             arguments[self.lse] = lse.data_ptr()
-        arguments[self.workspace] = get_workspace(self.function, launch.device, stream, launch.workspace_bytes)
+        workspace = get_workspace(self.function, launch.device, stream, launch.workspace_bytes)  # alive until after the launch
+        arguments[self.workspace] = workspace[0]
         arguments[self.stream] = stream
         status = getattr(library, self.function)(arguments.buffer_info()[0])
         if status != _library.OK:

@@ -99,12 +99,16 @@ def current_stream(device: int) -> int:
 
 
 Key = tuple[str, int, int]  # operation, device, stream
-_workspaces: dict[Key, tuple[int, int, torch.Tensor]] = {}  # bytes, address, memory
-_capture_workspaces: dict[Key, tuple[int, torch.Tensor]] = {}  # capture, memory
+Workspace = tuple[int, int, torch.Tensor]  # address, bytes, memory
+_workspaces: dict[Key, Workspace] = {}
+_capture_workspaces: dict[Key, tuple[int, Workspace]] = {}  # capture, workspace
 
 
-def get_workspace(operation: str, device: int, stream: int, size: int) -> int:
-    """Return the address of at least ``size`` bytes, zero at first, that only this operation uses.
+def get_workspace(operation: str, device: int, stream: int, size: int) -> Workspace:
+    """Return at least ``size`` bytes, zero at first, that only this operation uses.
+
+    The caller keeps the result until its launch is in the stream, because another thread may replace it by a larger one meanwhile. After
+    that PyTorch may free it: the memory came from this stream, so its next user runs behind the launch.
 
     All launches of one stream share a workspace, because they run in order. A graph may be replayed on another stream than it was
     captured on. So every capture gets a workspace of its own, and its first launch zeroes it in the graph. Every replay then starts
@@ -114,19 +118,23 @@ def get_workspace(operation: str, device: int, stream: int, size: int) -> int:
     if stream and torch.cuda.is_current_stream_capturing():
         return _get_capture_workspace(key, size)
     workspace = _workspaces.get(key)
-    if workspace is None or workspace[0] < size:
-        zeros = _zeros(device, size)
-        workspace = _workspaces[key] = (zeros.numel(), int(zeros.data_ptr()), zeros)
-    return workspace[1]
+    if workspace is None or workspace[1] < size:
+        workspace = _workspaces[key] = _make_workspace(device, size)
+    return workspace
 
 
-def _get_capture_workspace(key: Key, size: int) -> int:
+def _get_capture_workspace(key: Key, size: int) -> Workspace:
     capture = _get_capture_id(key[2])
-    owner, memory = _capture_workspaces.get(key, (0, None))
-    if memory is None or owner != capture or not capture or memory.numel() < size:
-        memory = _zeros(key[1], size)
-        _capture_workspaces[key] = capture, memory  # frees the last capture's, which each of its replays zeroes first
-    return int(memory.data_ptr())
+    owner, workspace = _capture_workspaces.get(key, (0, None))
+    if workspace is None or owner != capture or not capture or workspace[1] < size:
+        workspace = _make_workspace(key[1], size)
+        _capture_workspaces[key] = capture, workspace  # frees the last capture's, which each of its replays zeroes first
+    return workspace
+
+
+def _make_workspace(device: int, size: int) -> Workspace:
+    memory = _zeros(device, size)
+    return int(memory.data_ptr()), memory.numel(), memory
 
 
 def _zeros(device: int, size: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from typing import Any
 
 import gpu_subjects
@@ -201,6 +202,37 @@ def test_two_streams_and_a_graph_at_once() -> None:
                 results.append(decode(inputs))
     torch.cuda.synchronize()
     assert all(same(expected, found) for found in [*results, captured])
+
+
+def test_threads_on_one_stream_share_a_growing_workspace(flashcore: Any) -> None:
+    """Every round starts without a workspace. NaN takes freed memory at once."""
+    from flashcore import _tensors
+
+    rows = [
+        drawn(b=b, sk=3000, lengths="ragged", d=d, splits=splits) for b, d, splits in itertools.product((1, 9, 40), D, (0, 40))
+    ]
+    expected = [decode(row) for row in rows]
+    failures: list[Any] = []
+
+    def run(start: int) -> None:
+        try:
+            for index in (*range(start, len(rows)), *range(start)):
+                result = decode(rows[index])
+                torch.full((1 << 20,), math.nan, device="cuda")
+                if not same(result, expected[index]):
+                    failures.append(index)
+        except Exception as error:  # noqa: BLE001 - the main thread reports it
+            failures.append(error)
+
+    for _ in range(10):
+        _tensors._workspaces.clear()
+        threads = [threading.Thread(target=run, args=(index,)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        torch.cuda.synchronize()
+    assert failures == []
 
 
 @pytest.mark.parametrize("where", ["cuda:1"])

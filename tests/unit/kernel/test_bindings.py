@@ -158,27 +158,6 @@ def test_what_the_library_refuses_is_a_value_error_and_the_rest_a_library_error(
         bound.flashcore.decode(**cache())
 
 
-def test_a_stream_has_one_workspace_and_operations_do_not_share(bound: Any) -> None:
-    workspace = bound.tensors.get_workspace
-    first = workspace("decode", 0, 7, 100)
-    assert workspace("decode", 0, 7, 60) == first
-    assert len({first, workspace("decode", 0, 8, 100), workspace("attention", 0, 7, 8), workspace("decode", 0, 7, 200)}) == 4
-
-
-def test_a_capture_has_one_workspace_of_its_own(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeroed once in each graph; where the driver does not say which capture it is, before every launch."""
-    workspace = bound.tensors.get_workspace
-    eager = workspace("decode", 0, 7, 100)
-    torch.state.capturing = True
-    capture = iter([1, 1, 2, 0, 0])
-    monkeypatch.setattr(bound.tensors, "_get_capture_id", lambda stream: next(capture))
-    first, again, second, unknown, unknown_again = (workspace("decode", 0, 7, 100) for _ in range(5))
-    assert first == again
-    assert len({eager, first, second, unknown, unknown_again}) == 5
-    torch.state.capturing = False
-    assert workspace("decode", 0, 7, 100) == eager
-
-
 def test_the_output_is_laid_out_as_a_query_without_gaps_and_else_contiguous(bound: Any) -> None:
     for strides, expected in (((1024, 1024, 128, 1), (1024, 1024, 128, 1)), ((128, 128, 384, 1), (1024, 1024, 128, 1))):
         out = bound.flashcore.decode(**cache(q=torch.Tensor((3, SQ, HEADS, D), strides)))
