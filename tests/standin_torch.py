@@ -65,6 +65,9 @@ class Tensor:
     def numel(self) -> int:
         return math.prod(self.shape)
 
+    def item(self) -> float | None:
+        return self.value
+
     def data_ptr(self) -> int:
         return self.address
 

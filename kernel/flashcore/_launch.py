@@ -132,7 +132,7 @@ class Entry:
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
             raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only; use torch.no_grad()")
         key = (library, options, words[count:length].tobytes())
-        launch = self.launches.get(key) or self.launches.keep(key, self.prepare(tensors, options))
+        launch = self.launches.get(key) or self._find_launch(key, tensors)
         arguments, stream = launch.words[:], current_stream(launch.device)
         arguments[self.operands] = words[: self.operand_count]
         arguments[self.pointers] = words[self.operand_count : count - 1]
@@ -152,6 +152,20 @@ class Entry:
         if status != _library.OK:
             _library.refuse(library, status)
         return (out, lse) if return_lse else out
+
+    def _find_launch(self, key: tuple[Any, ...], tensors: Tensors) -> Launch:
+        """Look a launch up by its options' values, or prepare it."""
+        library, options, words = key
+        options = _replace_tensors(options)
+        key = (library, options, words)
+        return self.launches.get(key) or self.launches.keep(key, self.prepare(tensors, options))
+
+
+def _replace_tensors(options: Any) -> Any:
+    """Replace tensors by their numbers. A tensor that changes in place would stay the same key."""
+    if isinstance(options, tuple):
+        return tuple(_replace_tensors(option) for option in options)
+    return options.item() if isinstance(options, torch.Tensor) and options.numel() == 1 else options
 
 
 def _describe_unreadable(name: str, value: Any) -> str:

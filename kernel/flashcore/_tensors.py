@@ -79,7 +79,7 @@ def to_float(value: Any, name: str) -> float:
     """Convert to a float. ValueError if it is not a number."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         raise ValueError(f"{name}: must be a number, is {value!r:.40}") from None
 
 

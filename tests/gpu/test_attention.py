@@ -150,6 +150,14 @@ def test_any_scale(flashcore: Any, scale: float, causal: bool) -> None:
     assert bool(((lse.double() - expected).abs() <= 1e-5 + 4e-6 * expected.abs()).all())
 
 
+def test_a_scale_in_a_tensor_may_change_in_place(flashcore: Any) -> None:
+    q, k, v = _tensors(200, 333)
+    scale = torch.tensor(0.5)
+    for value in (0.5, 0.25):
+        scale.fill_(value)
+        assert torch.equal(flashcore.attention(q, k, v, scale=scale), flashcore.attention(q, k, v, scale=value))
+
+
 @pytest.mark.parametrize("scale", [1e30, -1e30, 3e38])
 def test_a_huge_scale_selects_the_best_key(flashcore: Any, scale: float) -> None:
     q, k, v = _tensors(64, 200)

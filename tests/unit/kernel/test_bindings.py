@@ -149,6 +149,21 @@ def test_launches_are_not_kept_without_end(bound: Any, monkeypatch: pytest.Monke
         assert len(bound.decode._ENTRY.launches) <= 3
 
 
+def test_an_option_that_is_a_tensor_counts_by_its_value(bound: Any) -> None:
+    scale = torch.Tensor((), (), torch.float32, value=0.5)
+    splits = torch.Tensor((), (), torch.int32, value=3)
+    for value, count in ((0.5, 3), (0.25, 3), (0.25, 4)):
+        scale.value, splits.value = value, count
+        bound.flashcore.decode(**cache(scale=scale, splits=splits))
+        assert (bound.kernels.calls[-1][1].scale, bound.kernels.calls[-1][1].splits) == (value, count)
+    bound.flashcore.decode(**cache(scale=0.25, splits=4))
+    assert len(bound.decode._ENTRY.launches) == 3
+    bound.flashcore.attention(**cache(scale=scale))
+    scale.value = 0.125
+    bound.flashcore.attention(**cache(scale=scale))
+    assert bound.kernels.calls[-1][1].scale == 0.125
+
+
 def test_what_the_library_refuses_is_a_value_error_and_the_rest_a_library_error(bound: Any) -> None:
     bound.kernels.status = 1
     with pytest.raises(ValueError, match=r"^splits: must not be negative$"):
