@@ -125,8 +125,8 @@ def is_grad_enabled() -> bool:
     return True
 
 
-def offered(major: int = 1) -> Any:
-    """What PyTorch's tensors offer by DLPack: a capsule of a table that begins with its version and has the reading function sixth."""
+def make_capsule(major: int = 1) -> Any:
+    """Make a DLPack capsule like PyTorch's: its table starts with the version, and the sixth function reads."""
     table = (ctypes.c_uint64 * 7)(major, *[0xF00] * 6)
     _tables.append(table)
     capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -136,7 +136,7 @@ def offered(major: int = 1) -> Any:
 
 
 _TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither
-Tensor.__dlpack_c_exchange_api__ = offered()  # type: ignore[attr-defined]
+Tensor.__dlpack_c_exchange_api__ = make_capsule()  # type: ignore[attr-defined]
 
 dtype, device = Dtype, Device
 state = SimpleNamespace(stream=7, capturing=False)

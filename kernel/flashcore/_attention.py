@@ -16,6 +16,7 @@ from flashcore._tensors import (
     DTYPES,
     Operand,
     Result,
+    check_distinct,
     check_exactly,
     check_like_query,
     get_ordinal,
@@ -80,7 +81,7 @@ def attention(
         scale: Any finite number. None: 1/sqrt(d).
         return_lse: Also return the natural log-sum-exp, float32 (batch, heads, queries).
         layout: The order of the dimensions.
-        out: Receives the output, like ``q``.
+        out: Receives the output, like ``q``. It must not share memory with an input.
         lse: Receives the log-sum-exp.
         max_ctas: Most persistent blocks to launch. 0: one for each multiprocessor.
 
@@ -102,6 +103,8 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     for name, tensor, shape in (("q", q, like_query), ("k", k, like_keys), ("v", v, like_keys), ("out", out, like_query)):
         if tensor is not None:
             _check(tensor, q, name, shape, layout)
+    if out is not None:
+        check_distinct(out, "out")
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     arguments = Arguments(

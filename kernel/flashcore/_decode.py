@@ -20,6 +20,7 @@ from flashcore._tensors import (
     Operand,
     Result,
     check_device,
+    check_distinct,
     check_exactly,
     check_like_query,
     get_ordinal,
@@ -108,7 +109,7 @@ def decode(
         causal: Mask aligned bottom right: the last query sees every key. A query that sees no key gives 0 and a log-sum-exp of -inf.
         scale: Any finite number. None: 1/sqrt(d).
         return_lse: Also return the natural log-sum-exp, float32 (batch, heads, queries).
-        out: Receives the output, like ``q``.
+        out: Receives the output, like ``q``. It must not share memory with an input.
         lse: Receives the log-sum-exp.
         splits: Most parts of a sequence's keys. 0: the launcher chooses.
         deterministic: Make a sequence's bits independent of the others in its batch.
@@ -140,32 +141,11 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in. ValueError that names the argument."""
-    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
+    q, k, v, k_new, v_new, out, _, page_table, _ = tensors
     (causal, scale, splits, deterministic, max_ctas, check), common_length = options
     batch, sq, heads, head_dim = _get_shape(q, "q")
     outer, rows, kv_heads, _ = _get_shape(k, "k")
-    if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:
-        raise ValueError(
-            f"q: must be (batch, 1 to {MAX_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
-        )
-    if (k_new is None) != (v_new is None):
-        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing; pass both new keys and new values")
-    if page_table is not None and rows not in PAGE_SIZES:
-        raise ValueError(f"k: the page size must be one of {', '.join(map(str, PAGE_SIZES))}, is {rows}")
-    new = 0 if k_new is None else _get_shape(k_new, "k_new")[1]
-    cache = (batch if page_table is None else outer, rows, kv_heads, head_dim)
-    like_query, like_new, lse_shape = tuple(q.shape), (batch, new, kv_heads, head_dim), (batch, heads, sq)
-    for name, tensor, shape in (
-        ("q", q, like_query), ("k", k, cache), ("v", v, cache), ("out", out, like_query),
-        ("k_new", k_new, like_new), ("v_new", v_new, like_new),
-    ):  # fmt: skip
-        _check(tensor, q, name, shape)
-    if lengths is not None:
-        check_exactly(lengths, q, "lengths", torch.int32, (batch,))
-    if lse is not None:
-        check_exactly(lse, q, "lse", torch.float32, lse_shape)
-    if page_table is not None:
-        _check_table(page_table, q, batch)
+    new = _check_tensors(tensors)
     if common_length is not None and not 0 <= common_length <= rows - new:
         raise ValueError(f"lengths: must be from 0 to {rows - new}, so that {new} new keys fit, is {common_length}")
     arguments = Arguments(
@@ -203,8 +183,8 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         device=get_ordinal(q),
         workspace_bytes=arguments.workspace_bytes,
         like_query=q.is_contiguous(),
-        out=like_query,
-        lse=lse_shape,
+        out=tuple(q.shape),
+        lse=(batch, heads, sq),
     )
 
 
@@ -215,18 +195,48 @@ _ENTRY = Entry(
 _LENGTHS = _ENTRY.names.index("lengths")
 
 
+def _check_tensors(tensors: Tensors) -> int:
+    """Check the tensors together. Returns the number of new keys of each sequence."""
+    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
+    batch, sq, heads, head_dim = q.shape
+    outer, rows, kv_heads, _ = k.shape
+    if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:
+        raise ValueError(
+            f"q: must be (batch, 1 to {MAX_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
+        )
+    if (k_new is None) != (v_new is None):
+        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing; pass both new keys and new values")
+    if page_table is not None and rows not in PAGE_SIZES:
+        raise ValueError(f"k: the page size must be one of {', '.join(map(str, PAGE_SIZES))}, is {rows}")
+    new = 0 if k_new is None else _get_shape(k_new, "k_new")[1]
+    cache, like_new = (batch if page_table is None else outer, rows, kv_heads, head_dim), (batch, new, kv_heads, head_dim)
+    for name, tensor, shape, is_written in (
+        ("q", q, q.shape, False), ("k", k, cache, new > 0), ("v", v, cache, new > 0), ("out", out, q.shape, True),
+        ("k_new", k_new, like_new, False), ("v_new", v_new, like_new, False),
+    ):  # fmt: skip
+        if tensor is not None:
+            _check(tensor, q, name, tuple(shape), is_written=is_written)
+    if lengths is not None:
+        check_exactly(lengths, q, "lengths", torch.int32, (batch,))
+    if lse is not None:
+        check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
+    if page_table is not None:
+        _check_table(page_table, q, batch)
+    return new
+
+
 def _get_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
     if tensor.dim() != RANK:
         raise ValueError(f"{name}: must have {RANK} dimensions, has {tensor.dim()}")
     return tuple(tensor.shape)
 
 
-def _check(tensor: torch.Tensor | None, query: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
-    if tensor is None:
-        return
+def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
     check_like_query(tensor, query, name)
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
+    if is_written:
+        check_distinct(tensor, name)
 
 
 def _check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:

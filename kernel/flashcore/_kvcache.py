@@ -10,7 +10,7 @@ import torch
 from flashcore._attention import RANK, attention
 from flashcore._decode import CHECK, MAX_QUERIES, launch_decode
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
-from flashcore._tensors import Result
+from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
 
 _CACHE: Mapping[str, Any] = {
@@ -137,6 +137,8 @@ def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.
     end = start + new[0].shape[1]
     if end > capacity:
         raise ValueError(f"cache_seqlens: {start} and {end - start} new keys exceed the capacity {capacity}")
+    for name, cache in zip(("k_cache", "v_cache"), caches, strict=True):
+        check_distinct(cache, name)
     for cache, rows in zip(caches, new, strict=True):
         cache[:, start:end] = rows
     return end

@@ -67,6 +67,18 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
         )
 
 
+def check_distinct(tensor: torch.Tensor, name: str) -> None:
+    """ValueError unless every element has its own memory, as something that is written must."""
+    extent = 1  # elements from the first to the last, over the dimensions so far
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride < extent and tensor.numel():
+            raise ValueError(
+                f"{name}: elements share memory, its strides are {tuple(tensor.stride())} for shape {tuple(tensor.shape)};"
+                f" pass a contiguous tensor"
+            )
+        extent += (size - 1) * stride
+
+
 def to_int(value: Any, name: str) -> int:
     """Convert to a whole number. ValueError if it is something else."""
     try:

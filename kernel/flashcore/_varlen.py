@@ -19,6 +19,7 @@ from flashcore._tensors import (
     DTYPES,
     Operand,
     Result,
+    check_distinct,
     check_exactly,
     check_like_query,
     get_ordinal,
@@ -94,7 +95,7 @@ def attention_varlen(
         seqused_q: How many rows of each sequence count, int32 (batch,) on the device. None: all.
         seqused_k: The same for keys.
         return_lse: Also return the natural log-sum-exp, float32 (heads, rows).
-        out: Receives the output, like ``q``.
+        out: Receives the output, like ``q``. It must not share memory with an input.
         lse: Receives the log-sum-exp.
         max_ctas: Most persistent blocks to launch. 0: one for each multiprocessor.
 
@@ -124,6 +125,8 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     if k.shape[2] != head_dim:
         raise ValueError(f"k: the head dimension must be {head_dim} as q's, is {k.shape[2]}")
     batch = _check_lengths(q, lengths)
+    if out is not None:
+        check_distinct(out, "out")
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (heads, rows))
     arguments = Arguments(

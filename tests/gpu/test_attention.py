@@ -273,6 +273,7 @@ def _misaligned(t: Any) -> Any:
          r"^head_dim: must be a multiple of 8"),
         (lambda q, k, v: {"q": q.clone().requires_grad_()}, r"gradient"),
         (lambda q, k, v: {"out": torch.empty_like(q[:, :5])}, r"^out: "),
+        (lambda q, k, v: {"out": torch.empty_like(q)[:1].expand_as(q)}, r"^out: elements share memory"),
         (lambda q, k, v: {"lse": torch.empty(3, device="cuda")}, r"^lse: "),
     ],
 )  # fmt: skip

@@ -219,6 +219,7 @@ FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2,
 ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
 SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
+ONE_FOR_ALL = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
 APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 
 
@@ -240,6 +241,7 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         (ValueError, r"^k: must be .* \(3, 20, 2, 64\) like q, is .* \(3, 20, 1, 64\)", 20, {**ONE_HEAD, "cache_seqlens": 40}),
         (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
         (ValueError, r"^v: is missing; pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (ValueError, r"^k_cache: elements share memory", 20, {**NEW, "k_cache": ONE_FOR_ALL, "cache_seqlens": 40}),
         (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
         (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
         (NotImplementedError, r"^k_cache: ", 17, {"k_cache": APART, "v_cache": APART, "cache_seqlens": LENGTHS}),

@@ -71,6 +71,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     (r"^v: \(rows, heads, head_dim\) must be \(90, 2, 64\), is \(89,", ragged(v=torch.empty(KEYS - 1, KV_HEADS, D))),
     (r"^v: must be float16 or bfloat16 like q", ragged(v=torch.empty(KEYS, KV_HEADS, D, dtype=torch.bfloat16))),
     (r"^out: \(rows, heads, head_dim\) must be \(50, 4, 64\)", ragged(out=torch.empty(ROWS, HEADS, 128))),
+    (r"^out: elements share memory", ragged(out=torch.Tensor((ROWS, HEADS, D), (0, D, 1)))),
     (r"^lse: must be contiguous torch.float32 of shape \(4, 50\)", ragged(lse=torch.empty(ROWS, HEADS, dtype=torch.float32))),
     (r"^cu_seqlens_q: must have shape \(batch \+ 1,\), is", ragged(cu_seqlens_q=torch.empty(2, 2, dtype=torch.int32))),
     (r"^cu_seqlens_q: must have shape \(batch \+ 1,\), is", ragged(cu_seqlens_q=starts(0))),
