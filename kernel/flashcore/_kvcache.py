@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, MAX_QUERIES, launch_decode
+from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
 from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
@@ -23,6 +23,8 @@ _CACHE: Mapping[str, Any] = {
     "sinks": None,
 }
 _DEFAULTS = tuple(_CACHE.values())
+HEAD_DIM_STEP = 8  # of the prefill kernel
+_DECODE = f"up to {MAX_QUERIES} queries of a sequence and a head dimension of {', '.join(map(str, HEAD_DIMS))}"
 
 
 def flash_attn_with_kvcache(
@@ -60,7 +62,8 @@ def flash_attn_with_kvcache(
 ) -> Result:
     """Compute attention over a cache like FlashAttention-3's function of this name.
 
-    The decode kernel serves up to 16 queries of a sequence. The prefill kernel serves more, over contiguous caches.
+    The decode kernel serves up to 16 queries of a sequence with head dimensions 64, 128 and 256. The prefill kernel serves the rest over
+    contiguous caches, with one length for all if it appends.
 
     ``q`` is (batch, queries, heads, d), float16 or bfloat16. ``k_cache`` and ``v_cache`` are (batch, capacity, kv heads, d), or with
     ``page_table`` (int32, (batch, pages of a sequence)) they are (pages, page size, kv heads, d). ``k`` and ``v`` (batch, new, kv heads,
@@ -82,8 +85,9 @@ def flash_attn_with_kvcache(
         raise ValueError("cache_seqlens: is None with new keys; pass the lengths before the append")
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     try:
-        is_prefill = q.size(1) > MAX_QUERIES
-    except (AttributeError, IndexError, TypeError):  # not a query: the decode reports what it is
+        _, queries, _, head_dim = q.shape
+        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS
+    except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if is_prefill:
         return _prefill(
@@ -108,14 +112,15 @@ def _prefill(
     """Attend with the prefill kernel to a contiguous cache. NotImplementedError for what only decode can do."""
     if page_table is not None:
         raise NotImplementedError(
-            f"page_table: a paged cache supports up to {MAX_QUERIES} queries of a sequence, q has {q.shape[1]}"
+            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}; pass a contiguous cache"
         )
     _check_caches(q, k_cache, v_cache)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
         return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
     if isinstance(lengths, torch.Tensor):
         raise NotImplementedError(
-            f"k, v: with more than {MAX_QUERIES} queries an append needs one length for all; pass a number as cache_seqlens"
+            f"k, v: an append with different lengths needs {_DECODE}, q has shape {tuple(q.shape)};"
+            f" pass one number as cache_seqlens"
         )
     capacity = k_cache.shape[1]
     end = capacity if lengths is None else lengths
@@ -148,7 +153,9 @@ def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor)
     for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
         _check_rank(name, tensor)
     for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
-        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:]))
+        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:3], q.shape[3]))
+    if q.shape[3] % HEAD_DIM_STEP or q.shape[3] > max(HEAD_DIMS):  # before anything is written to the cache
+        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[3]}")
 
 
 def _check_rank(name: str, tensor: torch.Tensor) -> None:
@@ -171,8 +178,8 @@ def _prefill_varlen(
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if cache.stride(0) != cache.shape[1] * cache.stride(1):
             raise NotImplementedError(
-                f"{name}: with more than {MAX_QUERIES} queries and a tensor as cache_seqlens, sequences must be adjacent in memory,"
-                f" the batch stride is {cache.stride(0)} and not {cache.shape[1] * cache.stride(1)}"
+                f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
+                f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
             )
     starts_q, starts_k = (
         torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])

@@ -141,6 +141,21 @@ def test_one_length_for_all(flashcore: Any, sq: int) -> None:
         close(out[i], formula(q[i], k[i, : 300 + sq], v[i, : 300 + sq], causal=True)[0])
 
 
+@pytest.mark.parametrize(("sq", "d"), [(1, 96), (16, 96), (3, 8), (2, 192)])
+@pytest.mark.parametrize("lengths", [[300, 300], [17, 400]])
+def test_other_head_dimensions_over_a_cache(flashcore: Any, sq: int, d: int, lengths: list[int]) -> None:
+    q, k, v, new = randn(2, sq, 8, d), randn(2, 400, 2, d), randn(2, 400, 2, d), randn(2, sq, 2, d)
+    if lengths[0] == lengths[1]:
+        out = flashcore.flash_attn_with_kvcache(q, k, v, new, new, cache_seqlens=lengths[0], causal=True)
+        assert torch.equal(k[:, 300 : 300 + sq], new)
+        lengths = [300 + sq] * 2
+    else:
+        cache_seqlens = torch.tensor(lengths, dtype=torch.int32, device="cuda")
+        out = flashcore.flash_attn_with_kvcache(q, k, v, cache_seqlens=cache_seqlens, causal=True)
+    for i, n in enumerate(lengths):
+        close(out[i], formula(q[i], k[i, :n], v[i, :n], causal=True)[0])
+
+
 def test_multiprocessors_that_are_left_to_others_change_no_bit_of_a_prefill(flashcore: Any) -> None:
     q = randn(2, 300, 4, 64)
     assert torch.equal(flashcore.flash_attn_func(q, q, q, sm_margin=100), flashcore.flash_attn_func(q, q, q))

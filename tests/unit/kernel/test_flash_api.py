@@ -59,6 +59,12 @@ def arguments(name: str, queries: int = 1, **changes: Any) -> dict[str, Any]:
     }[name] | changes  # fmt: skip
 
 
+def head_dim(d: int, **changes: Any) -> dict[str, Any]:
+    """Replace queries and caches by others of this head dimension."""
+    cache = torch.empty(3, 100, 2, d)
+    return {"q": torch.empty(3, 1, 4, d), "k_cache": cache, "v_cache": cache, **changes}
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_names_order_and_defaults_of_the_arguments(bound: Any, name: str) -> None:
     parameters = inspect.signature(getattr(bound.flashcore, name)).parameters.values()
@@ -197,6 +203,20 @@ def test_many_queries_over_one_length_are_a_prefill_of_so_many_keys(bound: Any, 
     assert (name, call.sk, call.k.batch_stride) == ("flashcore_attention_forward", keys, 100 * 2 * 64)
 
 
+@pytest.mark.parametrize(("queries", "d"), [(1, 96), (16, 8), (4, 192)])
+def test_other_head_dimensions_over_a_cache_are_a_prefill(bound: Any, queries: int, d: int) -> None:
+    q, cache, new = torch.empty(3, queries, 4, d), torch.empty(3, 100, 2, d), torch.empty(3, 5, 2, d)
+    lengths = torch.empty(3, dtype=torch.int32)
+    bound.flashcore.flash_attn_with_kvcache(q, cache, cache, causal=True)
+    bound.flashcore.flash_attn_with_kvcache(q, cache, cache, new, new, cache_seqlens=40, causal=True)
+    bound.flashcore.flash_attn_with_kvcache(q, cache, cache, cache_seqlens=lengths, causal=True)
+    names = [name for name, _ in bound.kernels.calls]
+    assert names == ["flashcore_attention_forward"] * 2 + ["flashcore_attention_varlen"]
+    assert [call.sk for _, call in bound.kernels.calls[:2]] == [100, 45]
+    assert (slice(40, 45), new) in cache.written
+    assert {call.head_dim for _, call in bound.kernels.calls} == {d}
+
+
 def test_many_queries_append_in_place_first(bound: Any) -> None:
     new = torch.empty(3, 20, 2, 64)
     given = arguments("flash_attn_with_kvcache", queries=20, k=new, v=new, cache_seqlens=40)
@@ -219,6 +239,7 @@ FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2,
 ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
 SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
+NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
 ONE_FOR_ALL = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
 APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 
@@ -242,6 +263,16 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
         (ValueError, r"^v: is missing; pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
         (ValueError, r"^k_cache: elements share memory", 20, {**NEW, "k_cache": ONE_FOR_ALL, "cache_seqlens": 40}),
+        (ValueError, r"^q: the head dimension must be a multiple of 8 up to 256, is 36$", 1, head_dim(36, **NEW_36)),
+        (ValueError, r"^q: the head dimension .* is 264$", 1, head_dim(264)),
+        (ValueError, r"^k_cache: must be .* \(3, 100, 2, 96\) like q, is .* 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
+        (
+            NotImplementedError,
+            r"^page_table: a paged cache needs up to 16 queries .* 64, 128, 256, q has shape \(3, 1, 4, 96\)",
+            1,
+            head_dim(96, page_table=torch.empty(3, 5, dtype=torch.int32)),
+        ),
+        (NotImplementedError, r"^k, v: an append with", 1, head_dim(96, k=NEW["k"], v=NEW["v"], cache_seqlens=LENGTHS)),
         (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
         (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
         (NotImplementedError, r"^k_cache: ", 17, {"k_cache": APART, "v_cache": APART, "cache_seqlens": LENGTHS}),
