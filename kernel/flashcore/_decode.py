@@ -114,8 +114,8 @@ def decode(
         splits: Most parts of a sequence's keys. 0: the launcher chooses.
         deterministic: Make a sequence's bits independent of the others in its batch.
         max_ctas: Most blocks to launch. 0: one for each multiprocessor.
-        check: Read lengths and page table back, and refuse entries outside the cache. This waits for the device.
-            Without it the nearest entry inside the cache is used.
+        check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
+            Without it the nearest entry inside the cache is used. A number as ``lengths`` is always checked.
 
     Raises:
         ValueError: A bad argument, which the message names.
@@ -130,10 +130,9 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
     lengths, common_length = tensors[_LENGTHS], None
     if type(lengths) is int:
         query, table = tensors[0], tensors[_LENGTHS + 1]
-        if table is None or not isinstance(query, torch.Tensor):  # the capacity expresses a common length without a tensor
-            lengths, common_length = None, lengths
-        else:
-            lengths = torch.full(query.shape[:1], lengths, dtype=torch.int32, device=query.device)
+        common_length, lengths = lengths, None
+        if table is not None and isinstance(query, torch.Tensor):  # without pages, the capacity expresses a common length
+            lengths = torch.full(query.shape[:1], common_length, dtype=torch.int32, device=query.device)
         tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
     result: Result = _ENTRY(tensors, (options, common_length), return_lse=return_lse)
     return result
@@ -146,8 +145,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     batch, sq, heads, head_dim = _get_shape(q, "q")
     outer, rows, kv_heads, _ = _get_shape(k, "k")
     new = _check_tensors(tensors)
-    if common_length is not None and not 0 <= common_length <= rows - new:
-        raise ValueError(f"lengths: must be from 0 to {rows - new}, so that {new} new keys fit, is {common_length}")
+    capacity = rows if page_table is None else rows * page_table.shape[1]
+    if common_length is not None and not 0 <= common_length <= capacity - new:
+        raise ValueError(f"lengths: must be from 0 to {capacity - new}, so that {new} new keys fit, is {common_length}")
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
         device=get_ordinal(q),
@@ -164,7 +164,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         kv_heads=kv_heads,
         sq=sq,
         head_dim=head_dim,
-        capacity=rows if common_length is None else common_length + new,
+        capacity=capacity if common_length is None else common_length + new,
         pages=0 if page_table is None else outer,
         table_width=0 if page_table is None else page_table.shape[1],
         new_keys=new,

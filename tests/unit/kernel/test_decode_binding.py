@@ -62,7 +62,7 @@ def test_fields_of_a_paged_launch_that_appends(bound: Any) -> None:
     out, lse = bound.flashcore.decode(**given, return_lse=True)
     found = get_fields(bound.kernels.calls[0])
     expected = {
-        "causal": 1, "splits": 5, "deterministic": 1, "max_ctas": 9, "check": 1, "page_size": 16, "capacity": 16, "pages": 40,
+        "causal": 1, "splits": 5, "deterministic": 1, "max_ctas": 9, "check": 1, "page_size": 16, "capacity": 112, "pages": 40,
         "table_width": 7, "table_stride": 9, "new_keys": 2, "scale": 0.5, "lse": lse.address,
         "lengths": given["lengths"].address, "page_table": given["page_table"].address,
     }  # fmt: skip
@@ -172,6 +172,10 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     (r"^lengths: must be contiguous torch.int32", make_cache(lengths=torch.empty(4, dtype=torch.int32))),
     (r"^lengths: must be from 0 to 100", make_cache(lengths=101)),
     (r"^lengths: must be from 0 to 100", make_cache(lengths=-1)),
+    (r"^lengths: must be from 0 to 112, so that 0 new keys fit, is 113$", make_pages(lengths=113)),
+    (r"^lengths: must be from 0 to 110, so that 2 new keys fit, is 111$", make_pages(lengths=111, **NEW)),
+    (r"^lengths: must be from 0 to 112", make_pages(lengths=-1)),
+    (r"^lengths: must be from 0 to 98, so that 2 new keys fit, is 99$", make_cache(lengths=99, **NEW)),
     (r"^lse: must be contiguous torch.float32 of shape \(3, 8, 1\)", make_cache(lse=torch.empty(3, 1, 8, dtype=torch.float32))),
     (r"^out: must have shape", make_cache(out=torch.empty(3, 1, HEADS, 64))),
     (
