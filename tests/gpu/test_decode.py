@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from typing import Any
 
 import gpu_subjects
@@ -204,37 +203,6 @@ def test_two_streams_and_a_graph_at_once() -> None:
     assert all(same(expected, found) for found in [*results, captured])
 
 
-def test_threads_on_one_stream_share_a_growing_workspace(flashcore: Any) -> None:
-    """Every round starts without a workspace. NaN takes freed memory at once."""
-    from flashcore import _tensors
-
-    rows = [
-        drawn(b=b, sk=3000, lengths="ragged", d=d, splits=splits) for b, d, splits in itertools.product((1, 9, 40), D, (0, 40))
-    ]
-    expected = [decode(row) for row in rows]
-    failures: list[Any] = []
-
-    def run(start: int) -> None:
-        try:
-            for index in (*range(start, len(rows)), *range(start)):
-                result = decode(rows[index])
-                torch.full((1 << 20,), math.nan, device="cuda")
-                if not same(result, expected[index]):
-                    failures.append(index)
-        except Exception as error:  # noqa: BLE001 - the main thread reports it
-            failures.append(error)
-
-    for _ in range(10):
-        _tensors._workspaces.clear()
-        threads = [threading.Thread(target=run, args=(index,)) for index in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        torch.cuda.synchronize()
-    assert failures == []
-
-
 @pytest.mark.parametrize("where", ["cuda:1"])
 def test_a_device_that_is_not_the_current_one(where: str) -> None:
     if torch.cuda.device_count() < 2:
@@ -242,37 +210,6 @@ def test_a_device_that_is_not_the_current_one(where: str) -> None:
     inputs = drawn(b=3, page=16)
     there = {name: value.to(where) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     assert same(decode(inputs), tuple(tensor.cuda(0) for tensor in decode(there)))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda i: {"page_table": i["page_table"].fill_(len(i["k"]))}, r"^page_table: "),
-        (lambda i: {"page_table": i["page_table"].fill_(-1)}, r"^page_table: "),
-        (lambda i: {"lengths": i["lengths"].fill_(i["page_table"].shape[1] * 16 + 1)}, r"^lengths: "),
-        (lambda i: {"lengths": i["lengths"].fill_(-1)}, r"^lengths: "),
-    ],
-)
-def test_the_check_refuses_what_lies_outside(change: Any, message: str) -> None:
-    inputs = drawn(b=3, page=16)
-    assert same(decode(inputs), decode(inputs, check=True))
-    with pytest.raises(ValueError, match=message):
-        decode(inputs, **change(inputs), check=True)
-
-
-@pytest.mark.parametrize("page", [0, 16, 256])
-def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
-    inputs = drawn(page=page, lengths="full")
-    for cache in (inputs["k"], inputs["v"]):
-        cache.nan_to_num_()  # of pages that nobody has
-    room = inputs["page_table"].shape[1] * page if page else 700
-    wild = {"lengths": torch.tensor([-1, -(2**31), 2**31 - 1, room + 1, 0, 5], dtype=torch.int32, device="cuda")}
-    near = {"lengths": wild["lengths"].clamp(0, room)}
-    if page:
-        wild["page_table"] = inputs["page_table"].clone()
-        wild["page_table"][:, ::2] = torch.tensor([-1, -(2**31), 2**31 - 1, len(inputs["k"]), 10**6, 0], device="cuda")[:, None]
-        near["page_table"] = wild["page_table"].clamp(0, len(inputs["k"]) - 1)
-    assert same(decode(inputs, **wild), decode(inputs, **near, check=True))
 
 
 @pytest.mark.parametrize(
