@@ -115,7 +115,8 @@ def decode(
         deterministic: Make a sequence's bits independent of the others in its batch.
         max_ctas: Most blocks to launch. 0: one for each multiprocessor.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
-            Without it the nearest entry inside the cache is used. A number as ``lengths`` is always checked.
+            Without it the nearest entry inside the cache is used, and new keys that do not fit are dropped. A number as
+            ``lengths`` is always checked.
 
     Raises:
         ValueError: A bad argument, which the message names.

@@ -65,6 +65,30 @@ def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
     assert same(decode(inputs, **wild), decode(inputs, **near, check=True))
 
 
+@pytest.mark.parametrize("page", [0, 16])
+@pytest.mark.parametrize("new", [1, 5, 20])
+def test_unchecked_an_append_drops_what_does_not_fit(page: int, new: int) -> None:
+    inputs = drawn(page=page, new=new, lengths="full")
+    room = inputs["page_table"].shape[1] * page if page else 700
+    lengths = torch.tensor([room, room - 1, room - new, room - new + 1, 2**31 - 1, -3], dtype=torch.int32, device="cuda")
+    kept = lengths.clamp(0, room).tolist()
+    caches = {name: inputs[name].nan_to_num() for name in ("k", "v")}
+    rows = torch.arange(room, device="cuda")
+    expected = {name: cache.clone() for name, cache in caches.items()}
+    for i, length in enumerate(kept):
+        fit = min(new, room - length)
+        for name, cache in expected.items():
+            view = cache[i] if not page else cache.flatten(0, 1)
+            where = rows if not page else inputs["page_table"][i, rows // page].long() * page + rows % page
+            view[where[length : length + fit]] = inputs[f"{name}_new"][i, :fit]
+    results = decode({**inputs, **caches}, lengths=lengths)
+    assert all(torch.equal(caches[name], expected[name]) for name in caches)
+    old = {name: value for name, value in inputs.items() if not name.endswith("_new")}
+    after = (lengths.clamp(0, room) + new).clamp(max=room)
+    for found, exact in zip(results, decode({**old, **expected}, lengths=after), strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-3, atol=1e-3)
+
+
 def test_threads_on_one_stream_share_a_growing_workspace(flashcore: Any) -> None:
     """Every round starts without a workspace. NaN takes freed memory at once."""
     from flashcore import _tensors

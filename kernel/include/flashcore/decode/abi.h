@@ -33,7 +33,8 @@ struct FlashcoreDecodeArguments {
     FlashcoreOperand v_new;
     FlashcoreOperand out;       // like q
     const int32_t* lengths;     // (batch), on the device: keys in the cache before the append; null: room - new_keys for all.
-                                // What is below 0, or leaves no room for the new keys, is taken as the nearest length that does
+                                // What is below 0 or above the room is taken as the nearest length. New keys that do not fit
+                                // are dropped: no key in the cache is overwritten
     const int32_t* page_table;  // (batch, table_width), on the device; null when contiguous. An entry that a length reaches
                                 // and that is outside the pool is taken as the nearest page
     int64_t table_stride;       // elements from one sequence's row to the next

@@ -147,7 +147,10 @@ private:
     __device__ __forceinline__ void append(const Piece& piece) {
         constexpr int kChunkElements = 8;
         constexpr int kChunks = kConfig.head_dim / kChunkElements;
-        const int old = piece.keys - params_.cache.new_keys;
+        const Cache& cache = params_.cache;
+        // Only in a full cache the new keys may be fewer than asked for. It needs the length again.
+        const bool all_fit = cache.lengths == nullptr || piece.keys < cache.room;
+        const int old = all_fit ? piece.keys - cache.new_keys : keys_before(__ldg(cache.lengths + piece.sequence), cache.room);
         const int first = most(piece.first << params_.cut.tile_shift, old);
         const int last = least(piece.last << params_.cut.tile_shift, piece.keys);
         if (first >= last) return;

@@ -33,6 +33,13 @@ FLASHCORE_HOST_DEVICE constexpr int divide(int a, int b) {
 }
 FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return divide(a + b - 1, b); }
 
+// Keys of a sequence after `added` ones were appended to `length`, in a cache with room for so many. What does not fit is dropped.
+FLASHCORE_HOST_DEVICE constexpr int keys_after(int length, int added, int room) {
+    return most(least(length, room - added), 0) + added;
+}
+// Keys of the same sequence before the append.
+FLASHCORE_HOST_DEVICE constexpr int keys_before(int length, int room) { return most(least(length, room), 0); }
+
 // A sequence without keys has a tile too: somebody must write its zeros.
 FLASHCORE_HOST_DEVICE constexpr int tiles_of(const Cut& cut, int keys) {
     return most((keys + (1 << cut.tile_shift) - 1) >> cut.tile_shift, 1);

@@ -12,7 +12,7 @@ struct KeysOf {
 
     __device__ __forceinline__ int operator()(int sequence) const {
         const int old = cache->lengths == nullptr ? cache->room : __ldg(cache->lengths + sequence);
-        return most(least(old, cache->room - cache->new_keys), 0) + cache->new_keys;
+        return keys_after(old, cache->new_keys, cache->room);
     }
 };
 
