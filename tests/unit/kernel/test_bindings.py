@@ -38,18 +38,18 @@ def parse_fields(header: str, name: str, operand: type) -> list[tuple[str, type]
         ("_stream", "Arguments", "stream/abi.h", "FlashcoreStreamArguments"),
     ],
 )
-def test_structures_have_the_headers_fields_in_order(bound: Any, module: str, structure: str, header: str, name: str) -> None:
+def test_structures_have_the_headers_fields_in_order(bindings: Any, module: str, structure: str, header: str, name: str) -> None:
     """The layouts are then equal, because ctypes aligns as the C ABI does."""
     mirror = getattr(__import__(f"flashcore.{module}", fromlist=[structure]), structure)
-    assert list(mirror._fields_) == parse_fields(header, name, bound.tensors.Operand)
+    assert list(mirror._fields_) == parse_fields(header, name, bindings.tensors.Operand)
 
 
-def test_addresses_are_aligned_to_words(bound: Any) -> None:
-    arguments = bound.decode.Arguments
+def test_addresses_are_aligned_to_words(bindings: Any) -> None:
+    arguments = bindings.decode.Arguments
     for name, kind in arguments._fields_:
-        if kind in (ctypes.c_void_p, bound.tensors.Operand):
-            assert getattr(arguments, name).offset % bound.launch.WORD == 0
-    structure = arguments(q=bound.tensors.Operand(batch_stride=11), table_stride=13)
-    words = bound.launch.to_words(structure)
-    assert words[bound.launch.get_word_index(arguments, "q") + 1] == 11
-    assert words[bound.launch.get_word_index(arguments, "table_stride")] == 13
+        if kind in (ctypes.c_void_p, bindings.tensors.Operand):
+            assert getattr(arguments, name).offset % bindings.launch.WORD == 0
+    structure = arguments(q=bindings.tensors.Operand(batch_stride=11), table_stride=13)
+    words = bindings.launch.to_words(structure)
+    assert words[bindings.launch.get_word_index(arguments, "q") + 1] == 11
+    assert words[bindings.launch.get_word_index(arguments, "table_stride")] == 13

@@ -33,121 +33,123 @@ def get_fields(call: tuple[str, Any]) -> dict[str, Any]:
     return {name: getattr(call[1], name) for name, _ in call[1]._fields_}
 
 
-def test_fields_of_a_contiguous_launch(bound: Any) -> None:
-    given = make_cache(k=torch.Tensor((3, CAPACITY, KV_HEADS, D), (CAPACITY * 512, 512, 128, 1)))
-    out = bound.flashcore.decode(**given)
-    assert out.shape == given["q"].shape
-    ((name, _),) = bound.kernels.calls
+def test_fields_of_a_contiguous_launch(bindings: Any) -> None:
+    arguments = make_cache(k=torch.Tensor((3, CAPACITY, KV_HEADS, D), (CAPACITY * 512, 512, 128, 1)))
+    out = bindings.flashcore.decode(**arguments)
+    assert out.shape == arguments["q"].shape
+    ((name, _),) = bindings.kernels.calls
     assert name == "flashcore_decode"
-    found = get_fields(bound.kernels.calls[0])
-    numbers = {key: value for key, value in found.items() if not isinstance(value, bound.tensors.Operand)}
+    fields = get_fields(bindings.kernels.calls[0])
+    numbers = {key: value for key, value in fields.items() if not isinstance(value, bindings.tensors.Operand)}
     assert numbers.pop("scale") == pytest.approx(128**-0.5)
     assert numbers.pop("workspace")
     assert numbers == {
-        "size": ctypes.sizeof(bound.decode.Arguments), "device": 0, "dtype": 0, "causal": 0, "deterministic": 0, "splits": 0,
+        "size": ctypes.sizeof(bindings.decode.Arguments), "device": 0, "dtype": 0, "causal": 0, "deterministic": 0, "splits": 0,
         "max_ctas": 0, "page_size": 0, "check": 0, "batch": 3, "heads": HEADS, "kv_heads": KV_HEADS, "sq": 1, "head_dim": D,
         "capacity": CAPACITY, "pages": 0, "table_width": 0, "new_keys": 0, "lengths": None, "page_table": None, "table_stride": 0,
         "lse": None, "workspace_bytes": 4096, "stream": 7,
     }  # fmt: skip
-    for name, tensor in {**given, "out": out}.items():
-        operand = found[name]
+    for name, tensor in {**arguments, "out": out}.items():
+        operand = fields[name]
         strides = (operand.batch_stride, operand.sequence_stride, operand.head_stride)
         assert (operand.data, strides) == (tensor.address, tensor.strides[:3])
-    assert found["k_new"].data is found["v_new"].data is None
+    assert fields["k_new"].data is fields["v_new"].data is None
 
 
-def test_fields_of_a_paged_launch_that_appends(bound: Any) -> None:
+def test_fields_of_a_paged_launch_that_appends(bindings: Any) -> None:
     new = torch.empty(3, 2, KV_HEADS, D)
-    given = make_pages(k_new=new, v_new=new, causal=True, splits=5, deterministic=True, max_ctas=9, check=True, scale=0.5)
-    out, lse = bound.flashcore.decode(**given, return_lse=True)
-    found = get_fields(bound.kernels.calls[0])
+    arguments = make_pages(k_new=new, v_new=new, causal=True, splits=5, deterministic=True, max_ctas=9, check=True, scale=0.5)
+    out, lse = bindings.flashcore.decode(**arguments, return_lse=True)
+    fields = get_fields(bindings.kernels.calls[0])
     expected = {
         "causal": 1, "splits": 5, "deterministic": 1, "max_ctas": 9, "check": 1, "page_size": 16, "capacity": 112, "pages": 40,
         "table_width": 7, "table_stride": 9, "new_keys": 2, "scale": 0.5, "lse": lse.address,
-        "lengths": given["lengths"].address, "page_table": given["page_table"].address,
+        "lengths": arguments["lengths"].address, "page_table": arguments["page_table"].address,
     }  # fmt: skip
-    assert {name: found[name] for name in expected} == expected
-    assert (found["k_new"].data, found["k_new"].batch_stride) == (new.address, 2 * KV_HEADS * D)
+    assert {name: fields[name] for name in expected} == expected
+    assert (fields["k_new"].data, fields["k_new"].batch_stride) == (new.address, 2 * KV_HEADS * D)
     assert (lse.shape, lse.dtype) == ((3, HEADS, 1), torch.float32)
     assert out.dtype == torch.float16
 
 
-def test_a_common_length_becomes_a_tensor_only_with_pages(bound: Any) -> None:
-    bound.flashcore.decode(**make_cache(lengths=40, k_new=torch.empty(3, 2, KV_HEADS, D), v_new=torch.empty(3, 2, KV_HEADS, D)))
-    bound.flashcore.decode(**make_pages(lengths=40))
-    first, second = (call[1] for call in bound.kernels.calls)
+def test_a_common_length_becomes_a_tensor_only_with_pages(bindings: Any) -> None:
+    bindings.flashcore.decode(
+        **make_cache(lengths=40, k_new=torch.empty(3, 2, KV_HEADS, D), v_new=torch.empty(3, 2, KV_HEADS, D))
+    )
+    bindings.flashcore.decode(**make_pages(lengths=40))
+    first, second = (call[1] for call in bindings.kernels.calls)
     assert (first.capacity, first.lengths) == (42, None)
     assert second.lengths
 
 
-def test_a_launch_is_prepared_once_and_gets_new_addresses(bound: Any) -> None:
+def test_a_launch_is_prepared_once_and_gets_new_addresses(bindings: Any) -> None:
     calls = [make_cache(), make_cache(), make_cache(batch=4), make_cache(causal=True)]
-    for given in calls:
-        bound.flashcore.decode(**given)
-    assert len(bound.decode._ENTRY.launches) == 3
-    assert [call[1].q.data for call in bound.kernels.calls] == [given["q"].address for given in calls]
-    assert [call[1].batch for call in bound.kernels.calls] == [3, 3, 4, 3]
+    for arguments in calls:
+        bindings.flashcore.decode(**arguments)
+    assert len(bindings.decode._ENTRY.launches) == 3
+    assert [call[1].q.data for call in bindings.kernels.calls] == [arguments["q"].address for arguments in calls]
+    assert [call[1].batch for call in bindings.kernels.calls] == [3, 3, 4, 3]
 
 
-def test_the_number_of_stored_launches_is_limited(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound.launch, "MAX_LAUNCHES", 3)
+def test_the_number_of_stored_launches_is_limited(bindings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bindings.launch, "MAX_LAUNCHES", 3)
     for batch in range(1, 9):
-        bound.flashcore.decode(**make_cache(batch=batch))
-        assert len(bound.decode._ENTRY.launches) <= 3
+        bindings.flashcore.decode(**make_cache(batch=batch))
+        assert len(bindings.decode._ENTRY.launches) <= 3
 
 
-def test_a_tensor_option_counts_by_its_value(bound: Any) -> None:
+def test_a_tensor_option_counts_by_its_value(bindings: Any) -> None:
     scale = torch.Tensor((), (), torch.float32, value=0.5)
     splits = torch.Tensor((), (), torch.int32, value=3)
     for value, count in ((0.5, 3), (0.25, 3), (0.25, 4)):
         scale.value, splits.value = value, count
-        bound.flashcore.decode(**make_cache(scale=scale, splits=splits))
-        assert (bound.kernels.calls[-1][1].scale, bound.kernels.calls[-1][1].splits) == (value, count)
-    bound.flashcore.decode(**make_cache(scale=0.25, splits=4))
-    assert len(bound.decode._ENTRY.launches) == 3
-    bound.flashcore.attention(**make_cache(scale=scale))
+        bindings.flashcore.decode(**make_cache(scale=scale, splits=splits))
+        assert (bindings.kernels.calls[-1][1].scale, bindings.kernels.calls[-1][1].splits) == (value, count)
+    bindings.flashcore.decode(**make_cache(scale=0.25, splits=4))
+    assert len(bindings.decode._ENTRY.launches) == 3
+    bindings.flashcore.attention(**make_cache(scale=scale))
     scale.value = 0.125
-    bound.flashcore.attention(**make_cache(scale=scale))
-    assert bound.kernels.calls[-1][1].scale == 0.125
+    bindings.flashcore.attention(**make_cache(scale=scale))
+    assert bindings.kernels.calls[-1][1].scale == 0.125
 
 
-def test_a_bad_argument_is_a_value_error_and_the_rest_a_library_error(bound: Any) -> None:
-    bound.kernels.status = 1
+def test_a_bad_argument_is_a_value_error_and_the_rest_a_library_error(bindings: Any) -> None:
+    bindings.kernels.status = 1
     with pytest.raises(ValueError, match=r"^splits: must not be negative$"):
-        bound.flashcore.decode(**make_cache(splits=-1))
-    bound.kernels.status = 3
-    with pytest.raises(bound.library.LibraryError):
-        bound.flashcore.decode(**make_cache())
+        bindings.flashcore.decode(**make_cache(splits=-1))
+    bindings.kernels.status = 3
+    with pytest.raises(bindings.library.LibraryError):
+        bindings.flashcore.decode(**make_cache())
 
 
-def test_the_output_has_the_strides_of_a_contiguous_query(bound: Any) -> None:
+def test_the_output_has_the_strides_of_a_contiguous_query(bindings: Any) -> None:
     for strides, expected in (((1024, 1024, 128, 1), (1024, 1024, 128, 1)), ((128, 128, 384, 1), (1024, 1024, 128, 1))):
-        out = bound.flashcore.decode(**make_cache(q=torch.Tensor((3, SQ, HEADS, D), strides)))
-        found = bound.kernels.calls[-1][1].out
+        out = bindings.flashcore.decode(**make_cache(q=torch.Tensor((3, SQ, HEADS, D), strides)))
+        fields = bindings.kernels.calls[-1][1].out
         assert out.strides == expected
-        assert (found.data, found.batch_stride, found.head_stride) == (out.address, expected[0], expected[2])
+        assert (fields.data, fields.batch_stride, fields.head_stride) == (out.address, expected[0], expected[2])
 
 
-def test_an_unreadable_tensor_is_refused_in_one_line(bound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_tensor_is_refused_in_one_line(bindings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> int:
         raise RuntimeError("Cannot access data pointer\nframe #0")
 
-    monkeypatch.setattr(bound.kernels, "flashcore_read", fail)
+    monkeypatch.setattr(bindings.kernels, "flashcore_read", fail)
     with pytest.raises(ValueError, match=r"^q, k, .*, lse: one of them cannot be read: Cannot access data pointer$"):
-        bound.flashcore.decode(**make_cache())
+        bindings.flashcore.decode(**make_cache())
 
 
 @pytest.mark.parametrize("capsule", [None, torch.make_capsule(major=2)])
-def test_a_pytorch_without_the_dlpack_table_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, capsule: Any) -> None:
+def test_a_pytorch_without_the_dlpack_table_is_refused(bindings: Any, monkeypatch: pytest.MonkeyPatch, capsule: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", capsule)
-    with pytest.raises(bound.library.LibraryError, match=r"install PyTorch 2.11 or newer$|table has version 2; install"):
-        bound.launch.make_reader(9)
+    with pytest.raises(bindings.library.LibraryError, match=r"install PyTorch 2.11 or newer$|table has version 2; install"):
+        bindings.launch.make_reader(9)
 
 
 OTHER = torch.Device("cuda", 1)
 NEW = {"k_new": torch.empty(3, 2, KV_HEADS, D), "v_new": torch.empty(3, 2, KV_HEADS, D)}
-ONE_FOR_ALL = torch.Tensor((3, CAPACITY, KV_HEADS, D), (0, KV_HEADS * D, D, 1))
-BAD: list[tuple[str, dict[str, Any]]] = [
+SHARED_ROWS = torch.Tensor((3, CAPACITY, KV_HEADS, D), (0, KV_HEADS * D, D, 1))
+BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^k: must be a tensor of at most 4 dimensions, is int$", make_cache(k=5)),
     (r"^v: must be a tensor of at most 4 dimensions, has 5$", make_cache(v=torch.empty(1, 3, CAPACITY, KV_HEADS, D))),
     (r"^page_table: must be a tensor of at most 4 dimensions, is list$", make_cache(page_table=[1, 2])),
@@ -184,7 +186,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ),
     (r"^out: elements share memory", make_cache(out=torch.Tensor((3, 1, HEADS, D), (1024, 1024, 120, 1)))),
     (r"^out: elements share memory", make_cache(out=torch.Tensor((3, 1, HEADS, D), (896, 1024, 128, 1)))),
-    (r"^k: elements share memory", make_cache(k=ONE_FOR_ALL, **NEW)),
+    (r"^k: elements share memory", make_cache(k=SHARED_ROWS, **NEW)),
     (r"^v: elements share memory", make_pages(v=torch.Tensor((40, 16, KV_HEADS, D), (256, 256, 128, 1)), **NEW)),
     (
         r"^k: the page size must be one of 16, 64, 128, 256, is 32",
@@ -197,13 +199,13 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "given"), BAD)
-def test_bad_input_is_named_before_any_launch(bound: Any, message: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("message", "arguments"), BAD_ARGUMENTS)
+def test_bad_input_is_named_before_any_launch(bindings: Any, message: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=message) as raised:
-        bound.flashcore.decode(**given)
+        bindings.flashcore.decode(**arguments)
     assert "\n" not in str(raised.value)
-    assert bound.kernels.calls == []
-    assert not bound.decode._ENTRY.launches
+    assert bindings.kernels.calls == []
+    assert not bindings.decode._ENTRY.launches
 
 
 @pytest.mark.parametrize(
@@ -212,16 +214,16 @@ def test_bad_input_is_named_before_any_launch(bound: Any, message: str, given: d
         ("out", torch.Tensor((3, 1, HEADS, D), (1024, 0, 128, 1))),  # the stride of a single row does not count
         ("out", torch.Tensor((3, 1, HEADS, D), (128, 128, 3 * 128, 1))),  # heads outside, and gaps
         ("out", torch.Tensor((3, 1, HEADS, D), (3072, 3072, 128, 1))),  # a part of a fused projection
-        ("k", ONE_FOR_ALL),  # which is only read
+        ("k", SHARED_ROWS),  # which is only read
     ],
 )
-def test_views_without_overlap_or_only_read_are_accepted(bound: Any, name: str, tensor: Any) -> None:
-    bound.flashcore.decode(**make_cache(**{name: tensor}))
-    assert len(bound.kernels.calls) == 1
+def test_views_without_overlap_or_only_read_are_accepted(bindings: Any, name: str, tensor: Any) -> None:
+    bindings.flashcore.decode(**make_cache(**{name: tensor}))
+    assert len(bindings.kernels.calls) == 1
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "change",
     [
         {"k": torch.Tensor((3, CAPACITY, KV_HEADS, D), (CAPACITY * 512, 512, 128, 1))},
         {"v": torch.Tensor((3, CAPACITY, KV_HEADS, D), (CAPACITY * 512, 512, 128, 1))},
@@ -237,19 +239,19 @@ def test_views_without_overlap_or_only_read_are_accepted(bound: Any, name: str, 
     ],
     ids="-".join,
 )
-def test_every_dependency_of_a_launch_is_part_of_its_key(bound: Any, changed: dict[str, Any]) -> None:
+def test_every_dependency_of_a_launch_is_part_of_its_key(bindings: Any, change: dict[str, Any]) -> None:
     """After a change, and after the change back, every field equals that of a first call."""
-    for given in (make_cache(**changed), make_cache(), make_cache(**changed), make_cache()):
-        bound.flashcore.decode(**given)
-        bound.decode._ENTRY.launches, kept = type(bound.decode._ENTRY.launches)(), bound.decode._ENTRY.launches
-        bound.flashcore.decode(**given)
-        bound.decode._ENTRY.launches = kept
-        found, anew = (get_fields(call) for call in bound.kernels.calls[-2:])
-        assert drop_new_addresses(found, given) == drop_new_addresses(anew, given)
-    assert len(bound.decode._ENTRY.launches) == 2
+    for arguments in (make_cache(**change), make_cache(), make_cache(**change), make_cache()):
+        bindings.flashcore.decode(**arguments)
+        bindings.decode._ENTRY.launches, launches = type(bindings.decode._ENTRY.launches)(), bindings.decode._ENTRY.launches
+        bindings.flashcore.decode(**arguments)
+        bindings.decode._ENTRY.launches = launches
+        fields, first = (get_fields(call) for call in bindings.kernels.calls[-2:])
+        assert drop_new_addresses(fields, arguments) == drop_new_addresses(first, arguments)
+    assert len(bindings.decode._ENTRY.launches) == 2
 
 
-def drop_new_addresses(found: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def drop_new_addresses(fields: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Return comparable fields, without the address of a new output."""
-    numbers = {name: bytes(value) if isinstance(value, ctypes.Structure) else value for name, value in found.items()}
-    return numbers if "out" in given else {**numbers, "out": bytes(found["out"])[8:]}
+    numbers = {name: bytes(value) if isinstance(value, ctypes.Structure) else value for name, value in fields.items()}
+    return numbers if "out" in arguments else {**numbers, "out": bytes(fields["out"])[8:]}
