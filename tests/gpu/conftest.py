@@ -13,7 +13,7 @@ KERNEL = Path(__file__).parents[2] / "kernel"
 
 @pytest.fixture(autouse=True, scope="session")
 def flashcore() -> ModuleType:
-    """The package with its libraries. Without a GPU or a library nothing here was tested: that is a failure, not a skip."""
+    """Import the package with its libraries. A missing GPU or library is a failure, not a skip."""
     import torch
 
     sys.path.insert(0, str(KERNEL))

@@ -17,16 +17,18 @@ subject = gpu_subjects.load("decode")
 D = (64, 128, 256)
 
 
-def drawn(seed: int = 7, **params: Any) -> dict[str, Any]:
+def make_inputs(seed: int = 7, **params: Any) -> dict[str, Any]:
     return dict(subject.inputs({"b": 6, "h": 8, "hkv": 2, "sk": 700, "d": 128, "lengths": "edges", **params}, seed))
 
 
 def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
     import flashcore
 
-    given = {**inputs, **changes}
-    del given["flash"]  # which of the two functions the subject calls
-    result: tuple[Any, Any] = flashcore.decode(given.pop("q"), given.pop("k"), given.pop("v"), return_lse=True, **given)
+    arguments = {**inputs, **changes}
+    del arguments["flash"]  # an option of the subject
+    result: tuple[Any, Any] = flashcore.decode(
+        arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), return_lse=True, **arguments
+    )
     return result
 
 
@@ -43,18 +45,18 @@ def same(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
         (lambda i: {"lengths": i["lengths"].fill_(-1)}, r"^lengths: "),
     ],
 )
-def test_the_check_refuses_what_lies_outside(change: Any, message: str) -> None:
-    inputs = drawn(b=3, page=16)
+def test_the_check_refuses_entries_outside_the_cache(change: Any, message: str) -> None:
+    inputs = make_inputs(b=3, page=16)
     assert same(decode(inputs), decode(inputs, check=True))
     with pytest.raises(ValueError, match=message):
         decode(inputs, **change(inputs), check=True)
 
 
 @pytest.mark.parametrize("page", [0, 16, 256])
-def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
-    inputs = drawn(page=page, lengths="full")
+def test_unchecked_entries_become_the_nearest_inside(page: int) -> None:
+    inputs = make_inputs(page=page, lengths="full")
     for cache in (inputs["k"], inputs["v"]):
-        cache.nan_to_num_()  # of pages that nobody has
+        cache.nan_to_num_()  # in unused pages
     room = inputs["page_table"].shape[1] * page if page else 700
     wild = {"lengths": torch.tensor([-1, -(2**31), 2**31 - 1, room + 1, 0, 5], dtype=torch.int32, device="cuda")}
     near = {"lengths": wild["lengths"].clamp(0, room)}
@@ -68,7 +70,7 @@ def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
 @pytest.mark.parametrize("page", [0, 16])
 @pytest.mark.parametrize("new", [1, 5, 20])
 def test_unchecked_an_append_drops_what_does_not_fit(page: int, new: int) -> None:
-    inputs = drawn(page=page, new=new, lengths="full")
+    inputs = make_inputs(page=page, new=new, lengths="full")
     room = inputs["page_table"].shape[1] * page if page else 700
     lengths = torch.tensor([room, room - 1, room - new, room - new + 1, 2**31 - 1, -3], dtype=torch.int32, device="cuda")
     kept = lengths.clamp(0, room).tolist()
@@ -85,8 +87,8 @@ def test_unchecked_an_append_drops_what_does_not_fit(page: int, new: int) -> Non
     assert all(torch.equal(caches[name], expected[name]) for name in caches)
     old = {name: value for name, value in inputs.items() if not name.endswith("_new")}
     after = (lengths.clamp(0, room) + new).clamp(max=room)
-    for found, exact in zip(results, decode({**old, **expected}, lengths=after), strict=True):
-        torch.testing.assert_close(found, exact, rtol=1e-3, atol=1e-3)
+    for actual, exact in zip(results, decode({**old, **expected}, lengths=after), strict=True):
+        torch.testing.assert_close(actual, exact, rtol=1e-3, atol=1e-3)
 
 
 def test_threads_on_one_stream_share_a_growing_workspace(flashcore: Any) -> None:
@@ -94,7 +96,8 @@ def test_threads_on_one_stream_share_a_growing_workspace(flashcore: Any) -> None
     from flashcore import _tensors
 
     rows = [
-        drawn(b=b, sk=3000, lengths="ragged", d=d, splits=splits) for b, d, splits in itertools.product((1, 9, 40), D, (0, 40))
+        make_inputs(b=b, sk=3000, lengths="ragged", d=d, splits=splits)
+        for b, d, splits in itertools.product((1, 9, 40), D, (0, 40))
     ]
     expected = [decode(row) for row in rows]
     failures: list[Any] = []

@@ -1,4 +1,4 @@
-"""The comparison with peers, on a real GPU: every contender that is installed gets samples with clocks that a GPU can have."""
+"""The comparison with peers on a GPU: every installed peer gets samples with plausible clocks."""
 
 from __future__ import annotations
 
