@@ -21,7 +21,7 @@ def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - part of the interface
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count FLOP and bytes over ``n`` floats, and name the entry function."""
+    """Count the work."""
     return {"flops": 2.0 * params["n"], "bytes": 12.0 * params["n"], "entries": ["defect_broken"]}
 
 

@@ -1,7 +1,6 @@
-"""Subjects: FlashCore's attention or decode, each with one bug. ``mutants.toml`` lists the edits.
+"""Subjects: FlashCore's attention or decode, each with one bug of ``mutants.toml``.
 
-The suite has one subject per mutant. Edited copies of the sources go to ``build/mutants/NAME`` in the checkout, and that folder comes
-first on the include path.
+Edited sources go to ``build/mutants/NAME`` in the checkout, which comes first on the include path.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _get_file(entry: str) -> str:
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Build the original with this mutant's one entry function. ValueError if an edit does not match the sources."""
+    """Build the original with the mutant's edits and its one entry function."""
     mutant, table = _find_mutant(root)
     entry, symbol = mutant["entry"], _make_symbol()
     edits = [*mutant["edits"], *(table["delay"]["edits"] if mutant.get("delayed") else ())]
@@ -80,7 +79,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the original's work, and name the mutant's entry function."""
+    """Count the original's work."""
     entry = _get_entry()
     original = _load_original(entry).problem(_drop_defect(params))
     if original["entries"] != [entry]:

@@ -64,7 +64,7 @@ def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - part of the interface
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count FLOP and bytes of one defect over ``n`` floats, and name its entry function."""
+    """Count the work of one defect."""
     name, n = params["defect"], int(params["n"])
     if name not in DEFECTS:
         raise ValueError(f"defect: must be one of {', '.join(DEFECTS)}, is {name!r}")

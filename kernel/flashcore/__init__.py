@@ -1,7 +1,7 @@
 """FlashCore: attention kernels for Hopper GPUs behind a C ABI.
 
-``flash_attn_func``, ``flash_attn_varlen_func`` and ``flash_attn_with_kvcache`` have FlashAttention-3's names, arguments and layout.
-Importing this package does not import torch or load a library. The first access to a function imports torch.
+The ``flash_attn_*`` functions have FlashAttention-3's signatures. A bad argument is a ValueError that names it. A missing library or a
+failed launch is a LibraryError. The first use of a function imports torch.
 """
 
 from __future__ import annotations

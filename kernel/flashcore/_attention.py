@@ -1,6 +1,6 @@
 """Forward attention on torch tensors of any strides.
 
-A view is never copied. The head dimension must be contiguous, and every other stride a multiple of 16 bytes.
+The head dimension must be contiguous, and every other stride a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -74,27 +74,23 @@ def attention(
     """Compute softmax(scale * q @ k^T) @ v on the current stream of ``q``'s device.
 
     Args:
-        q: Queries, float16 or bfloat16, (batch, queries, heads, d) with ``layout="bshd"``, (batch, heads, queries, d) with ``"bhsd"``.
-        k: Keys in the same layout and dtype. Their number of heads divides the queries'.
+        q: Queries, float16 or bfloat16: (batch, queries, heads, d), or with ``layout="bhsd"`` (batch, heads, queries, d).
+        k: Keys in the same layout. Their heads divide the queries'.
         v: Values, like ``k``.
-        causal: Mask aligned bottom right: the last query sees every key. A row that sees no key gives 0 and a log-sum-exp of -inf.
-        scale: Any finite number. None: 1/sqrt(d).
+        causal: Mask aligned bottom right. A row that sees no key gives 0 and a log-sum-exp of -inf.
+        scale: Any finite number, by default 1/sqrt(d).
         return_lse: Also return the natural log-sum-exp, float32 (batch, heads, queries).
-        layout: The order of the dimensions.
-        out: Receives the output, like ``q``. It must not share memory with an input.
+        layout: "bshd" or "bhsd".
+        out: Receives the output. It must not share memory with an input.
         lse: Receives the log-sum-exp.
-        max_ctas: Most persistent blocks to launch. 0: one for each multiprocessor.
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        LibraryError: No library was found, or the device refused the launch.
+        max_ctas: Most persistent blocks. 0: one per multiprocessor.
     """
     result: Result = _ENTRY((q, k, v, out, lse), (layout, causal, scale, max_ctas), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C code cannot see, and fill the structure in. ValueError that names the argument."""
+    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, lse = tensors
     layout, causal, scale, max_ctas = options
     batch, sq, heads, head_dim = _get_shape(q, "q", layout)
@@ -141,7 +137,7 @@ _ENTRY = Entry(
 
 
 def _get_shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:
-    """Return (batch, sequence, heads, head dimension) of a tensor in either layout."""
+    """Return (batch, sequence, heads, head dimension) in either layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {layout!r}")
     if tensor.dim() != RANK:

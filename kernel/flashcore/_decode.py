@@ -1,7 +1,6 @@
-"""Attention of a few new tokens over a contiguous or paged cache of keys and values, on torch tensors.
+"""Attention of a few new tokens over a contiguous or paged cache, on torch tensors.
 
-The head dimension must be contiguous, and every other stride a multiple of 16 bytes. Cache content past a sequence's length is never
-used.
+Strides are as in ``attention``. Cache content past a sequence's length is never used.
 """
 
 from __future__ import annotations
@@ -104,30 +103,25 @@ def decode(
         v: Cache of values, like ``k``.
         lengths: Keys of each sequence before the call, int32 (batch,), or one number for all. None: as many as fit.
         page_table: Pages of each sequence, int32 (batch, pages of a sequence).
-        k_new: New keys (batch, new, kv heads, d). They are appended to the cache first, and the queries see them.
-        v_new: New values, like ``k_new``.
-        causal: Mask aligned bottom right: the last query sees every key. A query that sees no key gives 0 and a log-sum-exp of -inf.
-        scale: Any finite number. None: 1/sqrt(d).
-        return_lse: Also return the natural log-sum-exp, float32 (batch, heads, queries).
-        out: Receives the output, like ``q``. It must not share memory with an input.
+        k_new: Keys to append first, (batch, new, kv heads, d).
+        v_new: Values to append first, like ``k_new``.
+        causal: As in ``attention``.
+        scale: As in ``attention``.
+        return_lse: As in ``attention``.
+        out: As in ``attention``.
         lse: Receives the log-sum-exp.
-        splits: Most parts of a sequence's keys. 0: the launcher chooses.
+        splits: Most parts of a sequence's keys. 0: chosen by the launcher.
         deterministic: Make a sequence's bits independent of the others in its batch.
-        max_ctas: Most blocks to launch. 0: one for each multiprocessor.
+        max_ctas: Most blocks. 0: one per multiprocessor.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
-            Without it the nearest entry inside the cache is used, and new keys that do not fit are dropped. A number as
-            ``lengths`` is always checked.
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        LibraryError: No library was found, or the device refused the launch.
+            Without it the nearest entry inside is used, and new keys that do not fit are dropped.
     """
     tensors = (q, k, v, k_new, v_new, out, lengths, page_table, lse)
     return launch_decode(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
 
 
 def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
-    """Do the same as ``decode``, with arguments in the structure's order. Keyword arguments would cost time."""
+    """Do the same as ``decode``, without the cost of keyword arguments."""
     lengths, common_length = tensors[_LENGTHS], None
     if type(lengths) is int:
         query, table = tensors[0], tensors[_LENGTHS + 1]
@@ -140,7 +134,7 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C code cannot see, and fill the structure in. ValueError that names the argument."""
+    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, k_new, v_new, out, _, page_table, _ = tensors
     (causal, scale, splits, deterministic, max_ctas, check), common_length = options
     batch, sq, heads, head_dim = _get_shape(q, "q")
@@ -197,7 +191,7 @@ _LENGTHS = _ENTRY.names.index("lengths")
 
 
 def _check_tensors(tensors: Tensors) -> int:
-    """Check the tensors together. Returns the number of new keys of each sequence."""
+    """Check the tensors together, and return the number of new keys of a sequence."""
     q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
     batch, sq, heads, head_dim = q.shape
     outer, rows, kv_heads, _ = k.shape

@@ -1,7 +1,7 @@
-"""FlashAttention-3's prefill functions on FlashCore's kernels, with its argument order and layout.
+"""FlashAttention-3's prefill functions on FlashCore's kernels, forward only.
 
-These and ``_kvcache.py`` replace ``flash_attn_interface``, forward only. An unsupported argument raises NotImplementedError before any
-launch. ``pack_gqa`` and ``deterministic`` change no forward result, so they are accepted and ignored.
+An unsupported argument raises NotImplementedError before any launch. ``pack_gqa`` and ``deterministic`` are ignored, because they
+change no forward result.
 """
 
 from __future__ import annotations
@@ -47,15 +47,9 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Compute attention like FlashAttention-3's function of this name.
+    """Compute ``attention`` with FlashAttention-3's signature.
 
-    ``q`` is (batch, queries, heads, d), float16 or bfloat16. ``k`` and ``v`` are (batch, keys, kv heads, d). ``causal`` is aligned
-    bottom right, and a row that sees no key gives 0. ``softmax_scale`` defaults to 1/sqrt(d). ``sm_margin`` leaves so many
-    multiprocessors free. ``return_attn_probs`` adds the log-sum-exp, float32 (batch, heads, queries).
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        NotImplementedError: FlashCore does not support the named argument's value.
+    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp.
     """
     values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
     if values != _DEFAULTS:
@@ -92,16 +86,9 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Compute attention on packed sequences like FlashAttention-3's function of this name.
+    """Compute ``attention_varlen`` with FlashAttention-3's signature.
 
-    ``q`` is (all queries, heads, d), float16 or bfloat16. ``k`` and ``v`` are (all keys, kv heads, d). Sequence i has rows
-    ``cu_seqlens[i]`` to ``cu_seqlens[i + 1]``, or the first ``seqused[i]`` of them, int32 on the device. ``max_seqlen_q`` and
-    ``max_seqlen_k`` are ignored. ``return_attn_probs`` adds the log-sum-exp, float32 (heads, all queries). The rest is as in
-    ``flash_attn_func``.
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        NotImplementedError: FlashCore does not support the named argument's value.
+    ``max_seqlen_q`` and ``max_seqlen_k`` are ignored. The rest is as in ``flash_attn_func``.
     """
     values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
     if values != _DEFAULTS:
@@ -114,16 +101,13 @@ def flash_attn_varlen_func(
 
 
 def compute_max_ctas(q: torch.Tensor, sm_margin: int) -> int:
-    """Subtract the margin from the device's multiprocessors. ValueError if it is not a number."""
+    """Subtract the margin from the device's multiprocessors."""
     margin = to_int(sm_margin, "sm_margin")
     return max(1, count_multiprocessors(q.device) - margin) if isinstance(q, torch.Tensor) else 0
 
 
 def refuse_unsupported(defaults: Mapping[str, Any], values: tuple[Any, ...]) -> None:
-    """Raise NotImplementedError for the first argument that differs from its default.
-
-    A list equals a tuple, and 0 splits equal 1.
-    """
+    """Raise NotImplementedError for the first value that is not the default. A list equals a tuple, 0 splits equal 1."""
     for (name, default), value in zip(defaults.items(), values, strict=True):
         comparable = tuple(value) if type(value) is list else value
         if comparable is default or (default is not None and not isinstance(comparable, torch.Tensor) and comparable == default):

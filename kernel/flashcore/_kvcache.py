@@ -60,20 +60,10 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Compute attention over a cache like FlashAttention-3's function of this name.
+    """Compute ``decode`` with FlashAttention-3's signature.
 
-    The decode kernel serves up to 16 queries of a sequence with head dimensions 64, 128 and 256. The prefill kernel serves the rest over
-    contiguous caches, with one length for all if it appends.
-
-    ``q`` is (batch, queries, heads, d), float16 or bfloat16. ``k_cache`` and ``v_cache`` are (batch, capacity, kv heads, d), or with
-    ``page_table`` (int32, (batch, pages of a sequence)) they are (pages, page size, kv heads, d). ``k`` and ``v`` (batch, new, kv heads,
-    d) are appended in place first. ``cache_seqlens`` counts the keys before the call: int32 (batch,), one number, or None for a full
-    cache. ``causal`` is aligned bottom right. ``softmax_scale`` defaults to 1/sqrt(d). ``num_splits`` and ``sm_margin`` steer the
-    schedule. With ``return_softmax_lse`` the result is (out, log-sum-exp), the latter float32 (batch, heads, queries).
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        NotImplementedError: FlashCore does not support the named argument's value.
+    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries and other head dimensions use the prefill kernel,
+    over contiguous caches, with one length for all if it appends. The result is the output, or (output, log-sum-exp).
     """
     values = (
         qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
@@ -109,7 +99,7 @@ def _prefill(
     page_table: torch.Tensor | None,
     **options: Any,
 ) -> Result:
-    """Attend with the prefill kernel to a contiguous cache. NotImplementedError for what only decode can do."""
+    """Use the prefill kernel. NotImplementedError for what only decode can do."""
     if page_table is not None:
         raise NotImplementedError(
             f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}; pass a contiguous cache"

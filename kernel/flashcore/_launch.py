@@ -1,8 +1,7 @@
 """Launch an entry function with little time on the host.
 
-Shapes, strides and options are checked and laid out once, as a ``Launch``. A dictionary finds it again. A later call copies its words
-and fills in the addresses. One call of C reads all tensors through PyTorch's DLPack table, because reading their properties in Python
-would cost as much as the launch.
+Shapes, strides and options are checked once and stored as a ``Launch``. A later call copies its words and fills in the addresses. One C
+call reads all tensors through DLPack, because reading them in Python costs as much as the launch.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Exchange(ctypes.Structure):
 
 
 def make_reader(count: int) -> Reader:
-    """Collect the functions that read ``count`` tensors. LibraryError if PyTorch lacks them."""
+    """Collect the functions that read ``count`` tensors."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         raise _library.LibraryError(f"PyTorch {torch.__version__} has no DLPack function table; install PyTorch 2.11 or newer")
@@ -64,7 +63,7 @@ def make_reader(count: int) -> Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """The arguments for one combination of shapes, strides and options. ``words`` has no addresses yet."""
+    """The arguments for one combination of shapes, strides and options, without addresses."""
 
     words: array.array[int]
     device: int
@@ -75,7 +74,7 @@ class Launch:
 
 
 class Launches(dict[Hashable, Launch]):
-    """Launches by everything that they depend on. It is emptied when full, so that old shapes do not stay."""
+    """Launches by their keys. Emptied when full, so that old shapes do not stay."""
 
     def keep(self, key: Hashable, launch: Launch) -> Launch:
         """Store the launch and return it."""
@@ -88,8 +87,8 @@ class Launches(dict[Hashable, Launch]):
 class Entry:
     """An entry function, and where its structure holds the addresses of the tensors.
 
-    A call passes its tensors in the structure's order: ``operands`` (query first, output last), ``pointers`` (adjacent fields), and the
-    log-sum-exp. ``prepare(tensors, options)`` checks them and returns the ``Launch``, or raises ValueError.
+    A call passes tensors in the structure's order: ``operands`` (query first, output last), ``pointers`` (adjacent fields), log-sum-exp.
+    ``prepare(tensors, options)`` checks them and returns the ``Launch``.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Entry:
         self.launches = Launches()
 
     def __call__(self, tensors: Tensors, options: Hashable, *, return_lse: bool) -> Any:
-        """Launch on the current stream of the query's device. Returns the output, or (output, log-sum-exp)."""
+        """Launch on the current stream of the query's device."""
         library = _library.get_library(self.operation)
         words, count = self.blank[:], len(tensors)
         try:
@@ -174,10 +173,10 @@ def _describe_unreadable(name: str, value: Any) -> str:
 
 
 def to_words(arguments: ctypes.Structure) -> array.array[int]:
-    """Copy the structure's bytes into an array of words, which is quick to copy again."""
+    """Copy the structure into an array of words, which is quick to copy again."""
     return array.array("Q", bytes(arguments))
 
 
 def get_word_index(structure: type[ctypes.Structure], name: str) -> int:
-    """Find a field among the words. For an operand it is the word of its address."""
+    """Find a field, or an operand's address, among the words."""
     return int(getattr(structure, name).offset) // WORD

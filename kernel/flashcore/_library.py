@@ -37,7 +37,7 @@ def load(path: str | os.PathLike[str]) -> None:
 
 
 def get_library(operation: str) -> ctypes.CDLL:
-    """Return the operation's library: loaded before, named by FLASHCORE_LIBRARY, or next to this package."""
+    """Return the operation's library: loaded before, named by FLASHCORE_LIBRARY, or in this folder."""
     library = _libraries.get(operation)
     if library is None:
         candidates = [path for path in _list_candidates(operation) if path.is_file()]
@@ -51,7 +51,7 @@ def get_library(operation: str) -> ctypes.CDLL:
 
 
 def call(operation: str, function: str, arguments: Any) -> None:
-    """Call ``function`` with its arguments' reference. ValueError for a bad argument, else LibraryError."""
+    """Call a function of the operation's library."""
     library = get_library(operation)
     status = getattr(library, function)(arguments)
     if status != OK:

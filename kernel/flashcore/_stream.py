@@ -32,16 +32,7 @@ def stream_axpy(
 ) -> torch.Tensor:
     """Compute a * x + y on the current stream of ``x``'s device.
 
-    Args:
-        a: The factor.
-        x: Contiguous float32 of any shape.
-        y: Contiguous float32 with as many elements.
-        out: Receives the result, like ``x``.
-        max_ctas: Most blocks to launch. 0: no limit.
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        LibraryError: No library was found, or the device refused the launch.
+    ``x``, ``y`` and ``out`` are contiguous float32 with equally many elements. ``max_ctas`` limits the blocks (0: no limit).
     """
     import torch
 

@@ -30,12 +30,12 @@ class Operand(ctypes.Structure):
 
 
 def make_operand(strides: Sequence[int], batch: int = 0, sequence: int = 1, head: int = 2) -> Operand:
-    """Take the strides at these dimensions. Each call fills in the address."""
+    """Take the strides at these dimensions."""
     return Operand(data=None, batch_stride=strides[batch], sequence_stride=strides[sequence], head_stride=strides[head])
 
 
 def get_strides(tensor: torch.Tensor | None, shape: Sequence[int]) -> Sequence[int]:
-    """Return the tensor's strides, or without a tensor those of a new one of this shape."""
+    """Return the tensor's strides, or those of a new tensor of this shape."""
     if tensor is not None:
         return tensor.stride()
     return [math.prod(max(1, size) for size in shape[dim + 1 :]) for dim in range(len(shape))]
@@ -58,7 +58,7 @@ def check_device(tensor: torch.Tensor, query: torch.Tensor, name: str) -> None:
 
 
 def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """ValueError unless it is contiguous, of this dtype and shape, and on the query's device."""
+    """ValueError unless it is contiguous, of this dtype and shape, and on q's device."""
     check_device(tensor, query, name)
     if tensor.dtype != dtype or not tensor.is_contiguous() or tuple(tensor.shape) != shape:
         raise ValueError(
@@ -68,7 +68,7 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
 
 
 def check_distinct(tensor: torch.Tensor, name: str) -> None:
-    """ValueError unless every element has its own memory, as something that is written must."""
+    """ValueError unless every element has its own memory."""
     extent = 1  # elements from the first to the last, over the dimensions so far
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride < extent and tensor.numel():
@@ -80,7 +80,7 @@ def check_distinct(tensor: torch.Tensor, name: str) -> None:
 
 
 def to_int(value: Any, name: str) -> int:
-    """Convert to a whole number. ValueError if it is something else."""
+    """Convert to an integer."""
     try:
         return operator.index(value)
     except TypeError:
@@ -88,7 +88,7 @@ def to_int(value: Any, name: str) -> int:
 
 
 def to_float(value: Any, name: str) -> float:
-    """Convert to a float. ValueError if it is not a number."""
+    """Convert to a float."""
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
@@ -101,12 +101,12 @@ def get_ordinal(tensor: torch.Tensor) -> int:
 
 
 def count_multiprocessors(device: torch.device) -> int:
-    """Count the device's streaming multiprocessors."""
+    """Count the device's multiprocessors."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def current_stream(device: int) -> int:
-    """Return the current stream's handle, without the object that ``torch.cuda.current_stream`` makes."""
+    """Return the current stream's handle without an object around it."""
     return int(torch._C._cuda_getCurrentRawStream(device))  # noqa: SLF001 - what PyTorch's own compiler calls
 
 
@@ -119,12 +119,11 @@ _capture_workspaces: dict[Key, tuple[int, Workspace]] = {}  # capture, workspace
 def get_workspace(operation: str, device: int, stream: int, size: int) -> Workspace:
     """Return at least ``size`` bytes, zero at first, that only this operation uses.
 
-    The caller keeps the result until its launch is in the stream, because another thread may replace it by a larger one meanwhile. After
-    that PyTorch may free it: the memory came from this stream, so its next user runs behind the launch.
+    The caller keeps the result until its launch is in the stream, because another thread may replace it by a larger one. Then it may be
+    freed: its memory came from this stream, so the next user runs after the launch.
 
-    All launches of one stream share a workspace, because they run in order. A graph may be replayed on another stream than it was
-    captured on. So every capture gets a workspace of its own, and its first launch zeroes it in the graph. Every replay then starts
-    from zeros. The default stream, 0, cannot be captured.
+    Launches of a stream run in order and share a workspace. A graph may be replayed on another stream, so every capture has its own, zeroed
+    in the graph by its first launch. The default stream, 0, cannot be captured.
     """
     key = (operation, device, stream)
     if stream and torch.cuda.is_current_stream_capturing():
@@ -154,7 +153,7 @@ def _zeros(device: int, size: int) -> torch.Tensor:
 
 
 def _get_capture_id(stream: int) -> int:
-    """Return the number of the stream's capture, unique in the process. 0 if the driver cannot tell."""
+    """Return the capture's number, unique in the process, or 0 if the driver cannot tell."""
     get_info = _find_capture_info()
     status, number = ctypes.c_int(), ctypes.c_uint64()
     if get_info is None or get_info(ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number)) != 0:

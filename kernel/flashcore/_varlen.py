@@ -1,7 +1,6 @@
-"""Forward attention on packed sequences of different lengths: (rows, heads, head dimension).
+"""Forward attention on packed sequences of different lengths.
 
-Strides are free as in ``attention``, and nothing is padded. The device reads the lengths, so a captured launch can be replayed with
-other lengths.
+The device reads the lengths, so a captured launch can be replayed with others.
 """
 
 from __future__ import annotations
@@ -80,28 +79,11 @@ def attention_varlen(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
 ) -> Result:
-    """Compute ``attention`` of every sequence separately, on the current stream of ``q``'s device.
+    """Compute attention of every sequence separately, on the current stream of ``q``'s device.
 
-    Lengths beyond the existing rows are cut off. Rows of ``out`` outside every sequence keep their content.
-
-    Args:
-        q: All queries (rows, heads, d), float16 or bfloat16.
-        k: All keys (rows, kv heads, d).
-        v: All values, like ``k``.
-        cu_seqlens_q: First row of each sequence's queries, then the end: int32 (batch + 1,) on the device.
-        cu_seqlens_k: The same for keys.
-        causal: Mask aligned bottom right in every sequence. A row that sees no key gives 0 and a log-sum-exp of -inf.
-        scale: Any finite number. None: 1/sqrt(d).
-        seqused_q: How many rows of each sequence count, int32 (batch,) on the device. None: all.
-        seqused_k: The same for keys.
-        return_lse: Also return the natural log-sum-exp, float32 (heads, rows).
-        out: Receives the output, like ``q``. It must not share memory with an input.
-        lse: Receives the log-sum-exp.
-        max_ctas: Most persistent blocks to launch. 0: one for each multiprocessor.
-
-    Raises:
-        ValueError: A bad argument, which the message names.
-        LibraryError: No library was found, or the device refused the launch.
+    ``q`` is (all queries, heads, d), ``k`` and ``v`` are (all keys, kv heads, d). Sequence i has rows ``cu_seqlens[i]`` to
+    ``cu_seqlens[i + 1]``, or the first ``seqused[i]`` of them, int32 on the device. Lengths beyond the rows are cut off. Rows of ``out``
+    outside every sequence keep their content. The log-sum-exp is (heads, all queries). The rest is as in ``attention``.
     """
     tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, lse)
     result: Result = _ENTRY(tensors, (causal, scale, max_ctas), return_lse=return_lse)
@@ -109,7 +91,7 @@ def attention_varlen(
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C code cannot see, and fill the structure in. ValueError that names the argument."""
+    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, *lengths, lse = tensors
     causal, scale, max_ctas = options
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
@@ -166,7 +148,7 @@ _ENTRY = Entry(
 
 
 def _check_lengths(q: torch.Tensor, lengths: Sequence[torch.Tensor | None]) -> int:
-    """Return the number of sequences. ValueError unless all four tensors agree, in int32."""
+    """Return the number of sequences. ValueError unless all tensors agree, in int32."""
     cumulative = lengths[0]
     if cumulative is None or cumulative.dim() != 1 or not cumulative.numel():
         shape = None if cumulative is None else tuple(cumulative.shape)

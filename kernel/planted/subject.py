@@ -1,7 +1,6 @@
-"""Subject: the kernels with extra work, for ``flashcore-ci calibrate``. They show how small a slowdown is visible.
+"""Subject: the kernels with extra work, which ``flashcore-ci calibrate`` measures.
 
-Parameters of a workload: ``kernel`` (attention, stream), ``extra`` (work added, 0 is the kernel as it ships), and the parameters of
-that kernel's subject.
+Parameters: ``kernel`` (attention, stream), ``extra`` (0: the kernel as it ships), and those of that kernel's subject.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the work of the kernel that ships, without the extra work."""
+    """Count the kernel's work without the extra."""
     subject, subject_params = _split_params(params)
     suffix = "stream" if params["kernel"] == "stream" else f"attention_d{subject_params['d']}"
     return {**subject.problem(subject_params), "entries": [f"flashcore_planted_{suffix}"]}

@@ -1,13 +1,11 @@
 """Subject: FlashCore's attention forward.
 
-Parameters of a workload:
+Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``, ``causal``, ``layout``,
+``max_ctas``, and
 
-- ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``, ``causal``, ``layout`` (bshd, bhsd)
-- ``input``: the distribution, see draws.py. ``scale``: of the inputs.
-- ``strided``: views whose gaps hold NaN. ``offset``: the last batch starts past 2^31 elements.
-- ``max_ctas``: 0 is one for each multiprocessor.
-- ``lengths``: of the sequences, see varlen.py. With ``equal`` all have sq queries and sk keys.
-- ``flash``: call FlashAttention-3's function instead of the binding.
+- ``input``: see draws.py. ``scale``: of the inputs. ``lengths``: see varlen.py
+- ``strided``: views whose gaps hold NaN. ``offset``: the last batch starts past 2^31 elements
+- ``flash``: call FlashAttention-3's function instead of the binding
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ KERNEL = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which is not a package. kernel/variants.toml names it in ``binding``."""
+    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module
@@ -57,7 +55,7 @@ CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", 
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Read from kernel/variants.toml how the kernel is built and what its machine code must contain."""
+    """Read the build and its limits from kernel/variants.toml."""
     variants = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
     table, groups = variants["attention"], (variants["attention"], variants["varlen"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
@@ -76,7 +74,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count operations and bytes of one workload, and name its entry functions."""
+    """Count the work of one workload."""
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
@@ -94,7 +92,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(library: pathlib.Path) -> None:
-    """Use this library for every later run."""
+    """Use this library."""
     if str(KERNEL) not in sys.path:
         sys.path.insert(0, str(KERNEL))
     import flashcore
@@ -103,7 +101,7 @@ def load(library: pathlib.Path) -> None:
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Draw query, key and value on the current CUDA device, and add the options."""
+    """Draw tensors on the current CUDA device, and add the options."""
     import torch
 
     p = _complete(params)
@@ -154,8 +152,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Compute 16-bit inputs with PyTorch, and float64 inputs with the formula.
 
-    PyTorch's output is from scaled_dot_product_attention, and its log-sum-exp from the flash backend. Rows that see no key are 0 and
-    -inf here (PyTorch gives NaN).
+    Rows that see no key are 0 and -inf (PyTorch gives NaN).
     """
     import torch
 

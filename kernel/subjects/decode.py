@@ -1,19 +1,16 @@
-"""Subject: FlashCore's decode, a few new queries of each sequence over a cache of keys and values.
+"""Subject: FlashCore's decode.
 
-Parameters of a workload:
+Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest sequence), ``d``,
+``causal`` (default true), ``splits``, ``deterministic``, ``max_ctas``, ``input``, ``lengths`` (see LENGTHS), and
 
-- ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest sequence), ``d``
-- ``lengths``: see LENGTHS. ``causal``: default true.
-- ``page``: keys of a page. 0 is a contiguous cache.
-- ``new``: how many of the keys the call appends.
-- ``splits``, ``deterministic``, ``max_ctas``: as in the binding. ``input``: see INPUTS.
-- ``flash``: call FlashAttention-3's function instead of the binding.
+- ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
+- ``flash``: call FlashAttention-3's function instead of the binding
 
-Cache rows outside every sequence are NaN: past a sequence's end, in unused pages, and where the call appends. Pages are shuffled in the
-pool, and table entries after a sequence's last page are garbage. The seed changes values only.
+Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
+garbage. The seed changes values only.
 
-A launch that appends writes to the cache, but inputs must not change. So ``run`` passes a copy, and the whole copy is an output, with
-MARK in place of NaN. It shows a missing row and an extra one. Such workloads are not timed.
+A launch that appends writes to a copy of the cache. The whole copy is an output, with MARK in place of NaN, which shows missing and
+extra rows. Such workloads are not timed.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ KERNEL = pathlib.Path(__file__).resolve().parents[1]
 
 
 def _load_neighbour(name: str) -> ModuleType:
-    """Load a file of this folder, which is not a package. kernel/variants.toml names it in ``binding``."""
+    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
     module = ModuleType(f"flashcore_subjects_{name}")
     SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module
@@ -82,7 +79,7 @@ LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Read from kernel/variants.toml how the kernel is built and what its machine code must contain."""
+    """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["decode"]
     entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
     return {
@@ -100,10 +97,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count operations and bytes of one workload, and name its entry functions.
-
-    The bytes count every visible key and value once, queries, output, log-sum-exp and the appended rows.
-    """
+    """Count the work of one workload. Each visible key and value counts once."""
     p = _complete(params)
     totals = _count_keys(p)
     pairs = sum(max(0, n - (p["sq"] - 1 - i if p["causal"] else 0)) for n in totals for i in range(p["sq"]))
@@ -117,7 +111,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(library: pathlib.Path) -> None:
-    """Use this library for every later run."""
+    """Use this library."""
     if str(KERNEL) not in sys.path:
         sys.path.insert(0, str(KERNEL))
     import flashcore
@@ -126,7 +120,7 @@ def load(library: pathlib.Path) -> None:
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Draw queries, caches and new keys on the current CUDA device. Add lengths before the call, table and options."""
+    """Draw tensors on the current CUDA device, and add the options."""
     import torch
 
     p = _complete(params)
@@ -182,10 +176,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Compute 16-bit inputs with PyTorch, and float64 inputs with the formula, one sequence at a time.
+    """Compute 16-bit inputs with PyTorch, and float64 inputs with the formula.
 
-    PyTorch's output is from scaled_dot_product_attention, and its log-sum-exp from the flash backend. Queries that see no key are 0
-    and -inf (PyTorch gives NaN).
+    Rows that see no key are 0 and -inf (PyTorch gives NaN).
     """
     import torch
 

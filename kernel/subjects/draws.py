@@ -1,7 +1,6 @@
-"""Distributions of queries, keys and values: the usual one, and those that are hard for an online softmax.
+"""Distributions of queries, keys and values, usual ones and hard ones for an online softmax.
 
-Each function takes the workload's parameters and a generator. It returns q (b, sq, h, d), k and v (b, sk, hkv, d) on the generator's
-device. Their dtype is the parameter ``draws``, by default float32, which is too large for a large cache.
+Each function returns q (b, sq, h, d), k and v (b, sk, hkv, d) on the generator's device, in the dtype ``draws`` (default float32).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {"n": None, "a": 1.5, "scale": 1.0, "max_ctas": 0}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Read from kernel/variants.toml how the kernel is built and what its machine code must contain."""
+    """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["stream"]
     entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
     return {
@@ -37,13 +37,13 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Count operations and bytes of one workload, and name its entry function."""
+    """Count the work of one workload."""
     n = _complete(params)["n"]
     return {"flops": 2.0 * n, "bytes": float(ARRAYS * FLOAT_BYTES * n), "entries": ["flashcore_stream_axpy_f32"]}
 
 
 def load(library: pathlib.Path) -> None:
-    """Use this library for every later run."""
+    """Use this library."""
     if str(KERNEL) not in sys.path:
         sys.path.insert(0, str(KERNEL))
     import flashcore

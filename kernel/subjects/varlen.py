@@ -1,7 +1,6 @@
-"""Packed sequences of different lengths for the subject of attention: q is (rows, heads, d).
+"""Packed sequences of different lengths for the subject of attention.
 
-Lengths depend on the parameters only, not on the seed. Every row belongs to a sequence here. tests/gpu/test_varlen.py has rows of NaN
-between the sequences.
+Lengths do not depend on the seed. tests/gpu/test_varlen.py tests rows between sequences.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _make_ragged(p: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 
 def _make_edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Cycle through EDGES, up to sq and sk: empty, one row, next to a tile boundary, more queries than keys."""
+    """Cycle through EDGES, up to sq and sk."""
     return [(min(p["sq"], sq), min(p["sk"], sk)) for sq, sk in (EDGES[i % len(EDGES)] for i in range(p["b"]))]
 
 
@@ -38,7 +37,7 @@ LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
 
 
 def pack_params(p: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of one sequence with the rows of all, unless their lengths are equal."""
+    """Return the parameters of one sequence with all rows, unless the lengths are equal."""
     if p["lengths"] == "equal":
         return dict(p)
     queries, keys = (sum(column) for column in zip((0, 0), *LENGTHS[p["lengths"]](p), strict=True))
@@ -46,7 +45,7 @@ def pack_params(p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inputs(p: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the batch dimension, whose size is one, and add the lengths as FlashAttention takes them."""
+    """Remove the batch dimension, and add the cumulative lengths."""
     import torch
 
     lengths = LENGTHS[p["lengths"]](p)
