@@ -1,9 +1,10 @@
-"""The bindings' structures match the C headers. No GPU, no torch."""
+"""The bindings: structures match the C headers, and the package exports its functions. No GPU, no torch."""
 
 from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,12 @@ def test_addresses_are_aligned_to_words(bindings: Any) -> None:
     words = bindings.launch.to_words(structure)
     assert words[bindings.launch.get_word_index(arguments, "q") + 1] == 11
     assert words[bindings.launch.get_word_index(arguments, "table_stride")] == 13
+
+
+def test_the_package_exports_its_functions_without_torch(bindings: Any) -> None:
+    for name in bindings.flashcore.__all__:
+        assert callable(getattr(bindings.flashcore, name))
+    with pytest.raises(AttributeError, match="flash_attn_2"):
+        _ = bindings.flashcore.flash_attn_2
+    loaded = sys.modules["flashcore"]
+    assert "torch" not in vars(loaded)

@@ -288,14 +288,3 @@ def test_unsupported_caches_are_named_in_one_line(
         bindings.flashcore.flash_attn_with_kvcache(**arguments)
     assert bindings.kernels.calls == []
     assert arguments["k_cache"].written == arguments["v_cache"].written == []
-
-
-def test_the_package_exports_its_functions_without_torch(bindings: Any) -> None:
-    import sys
-
-    for name in bindings.flashcore.__all__:
-        assert callable(getattr(bindings.flashcore, name))
-    with pytest.raises(AttributeError, match="flash_attn_2"):
-        _ = bindings.flashcore.flash_attn_2
-    loaded = sys.modules["flashcore"]
-    assert "torch" not in vars(loaded)
