@@ -114,6 +114,8 @@ def empty_like(tensor: Tensor) -> Tensor:
 
 
 def full(shape: Sequence[int], value: float, *, dtype: Dtype, device: Device) -> Tensor:
+    if dtype is int32 and not -(2**31) <= value < 2**31:
+        raise RuntimeError("value cannot be converted to type int without overflow")
     return Tensor(tuple(shape), contiguous(shape), dtype, device, value=value)
 
 

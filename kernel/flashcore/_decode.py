@@ -32,6 +32,7 @@ from flashcore._tensors import (
 RANK = 4
 MAX_QUERIES = 16
 HEAD_DIMS = (64, 128, 256)
+MAX_INT32 = 2**31 - 1
 PAGE_SIZES = (16, 64, 128, 256)
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
 """The default of ``check``."""
@@ -127,7 +128,8 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
         query, table = tensors[0], tensors[_LENGTHS + 1]
         common_length, lengths = lengths, None
         if table is not None and isinstance(query, torch.Tensor):  # without pages, the capacity expresses a common length
-            lengths = torch.full(query.shape[:1], common_length, dtype=torch.int32, device=query.device)
+            value = min(max(common_length, -1), MAX_INT32)  # _prepare refuses what does not fit
+            lengths = torch.full(query.shape[:1], value, dtype=torch.int32, device=query.device)
         tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
     result: Result = _ENTRY(tensors, (options, common_length), return_lse=return_lse)
     return result

@@ -177,6 +177,7 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^lengths: must be from 0 to 112, so that 0 new keys fit, is 113$", make_pages(lengths=113)),
     (r"^lengths: must be from 0 to 110, so that 2 new keys fit, is 111$", make_pages(lengths=111, **NEW)),
     (r"^lengths: must be from 0 to 112", make_pages(lengths=-1)),
+    (r"^lengths: must be from 0 to 112", make_pages(lengths=2**40)),
     (r"^lengths: must be from 0 to 98, so that 2 new keys fit, is 99$", make_cache(lengths=99, **NEW)),
     (r"^lse: must be contiguous torch.float32 of shape \(3, 8, 1\)", make_cache(lse=torch.empty(3, 1, 8, dtype=torch.float32))),
     (r"^out: must have shape", make_cache(out=torch.empty(3, 1, HEADS, 64))),
