@@ -126,8 +126,8 @@ class Entry:
             raise ValueError(f"{', '.join(self.names)}: one of them cannot be read: {str(error).splitlines()[0]}") from error
         query, out, lse = tensors[0], tensors[self.operand_count - 1], tensors[-1]
         if length < 0 or query is None or tensors[1] is None or tensors[2] is None:
-            unread = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
-            raise ValueError(_describe_unreadable(self.names[unread], tensors[unread]))
+            index = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
+            raise ValueError(_describe_unreadable(self.names[index], tensors[index]))
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
             raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only; use torch.no_grad()")
         key = (library, options, words[count:length].tobytes())
