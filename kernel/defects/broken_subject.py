@@ -1,4 +1,4 @@
-"""Subject: a kernel that does not compile. The gate ``build`` must be red on it, and nothing else may crash."""
+"""Subject: a kernel that does not compile. The gate ``build`` must fail on it, and nothing else may crash."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 
-def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives the checkout; this list needs nothing of it
-    """One entry function, in a file with an error in it."""
+def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - part of the interface
+    """List one entry function, in a file with an error."""
     return {
         "library": "libflashcore_broken.so",
         "launchers": [],
@@ -21,10 +21,10 @@ def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives t
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """FLOP, bytes and entry over ``n`` floats."""
+    """Count the work."""
     return {"flops": 2.0 * params["n"], "bytes": 12.0 * params["n"], "entries": ["defect_broken"]}
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Never asked for: nothing of this subject can run."""
+    """Raise NotImplementedError: this subject cannot run."""
     raise NotImplementedError(f"this subject cannot run on {sorted(inputs)}")

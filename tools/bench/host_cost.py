@@ -27,7 +27,7 @@ class NoKernels:
 
     def __init__(self, library: str) -> None:
         flashcore.load(library)
-        (shared, *_) = vars(_library)["_loaded"].values()
+        (shared, *_) = vars(_library)["_libraries"].values()
         self.flashcore_read = shared.flashcore_read
 
 
@@ -45,7 +45,7 @@ def bind(library: str) -> None:
         _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8),
     )
     vars(_launch)["current_stream"] = lambda _device: 0
-    vars(_library)["_loaded"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
+    vars(_library)["_libraries"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
 
 
 def cases() -> dict[str, Callable[[], Any]]:

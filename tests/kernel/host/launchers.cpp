@@ -49,7 +49,7 @@ extern "C" const char* flashcore_error_string();
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
                                 const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-    return CUDA_SUCCESS;
+    return runtime::has_context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {
@@ -65,6 +65,7 @@ void print_result(const char* operation, Result result, bool refused) {
 template <class Arguments, class Change>
 void check_call(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
+    runtime::has_context = false;  // as in a new thread
     const int status = function(&arguments);
     print_result(operation, status, status != 0);
 }

@@ -33,7 +33,8 @@ struct FlashcoreDecodeArguments {
     FlashcoreOperand v_new;
     FlashcoreOperand out;       // like q
     const int32_t* lengths;     // (batch), on the device: keys in the cache before the append. Null: capacity - new_keys for all.
-                                // Lengths below 0, or too long for the new keys, count as the nearest valid length
+                                // A length below 0 or above the capacity counts as the nearest valid length. New keys that do
+                                // not fit are dropped: no key in the cache is overwritten
     const int32_t* page_table;  // (batch, table_width), on the device, or null when contiguous. A used entry outside the pool
                                 // counts as the nearest page
     int64_t table_stride;       // elements from one sequence's row to the next

@@ -152,7 +152,11 @@ private:
     __device__ __forceinline__ void append(const Split& split) {
         constexpr int kUnitElements = 8;
         constexpr int kUnits = kConfig.head_dim / kUnitElements;
-        const int old = split.keys - params_.cache.new_keys;
+        const Cache& cache = params_.cache;
+        // New keys are dropped only where the cache is full. Only then the length is read again.
+        const bool all_fit = cache.lengths == nullptr || split.keys < cache.capacity;
+        const int old =
+            all_fit ? split.keys - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
         const int first = max_int(split.first << params_.split_policy.tile_shift, old);
         const int last = min_int(split.last << params_.split_policy.tile_shift, split.keys);
         if (first >= last) return;

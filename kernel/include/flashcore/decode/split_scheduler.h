@@ -35,6 +35,13 @@ FLASHCORE_HOST_DEVICE constexpr int divide(int a, int b) {
 }
 FLASHCORE_HOST_DEVICE constexpr int divide_up(int a, int b) { return divide(a + b - 1, b); }
 
+// Keys of a sequence after an append of `added` to `length`, in a cache of this capacity. Keys that do not fit are dropped.
+FLASHCORE_HOST_DEVICE constexpr int keys_after(int length, int added, int capacity) {
+    return max_int(min_int(length, capacity - added), 0) + added;
+}
+// Keys of the same sequence before the append.
+FLASHCORE_HOST_DEVICE constexpr int keys_before(int length, int capacity) { return max_int(min_int(length, capacity), 0); }
+
 // A sequence without keys has one tile too, because a CTA must write its zeros.
 FLASHCORE_HOST_DEVICE constexpr int tiles_of(const SplitPolicy& split_policy, int keys) {
     return max_int((keys + (1 << split_policy.tile_shift) - 1) >> split_policy.tile_shift, 1);

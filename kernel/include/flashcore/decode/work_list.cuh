@@ -12,7 +12,7 @@ struct SequenceKeys {
 
     __device__ __forceinline__ int operator()(int sequence) const {
         const int old = cache->lengths == nullptr ? cache->capacity : __ldg(cache->lengths + sequence);
-        return max_int(min_int(old, cache->capacity - cache->new_keys), 0) + cache->new_keys;
+        return keys_after(old, cache->new_keys, cache->capacity);
     }
 };
 

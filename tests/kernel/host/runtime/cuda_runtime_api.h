@@ -13,6 +13,7 @@ using cudaStream_t = void*;
 
 namespace runtime {
 inline int current = 0;
+inline bool has_context = false;  // of the calling thread: a new one has none until cudaSetDevice
 inline int device_queries = 0;    // device attributes that were read
 inline int attributes_set = 0;  // function attributes that were set
 inline int launched = 0;
@@ -27,7 +28,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     return cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) { return *device = runtime::current, cudaSuccess; }
-inline cudaError_t cudaSetDevice(int device) { return runtime::current = device, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int device) { return runtime::current = device, runtime::has_context = true, cudaSuccess; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "refused"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorInvalidDevice"; }
