@@ -106,7 +106,7 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
-    q, k, v = draws.INPUTS[p["input"]](varlen.pack_params(p), generator)
+    q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
     tensors = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
     inputs = {**tensors, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash")}}
@@ -117,7 +117,7 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Allocate ``out`` like the query and ``lse`` (batch, heads, queries)."""
     import torch
 
-    if varlen.CU_SEQLENS_Q in inputs:
+    if varlen.CUMULATIVE in inputs:
         outputs: dict[str, Any] = varlen.outputs(inputs)
         return outputs
     q = inputs["q"]
@@ -133,7 +133,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Launch once on the current stream."""
     import flashcore
 
-    if varlen.CU_SEQLENS_Q in inputs:
+    if varlen.CUMULATIVE in inputs:
         varlen.run(inputs, outputs)
         return
     if inputs["flash"]:
@@ -156,7 +156,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
-    if varlen.CU_SEQLENS_Q in inputs:
+    if varlen.CUMULATIVE in inputs:
         results: dict[str, Any] = varlen.reference(inputs, reference)
         return results
     layout, causal = inputs["layout"], inputs["causal"]

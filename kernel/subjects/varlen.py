@@ -1,6 +1,6 @@
 """Packed sequences of different lengths for the subject of attention.
 
-Lengths do not depend on the seed. tests/gpu/test_varlen.py tests rows between sequences.
+Lengths do not depend on the seed. tests/kernel/gpu/test_varlen.py tests rows between sequences.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 ENTRY = "flashcore_attention_varlen_prepare"
-CU_SEQLENS_Q = "cu_seqlens_q"
+CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
 EDGES = ((0, 5), (1, 1), (17, 0), (200, 333), (64, 64), (193, 129), (1, 1000), (300, 3), (0, 0), (130, 2500))
 
 
@@ -36,7 +36,7 @@ LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
 }
 
 
-def pack_params(p: Mapping[str, Any]) -> dict[str, Any]:
+def packed(p: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of one sequence with all rows, unless the lengths are equal."""
     if p["lengths"] == "equal":
         return dict(p)
@@ -52,7 +52,7 @@ def inputs(p: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     pairs = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device=batch["q"].device)
     cumulative = pairs.cumsum(0, dtype=torch.int32).T.contiguous()
     rows = {name: batch[name][0] for name in ("q", "k", "v")}
-    return {**batch, **rows, CU_SEQLENS_Q: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
+    return {**batch, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     if inputs["flash"]:
         q, k, v = (inputs[name] for name in ("q", "k", "v"))
         results = flashcore.flash_attn_varlen_func(
-            q, k, v, inputs[CU_SEQLENS_Q], inputs["cu_seqlens_k"], len(q), len(k), causal=inputs["causal"], return_attn_probs=True
+            q, k, v, inputs[CUMULATIVE], inputs["cu_seqlens_k"], len(q), len(k), causal=inputs["causal"], return_attn_probs=True
         )
         for name, result in zip(("out", "lse"), results, strict=True):
             outputs[name].copy_(result)
         return
     flashcore.attention_varlen(
-        inputs["q"], inputs["k"], inputs["v"], inputs[CU_SEQLENS_Q], inputs["cu_seqlens_k"],
+        inputs["q"], inputs["k"], inputs["v"], inputs[CUMULATIVE], inputs["cu_seqlens_k"],
         causal=inputs["causal"], out=outputs["out"], lse=outputs["lse"], max_ctas=inputs["max_ctas"],
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], 
     import torch
 
     q, k, v = (inputs[name] for name in ("q", "k", "v"))
-    ends = zip(inputs[CU_SEQLENS_Q].tolist(), inputs["cu_seqlens_k"].tolist(), strict=True)
+    ends = zip(inputs[CUMULATIVE].tolist(), inputs["cu_seqlens_k"].tolist(), strict=True)
     results, (row, key) = [], next(ends)
     for last_row, last_key in ends:
         part = {"q": q[None, row:last_row], "k": k[None, key:last_key], "v": v[None, key:last_key]}

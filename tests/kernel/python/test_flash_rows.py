@@ -59,7 +59,7 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
         return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd"}))
 
     def attention_varlen(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
-        starts = {subject.varlen.CU_SEQLENS_Q: starts_q, "cu_seqlens_k": starts_k}
+        starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k}
         return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
 
     def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
