@@ -41,6 +41,7 @@ class SoFar:
     builds: tuple[BuildEvidence, ...] = ()
     sources: list[Source] = field(default_factory=list)
     base: dict[str, Identity] = field(default_factory=dict)
+    commit: str = ""
     said: str = ""
 
 
@@ -65,6 +66,8 @@ def _gate(request: Request, progress: Progress, measured: tuple[Source, ...]) ->
     reports.clear(request.out)
     so_far = SoFar()
     try:
+        here = provenance_here(request)
+        so_far.commit = here.commit
         suite = so_far.suite = suite_of(request)
         plan = so_far.plan = planned(suite, request, progress)
         prepare_run(request.out, plan)
@@ -73,7 +76,7 @@ def _gate(request: Request, progress: Progress, measured: tuple[Source, ...]) ->
             left = unaffected.narrowed(suite, plan, builds, base=request.changed, request=request, progress=progress)
             plan, so_far.said = left.plan, left.said
             so_far.plan = plan
-        so_far.sources.append(compiled_here(plan, builds, request))
+        so_far.sources.append(compiled_here(plan, builds, here))
         with prepare.asked(suite, plan, request, progress) as base:
             if base is not None:
                 plan, so_far.base = comparable(plan, base.cannot), base.identities
@@ -124,12 +127,16 @@ def built(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEviden
     )
 
 
-def compiled_here(plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Source:
-    """What the compiler showed, as evidence: it needs no GPU and is never stale."""
+def provenance_here(request: Request) -> Provenance:
+    """The commit of the checkout and the version of the tool, without a device."""
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch:
-        origin = host.provenance(request, Path(scratch))
+        return host.provenance(request, Path(scratch))
+
+
+def compiled_here(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance) -> Source:
+    """What the compiler showed, as evidence: it needs no GPU and is never stale."""
     compilers = dict.fromkeys(build.compiler for build in builds if build.compiler)
-    return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=static(plan, builds, origin))
+    return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=static(plan, builds, provenance))
 
 
 def static(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance) -> Evidence:
@@ -192,6 +199,7 @@ def _judge_run(run: Path, request: Request, progress: Progress) -> Report:
     try:
         recording = read_run(run)
         evidence = recording.evidence
+        so_far.commit = evidence.provenance.commit
         so_far.suite = suite_of(request)
         if recording.plan.suite != so_far.suite.name:
             progress(
@@ -229,7 +237,8 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
     )
     asked = f"only a part of the suite was asked: --only {' --only '.join(request.only)}" if request.only else ""
     said = "; ".join(filter(None, (asked, so_far.said)))
-    return replace(report, headline=f"{report.headline} ({said})") if said else report
+    headline = f"{report.headline} ({said})" if said else report.headline
+    return replace(report, headline=headline, judged_commit=so_far.commit)
 
 
 def publish(report: Report, so_far: SoFar, request: Request) -> None:
@@ -246,7 +255,7 @@ def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()
-    report = reports.unplanned(error, suite=str(request.suite), as_of=as_of)
+    report = replace(reports.unplanned(error, suite=str(request.suite), as_of=as_of), judged_commit=so_far.commit)
     with contextlib.suppress(Exception):  # the error that is being reported comes first
         if so_far.plan is not None:
             report = reports.ended_by(error, judged(so_far, request, as_of=as_of))

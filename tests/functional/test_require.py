@@ -51,6 +51,7 @@ def test_green_evidence_of_this_commit_passes(repository: Repository, measured: 
     (found,) = [v for v in report["verdicts"] if v["gate"] == "max-diff"]
     assert (found["outcome"], found["origin"]["kind"]) == ("PASS", "live")
     assert "of this commit" in found["origin"]["detail"]
+    assert report["judged_commit"] == repository.git("rev-parse", "HEAD")
 
 
 def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repository, tmp_path: Path) -> None:
