@@ -1,4 +1,4 @@
-"""``flashcore-ci collect``: measure, and judge nothing."""
+"""``flashcore-ci collect``: measure without a verdict."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from flashcore_ci.adapters import process
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import gate
+from flashcore_ci.run.collect import collect_run
+from flashcore_ci.run.interrupts import is_stopping
 from flashcore_ci.run.request import Request
 
 
@@ -25,15 +25,14 @@ from flashcore_ci.run.request import Request
 @options.gpu
 @options.lock_timeout
 @options.jobs
-def command(*, out: Path, **asked: Any) -> int:
-    """Measure on this machine's GPU and write a run folder.
+def command(*, out: Path, **arguments: Any) -> int:
+    """Measure on this machine's GPU and write a run folder, without a verdict.
 
-    With --build, binaries made elsewhere are measured: no compiler and no network are needed.
+    With --build, binaries from another machine are measured. That needs no compiler and no network.
     """
-    teller = console.Teller(os.environ)
-    request = Request(out=out, environ=os.environ, live=True, **asked)
+    progress = console.ProgressLine(os.environ)
     with signals.graceful():
-        evidence = gate.collect_only(request, teller)
-    teller.done()
-    click.echo(f"{len(evidence.observations)} observations in {out}; judge them with: flashcore-ci judge {out}", err=True)
-    return ExitCode.INCONCLUSIVE if process.stopping() else ExitCode.PASSED
+        evidence = collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
+    progress.done()
+    click.echo(f"{len(evidence.observations)} observations in {out}. Judge them: flashcore-ci judge {out}", err=True)
+    return ExitCode.INCONCLUSIVE if is_stopping() else ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""``flashcore-ci judge``: the verdict on a run again, anywhere."""
+"""``flashcore-ci judge``: judge a recorded run again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from flashcore_ci.run.request import Request
 @options.stale
 @options.as_of
 @options.as_json
-def command(*, run: Path, out: Path | None, as_json: bool, **asked: Any) -> int:
-    """Judge a run folder or bundle again by the suite in this checkout; needs no GPU.
+def command(*, run: Path, out: Path | None, as_json: bool, **arguments: Any) -> int:
+    """Judge a run folder or bundle again by the suite in this checkout. Needs no GPU.
 
-    It is judged as of the time of collection unless --as-of says otherwise, and gives the same bytes everywhere.
+    The run is judged as of its collection unless --as-of says otherwise. The reports have the same bytes everywhere.
     """
-    teller = console.Teller(os.environ)
+    progress = console.ProgressLine(os.environ)
     folder = out or (run if run.is_dir() else options.DEFAULT_JUDGED)
-    report = gate.judge_run(run, Request(out=folder, environ=os.environ, **asked), teller)
-    teller.done()
-    console.present(report, folder, as_json=as_json, environ=os.environ)
+    report = gate.judge_run(run, Request(out=folder, environ=os.environ, **arguments), progress)
+    progress.done()
+    console.show_results(report, folder, as_json=as_json, environ=os.environ)
     return report.exit_code

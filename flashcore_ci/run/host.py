@@ -1,4 +1,4 @@
-"""What a measurement on this machine needs: tools, folders, provenance."""
+"""This machine: its GPU, its tools, its folders, and the commit of the checkout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from flashcore_ci import __version__
-from flashcore_ci.adapters import clock, git, ncu
+from flashcore_ci.adapters import clock, git, ncu, nvml
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect.context import Context
@@ -14,20 +14,42 @@ from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
+from flashcore_ci.run.scratch import scratch_folder
+
+
+def has_gpu(root: Path = Path("/")) -> bool:
+    """Tell whether the NVIDIA driver shows a GPU. Tools may still be missing: that is an error later."""
+    gpus = root / "proc/driver/nvidia/gpus"
+    return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
+
+
+def require_gpu(gpu: str) -> None:
+    """Raise CannotCollectError unless the driver answers for this GPU. Device files do not count: WSL shows none."""
+    try:
+        nvml.read(gpu)
+    except CannotCollectError:
+        if has_gpu():
+            raise
+        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor") from None
+
+
+def is_live(request: Request) -> bool:
+    """Tell whether to measure here. With a GPU but without the tools, measuring fails: there is no silent fallback."""
+    return has_gpu() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
-    """The CUDA tools that were asked for; the pinned ones are installed when they are missing. CannotCollectError if that fails."""
+    """Find the CUDA tools of the request, and install the pinned ones if they are missing. CannotCollectError if that fails."""
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
     found = tools.system()
     if found is None:
-        raise CannotCollectError("this machine has no nvcc", fix="flashcore-ci toolchain install, and leave --toolchain away")
+        raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
     return found
 
 
 def context(request: Request, progress: Progress, scratch: Path) -> Context:
-    """Everything that collecting needs to know of this machine."""
+    """Gather what the collector must know about this machine."""
     settings = request.settings
     return Context(
         root=request.root,
@@ -47,10 +69,15 @@ def context(request: Request, progress: Progress, scratch: Path) -> Context:
     )
 
 
-def provenance(request: Request, scratch: Path) -> Provenance:
-    """Who measures, what and when; collecting adds the device, the tools and the clock policy."""
-    known = request.commit and git.Checkout(commit=request.commit, dirty=False)
-    checkout = known or git.checkout(request.root, logs=scratch)
+def provenance(request: Request, scratch: Path | None = None) -> Provenance:
+    """Describe the checkout and the tool. The collector adds the device, its tools and the clock policy.
+
+    ``scratch`` keeps what git printed (None: it is dropped).
+    """
+    if scratch is None:
+        with scratch_folder() as logs:
+            return provenance(request, logs)
+    checkout = git.Checkout(commit=request.commit, dirty=False) if request.commit else git.checkout(request.root, logs=scratch)
     return Provenance(
         collected_at=clock.now(),
         device=None,
@@ -63,7 +90,7 @@ def provenance(request: Request, scratch: Path) -> Provenance:
 
 
 def sanitizer(request: Request) -> Path | None:
-    """compute-sanitizer from the toolchain that was asked for, else whichever PATH has; measuring needs no compiler."""
+    """Find compute-sanitizer: in the pinned toolchain if that is requested, else in PATH. No compiler is needed."""
     pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:

@@ -1,53 +1,71 @@
-"""The self-test: what was planted, and who must catch it with which reason."""
+"""The self-test: what is broken on purpose, and which gate must fail for which reason."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashcore_ci.model.verdict import Verdict
+
 REFUSED = "refused"
-"""The reason of evidence that is no evidence: it cannot be read, and the error says why (exit code 4)."""
+"""The reason of evidence that cannot be read. The error says why (exit code 4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """One defect. In a kernel: ``gate`` must be red on ``target`` for ``reason``, a reason code. In evidence: ``damage`` names it.
+class Defect:
+    """One defect and the ``reason`` that must come out of it: a reason code, or ``REFUSED``.
 
-    ``gate`` of damaged evidence is the gate that is asked about it; empty where the whole run must be ``REFUSED``. ``slower``
-    (%, 0: not that) is work that was planted into ``target``, timed beside the kernel as it is when the noise was recorded.
+    - A mutant is a broken kernel: ``gate`` must be red on ``target``.
+    - A ``tampering`` names how evidence is altered. ``gate`` judges it (empty: the whole run must be refused).
+    - A ``slowdown`` (%) is work planted into ``target`` when the noise was recorded, timed next to the kernel as it is.
     """
 
     name: str
     reason: str
     gate: str = ""
     target: str = ""
-    damage: str = ""
-    slower: float = 0.0
+    tampering: str = ""
+    slowdown: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """``suite`` runs the kernels, ``recording`` is a run of it, and ``clean`` are globs of targets that must be green everywhere.
+    """The content of ``gates/selftest.toml``.
 
-    ``compared`` is the suite whose gates judge planted slow-downs.
+    ``suite`` runs the mutants, and ``recording`` is a run of it. ``clean`` are globs of targets that must be green everywhere.
+    ``compared`` is the suite whose gates judge slowdowns.
     """
 
     suite: str
     compared: str
     recording: str
     clean: tuple[str, ...]
-    planted: tuple[Planted, ...]
+    defects: tuple[Defect, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caught:
-    """What became of one defect: ``found`` is the reason that was given, ``seconds`` how long that took, where it was timed."""
+class Detection:
+    """What became of one defect: the reason that was given, and the seconds to the evidence where they were measured."""
 
-    planted: Planted
-    found: str
+    defect: Defect
+    reason: str
     red: bool
     seconds: float | None
 
     @property
-    def is_caught(self) -> bool:
-        """Whether the gate that was meant for it was red, for the reason that was meant."""
-        return self.red and self.found == self.planted.reason
+    def is_right(self) -> bool:
+        """Whether the right gate was red for the right reason."""
+        return self.red and self.reason == self.defect.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTestResult:
+    """A detection for each defect, sound checks that are not green, and gates that were green on nothing."""
+
+    detections: tuple[Detection, ...]
+    not_green: tuple[Verdict, ...]
+    uncontrolled: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every defect was caught, and all that is sound is green."""
+        return all(detection.is_right for detection in self.detections) and not self.not_green and not self.uncontrolled

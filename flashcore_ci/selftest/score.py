@@ -8,16 +8,16 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.suite import STATIC_KINDS
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.selftest.model import Caught, Planted, SelfTest
+from flashcore_ci.selftest.model import Defect, Detection, SelfTest
 
 
-def caught(planted: Planted, report: Report, observations: Iterable[Observation] = ()) -> Caught:
-    """What the report says of this defect. A target that it does not hold was not caught."""
-    found = next((v for v in report.verdicts if (v.gate, v.target) == (planted.gate, planted.target)), None)
+def detect(defect: Defect, report: Report, observations: Iterable[Observation] = ()) -> Detection:
+    """Look up the verdict on this mutant. Without one, the mutant was not caught."""
+    found = next((v for v in report.verdicts if (v.gate, v.target) == (defect.gate, defect.target)), None)
     if found is None:
-        return Caught(planted=planted, found="never asked", red=False, seconds=None)
+        return Detection(defect=defect, reason="never asked", red=False, seconds=None)
     red = found.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} and found.blocks
-    return Caught(planted=planted, found=found.reason.code, red=red, seconds=_seconds(found, observations))
+    return Detection(defect=defect, reason=found.reason.code, red=red, seconds=_seconds(found, observations))
 
 
 def not_green(test: SelfTest, report: Report) -> tuple[Verdict, ...]:
@@ -40,7 +40,7 @@ def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
 
 def gates_without_a_defect(test: SelfTest, gates: Iterable[str]) -> tuple[str, ...]:
     """Which of these gates no defect is meant for."""
-    meant = {planted.gate for planted in test.planted if planted.target}
+    meant = {defect.gate for defect in test.defects if defect.target}
     return tuple(gate for gate in gates if gate not in meant)
 
 

@@ -146,7 +146,7 @@ def test_packing_is_deterministic(cli, checkout: Path, recorded: Path) -> None:
 
 def test_a_run_of_another_suite_is_named(cli, checkout: Path, recorded: Path) -> None:
     asked = ("judge", recorded, "--suite", "suite.toml", "--out", "judged")
-    assert "was collected for the suite" not in cli(*asked).stderr
+    assert "the run is of suite" not in cli(*asked).stderr
     own = decode(Plan, (recorded / "plan.json").read_bytes(), where="plan").suite
     edit(checkout / "suite.toml", f'name = "{own}"\n\n[ridge]', 'name = "another"\n\n[ridge]')
-    assert f"collected for the suite '{own}', and is judged by 'another': --suite chooses" in " ".join(cli(*asked).stderr.split())
+    assert f"the run is of suite '{own}' and is judged by 'another'. --suite chooses" in " ".join(cli(*asked).stderr.split())

@@ -58,7 +58,7 @@ def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repos
     needs = json.dumps({"ci": {"result": "success"}, "gpu": {"result": "skipped"}})
     status, said = required(repository, tmp_path / "nothing.tar.xz", needs)
     assert status == 11
-    assert "job gpu: skipped, and a job that was skipped is no pass" in said
+    assert "job gpu: skipped, and a skipped job is not a pass" in said
     assert "job ci" not in said
     assert not (repository.folder / "runs/required/report.json").exists()
 

@@ -46,8 +46,8 @@ def test_the_recorded_self_test_catches_every_defect_within_ten_seconds(tmp_path
     done = selftest(out=tmp_path)
     assert used() - before < SECONDS
     assert done.returncode == 0, done.stdout + done.stderr
-    count = len(load_selftest(FILE).planted)
-    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught; what has no defect is green"
+    count = len(load_selftest(FILE).defects)
+    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught; everything without a defect is green"
     assert "MISSED" not in done.stdout
 
 
@@ -101,7 +101,7 @@ def test_the_self_test_can_fail(tmp_path: Path, old: str, new: str, said: str) -
     done = altered(tmp_path, old, new)
     assert done.returncode == 10, done.stdout + done.stderr
     assert said in done.stdout
-    assert "; what has no defect is green" not in done.stdout or "MISSED" in done.stdout
+    assert "; everything without a defect is green" not in done.stdout or "MISSED" in done.stdout
 
 
 @pytest.mark.parametrize(
