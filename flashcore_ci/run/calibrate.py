@@ -92,11 +92,11 @@ def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
 
 
 def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | None]:
-    host.require_gpu(run.suite.gpu)
-    began = clock.monotonic()
     if run.out is not None:
         _refuse_foreign(run.out)
     _refuse_foreign_folder(run.folder)
+    host.require_gpu(run.suite.gpu)
+    began = clock.monotonic()
     with marked(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
         machines = (
             _machine(run.suite, scratch / "same", progress),

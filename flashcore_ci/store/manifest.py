@@ -79,4 +79,4 @@ def _refuse_difference(listed: set[str], present: set[str], where: str) -> None:
         raise EvidenceError(f"{where}: {missing[0]} is missing", fix="collect again; the run is not whole")
     extra = sorted(present - listed)
     if extra:
-        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove what flashcore-ci did not write there")
+        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove the files that are not of this run")
