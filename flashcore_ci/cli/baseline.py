@@ -1,4 +1,4 @@
-"""``flashcore-ci baseline``: the timings that later runs are compared with."""
+"""The command ``baseline``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flashcore-ci build``: compile the kernels."""
+"""The command ``build``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def command(*, out: Path, **arguments: Any) -> int:
 
     Exit code 10 when a kernel does not compile.
     """
-    progress = console.ProgressLine(os.environ)
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         builds = build.build_suite(Request(out=out, libraries=out, environ=os.environ, **arguments), progress)
-    progress.done()
     click.echo(build.as_text(builds), nl=False)
     return ExitCode.GATE_FAILED if any(subject.error for subject in builds) else ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""``flashcore-ci calibrate``: how small a change does this machine show?"""
+"""The command ``calibrate``."""
 
 from __future__ import annotations
 
@@ -44,12 +44,8 @@ FOLDER = click.Path(path_type=Path)
     help="Processes that time planted slow-downs.",
 )
 @options.build
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
+@options.measuring
 @options.lock_clocks
-@options.jobs
 def command(
     *,
     suite: Path,
@@ -68,7 +64,6 @@ def command(
     Times the suite's kernels against themselves, and kernels with planted slow-downs, in many fresh processes. You can stop
     it at any time: the next call continues. With --build, the folder holds a build of each suite under its name.
     """
-    progress = console.ProgressLine(os.environ)
     requests = [
         Request(
             suite=file,
@@ -90,9 +85,8 @@ def command(
         same_processes=processes,
         planted_processes=planted_processes,
     )
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         state = calibrate(run, progress)
-    progress.done()
     counts = f"{state.same} of {processes} A/A processes, {state.planted} of {planted_processes} with planted slow-downs"
     click.echo(f"{counts}{f': {state.file}' if state.file else ''}", err=True)
     for line in state.power:

@@ -1,4 +1,4 @@
-"""``flashcore-ci compare``: is HEAD slower than BASE?"""
+"""The command ``compare``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flashcore_ci.cli import console, options, signals
-from flashcore_ci.run.compare import compare
+from flashcore_ci.run.gate import compare
 from flashcore_ci.run.request import Request
 
 
@@ -27,12 +27,8 @@ from flashcore_ci.run.request import Request
 @options.only
 @options.build
 @options.base_build
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
+@options.measuring
 @options.lock_clocks
-@options.jobs
 @options.as_json
 def command(*, base: str, head: str | None, out: Path, as_json: bool, **arguments: Any) -> int:
     """Is HEAD slower than BASE? Both are git revisions. Without HEAD, this checkout as it is.
@@ -40,9 +36,7 @@ def command(*, base: str, head: str | None, out: Path, as_json: bool, **argument
     Builds both, times them in turns in fresh processes on this machine's GPU, and judges the suite's gates on comparisons.
     HEAD's suite and subjects define the workloads. Each side runs its own library and binding.
     """
-    progress = console.ProgressLine(os.environ)
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         report = compare(Request(out=out, environ=os.environ, **arguments), base, head, progress)
-    progress.done()
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

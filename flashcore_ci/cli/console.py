@@ -1,7 +1,4 @@
-"""The console: progress on standard error, results on standard output.
-
-A terminal gets one line that changes. A log gets plain lines.
-"""
+"""Progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 import click
 
@@ -19,7 +16,7 @@ from flashcore_ci.cli import eta
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.run import github, reports
 from flashcore_ci.run.durations import Durations
-from flashcore_ci.run.interrupts import is_stopping
+from flashcore_ci.run.host import is_stopping
 
 LOG_WIDTH = 120
 CLEAR_LINE = "\r\x1b[2K"
@@ -27,10 +24,7 @@ TICK_SECONDS = 1.0
 
 
 class ProgressLine:
-    """Shows progress and the time that is left. Call it with one line at a time.
-
-    Call ``done`` before anything else is printed. The end of the command does it too.
-    """
+    """Shows progress and the time left: one changing line on a terminal, plain lines in a log."""
 
     def __init__(self, environ: Mapping[str, str], *, now: Callable[[], float] = time.monotonic) -> None:
         self.live = sys.stderr.isatty() and environ.get("TERM", "") != "dumb" and not environ.get("CI")
@@ -40,12 +34,21 @@ class ProgressLine:
         self._writing = threading.Lock()
         self._over = threading.Event()
         self._ticker: threading.Thread | None = None
-        context = click.get_current_context(silent=True)
-        if context is not None:
-            context.call_on_close(self._stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Clear the line, and save the durations of a command that ended well."""
+        if error is None and not is_stopping():
+            self._durations.save(self._estimate.finish(self._now()))
+        with self._writing:
+            self._over.set()
+            if self._ticker is not None:
+                click.echo(CLEAR_LINE, err=True, nl=False)
 
     def __call__(self, line: str) -> None:
-        """Show ``line``. A log also gets the time that is left when a stage begins."""
+        """Show ``line``. A log gets the time left once per stage."""
         with self._writing:
             is_new = self._estimate.enter(line, self._now())
             if not self.live:
@@ -56,12 +59,6 @@ class ProgressLine:
         if self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, daemon=True)
             self._ticker.start()
-
-    def done(self) -> None:
-        """Clear the line, and remember how long every stage took."""
-        if not self._over.is_set() and not is_stopping():
-            self._durations.save(self._estimate.finish(self._now()))
-        self._stop()
 
     def _tick(self) -> None:
         while not self._over.wait(TICK_SECONDS):
@@ -75,16 +72,9 @@ class ProgressLine:
             text = f"{self._estimate.line} · {left}" if left else self._estimate.line
             click.echo(CLEAR_LINE + text[: width_of(sys.stderr) - 1], err=True, nl=False)
 
-    def _stop(self) -> None:
-        with self._writing:
-            is_drawn = self._ticker is not None and not self._over.is_set()
-            self._over.set()
-            if is_drawn:
-                click.echo(CLEAR_LINE, err=True, nl=False)
-
 
 def width_of(stream: TextIO) -> int:
-    """Return the columns of the terminal that ``stream`` writes to, else ``LOG_WIDTH``."""
+    """Return the columns of a terminal, else ``LOG_WIDTH``."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or LOG_WIDTH
     except (OSError, ValueError):
@@ -92,7 +82,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False) -> None:
-    """Print the report, in colour where that is wanted."""
+    """Print the report."""
     stream = sys.stderr if on_stderr else sys.stdout
     tty = stream.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
@@ -101,7 +91,7 @@ def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False)
 
 
 def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
-    """Print the report and the names of its files. With ``as_json`` standard output is JSON, and the rest goes to stderr."""
+    """Print the report and its files. ``as_json`` keeps standard output for JSON."""
     if as_json:
         click.echo(reports.as_json(report), nl=False)
     show(report, environ, on_stderr=as_json)

@@ -1,4 +1,4 @@
-"""Write tracebacks to a file. The terminal shows one line."""
+"""Tracebacks go to a file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ MAX_MESSAGE = 200
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the error's message, cut to a length that fits a terminal."""
+    """Return the first line of the message, cut to 200 characters."""
     lines = str(error).splitlines()
     return lines[0][:MAX_MESSAGE] if lines else "no message"
 
 
 def keep(error: BaseException) -> str:
-    """Write the traceback below the tool's home folder, else below the temporary one.
-
-    Returns the file's path, or the traceback itself if neither folder can be written.
-    """
+    """Write the traceback below the tool's home, else to a temporary folder. Returns the path, else the traceback."""
     text = "".join(traceback.format_exception(error))
     for folder in (settings_of(os.environ).home / "bugs", Path(tempfile.gettempdir())):
         try:

@@ -1,4 +1,4 @@
-"""``flashcore-ci doctor``: can this machine gate?"""
+"""The command ``doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimate the time that is left from the last run of the same command. Pure, but for the command's own name."""
+"""Estimate the time left from the last run of the same command."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ STEP = 10
 
 @dataclass(slots=True, kw_only=True)
 class Estimate:
-    """The time that is left. ``before`` has the seconds of each stage of the last run, in order.
-
-    A stage is named by its line up to the first number.
-    """
+    """The time left, from the seconds of each stage of the last run (``before``, in order)."""
 
     before: Mapping[str, float]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -36,7 +33,7 @@ class Estimate:
     first_count: int = 0
 
     def enter(self, line: str, now: float) -> bool:
-        """Show ``line`` from ``now`` on. Returns whether a new stage began."""
+        """Show ``line`` from ``now`` on. Returns whether a stage began."""
         self.line = line
         stage = stage_of(line)
         if stage == self.stage:
@@ -47,7 +44,7 @@ class Estimate:
         return True
 
     def left(self, now: float) -> float | None:
-        """Compute the seconds until the end. None when they are unknown, or the predicted time is over."""
+        """Compute the seconds left. None when they are unknown, or the predicted time is over."""
         elapsed = now - self.began
         if self.stage in CACHED_STAGES or self.stage not in self.before:
             current = self._by_count(elapsed)
@@ -58,19 +55,18 @@ class Estimate:
         return current + sum(self.before[name] for name in self._later_stages()) or None
 
     def finish(self, now: float) -> dict[str, float]:
-        """Return the seconds of every stage that no cache can shorten."""
+        """Return the seconds of every stage without a cache."""
         self._leave(now)
         self.stage = ""
         return {name: seconds for name, seconds in self.seconds.items() if name not in CACHED_STAGES}
 
     def _later_stages(self) -> list[str]:
-        """List the stages that follow the current one. After a stage that is not known, these are all that did not run yet."""
         stages = list(self.before)
         following = stages[stages.index(self.stage) + 1 :] if self.stage in self.before else stages
         return [name for name in following if name not in self.seconds and name not in CACHED_STAGES]
 
     def _by_count(self, elapsed: float) -> float | None:
-        """Extrapolate from ``5 of 10``, by what was done since this stage began. Cached items were not."""
+        """Extrapolate from ``5 of 10``. Items before the first count were cached."""
         count = COUNT.search(self.line)
         if not count:
             return None
@@ -84,7 +80,7 @@ class Estimate:
 
 
 def command_key() -> str:
-    """Identify the command that runs now: its name, its folder, and the options that matter. Empty without a command."""
+    """Identify the current command, its folder and its relevant options. Empty without a command."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -99,7 +95,7 @@ def stage_of(line: str) -> str:
 
 
 def describe(seconds: float | None) -> str:
-    """Write ``about 40 s left``. Empty when the time is unknown, and rounded up to what an estimate can know."""
+    """Write ``about 40 s left``, or nothing when the time is unknown."""
     if seconds is None:
         return ""
     if seconds < STEP:

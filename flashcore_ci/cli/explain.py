@@ -1,4 +1,4 @@
-"""``flashcore-ci explain``: one gate, or one reason code, in words."""
+"""The command ``explain``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import click
 
 from flashcore_ci.cli import options
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import explain
+from flashcore_ci.run.plan import explain, names
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
-    """Offer gates and reason codes to the shell."""
     suite = context.params.get("suite") or options.DEFAULT_SUITE
-    return [name for name in explain.names(suite, Path.cwd()) if name.startswith(incomplete)]
+    return [name for name in names(suite, Path.cwd()) if name.startswith(incomplete)]
 
 
 @click.command("explain")
@@ -25,5 +24,5 @@ def command(*, name: str, suite: Path) -> int:
 
     A reason code needs no suite.
     """
-    click.echo(explain.explain(name, suite, Path.cwd()), nl=False)
+    click.echo(explain(name, suite, Path.cwd()), nl=False)
     return ExitCode.PASSED

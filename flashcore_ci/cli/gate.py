@@ -1,4 +1,4 @@
-"""``flashcore-ci gate``: may this change merge?"""
+"""The command ``gate``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ from flashcore_ci.run.request import Request
 @click.option("--base", metavar="REVISION", help="Also compare with the commit at which this branch left REVISION. Needs a GPU.")
 @options.base_build
 @options.lock_clocks
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
-@options.jobs
+@options.measuring
 @options.as_json
 def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     """Build, measure and judge: may this change merge?
@@ -45,11 +41,9 @@ def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     Builds the kernels, measures them on this machine's GPU, and gives one verdict for every gate on every target. Without a
     GPU it judges recorded runs of the same code. Reports in every format go to --out.
     """
-    progress = console.ProgressLine(os.environ)
     request = Request(out=out, environ=os.environ, **arguments)
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         report = gate.gate(request, progress)
-    progress.done()
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

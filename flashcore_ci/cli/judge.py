@@ -1,4 +1,4 @@
-"""``flashcore-ci judge``: judge a recorded run again."""
+"""The command ``judge``."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def command(*, run: Path, out: Path | None, as_json: bool, **arguments: Any) -> 
 
     The run is judged as of its collection unless --as-of says otherwise. The reports have the same bytes everywhere.
     """
-    progress = console.ProgressLine(os.environ)
     folder = out or (run if run.is_dir() else options.DEFAULT_JUDGED)
-    report = gate.judge_run(run, Request(out=folder, environ=os.environ, **arguments), progress)
-    progress.done()
+    with console.ProgressLine(os.environ) as progress:
+        report = gate.judge_run(run, Request(out=folder, environ=os.environ, **arguments), progress)
     console.show_results(report, folder, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -1,4 +1,4 @@
-"""The program: find the command, call it, and turn exceptions into exit codes."""
+"""Find the command, call it, and turn exceptions into exit codes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Commands(click.Group):
     """A group that imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """List the names in the order of the table."""
+        """List the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
@@ -56,7 +56,7 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer the commands to the shell, with their help."""
+        """Complete the command's name."""
         items = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return items or click.Command.shell_complete(self, ctx, incomplete)
 
@@ -73,7 +73,7 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Nothing is raised."""
+    """Run one command line and return its exit code."""
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
     except click.ClickException as error:
@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """Run the console script. Output to a stream that was closed before the start is dropped."""
+    """Run the console script. Output to a closed stream is dropped."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
@@ -102,7 +102,6 @@ def main() -> None:
 
 
 def _print_error(error: FlashcoreError) -> None:
-    """Print what is wrong, and the fix."""
     lines = str(error).splitlines() or [type(error).__name__]
     click.echo("\n".join(f"flashcore-ci: {line}" for line in lines), err=True)
     if error.fix:
@@ -110,14 +109,13 @@ def _print_error(error: FlashcoreError) -> None:
 
 
 def _close_broken_pipe() -> int:
-    """Drop all further output, also at exit: the reader of standard output is gone."""
+    """Drop all further output, also at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter flushes into the closed pipe
     return ExitCode.BUG
 
 
 def _report_unexpected(error: Exception) -> int:
-    """Report a full disk as any error. The rest are bugs."""
     cause = known(error)
     if isinstance(cause, FlashcoreError):
         _print_error(cause)

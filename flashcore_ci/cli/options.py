@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""The options of several commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEFAULT_EVIDENCE = Path("gates/evidence")
 
 
 class Moment(click.ParamType[str, Any]):
-    """A date, or a date and time, such as ``2026-11-21T08:00:00Z`` (ISO 8601, UTC without a zone)."""
+    """A date or a time (ISO 8601, UTC without a zone)."""
 
     name = "ISO 8601"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Convert to UTC, to the second. Anything else is a usage error."""
+        """Convert to UTC, to the second."""
         try:
             moment = dt.datetime.fromisoformat(value)
         except ValueError:
@@ -82,3 +82,8 @@ lock_clocks = click.option(
     metavar="MHZ",
     help="Lock the SM clock while measuring. Needs permission, and is meant for dedicated runners.",
 )
+
+
+def measuring(command: F) -> F:
+    """Add the options of commands that measure."""
+    return toolchain(allow_process(gpu(lock_timeout(jobs(command)))))

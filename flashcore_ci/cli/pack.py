@@ -1,4 +1,4 @@
-"""``flashcore-ci pack``: a run folder in one file."""
+"""The command ``pack``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``flashcore-ci plan``: what will be judged."""
+"""The command ``plan``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from flashcore_ci.run.request import Request
 @options.as_json
 def command(*, as_json: bool, **arguments: Any) -> int:
     """List every check that will be judged, and why others do not apply."""
-    progress = console.ProgressLine(os.environ)
     request = Request(out=options.DEFAULT_OUT, environ=os.environ, **arguments)
-    checks = plan.make_plan(plan.load_suite(request), request, progress)
-    progress.done()
+    with console.ProgressLine(os.environ) as progress:
+        checks = plan.make_plan(plan.load_suite(request), request, progress)
     click.echo(plan.as_json(checks) if as_json else plan.as_text(checks), nl=False)
     return ExitCode.PASSED

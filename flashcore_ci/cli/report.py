@@ -1,4 +1,4 @@
-"""``flashcore-ci report``: show a written report, or write it in other formats."""
+"""The command ``report``."""
 
 from __future__ import annotations
 

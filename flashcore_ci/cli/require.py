@@ -1,4 +1,4 @@
-"""``flashcore-ci require``: the one check that a repository requires, on a machine without a GPU."""
+"""The command ``require``."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     count: missing, stale or narrowed evidence blocks. Exit code 11 when a needed job did not succeed, or the evidence is of
     another commit.
     """
-    progress = console.ProgressLine(os.environ)
     request = Request(out=out, environ=os.environ, live=False, **arguments)
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         report = require(evidence, request, progress, needs=needs, base=base)
-    progress.done()
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -1,4 +1,4 @@
-"""``flashcore-ci selftest``: break the kernels on purpose."""
+"""The command ``selftest``."""
 
 from __future__ import annotations
 
@@ -25,22 +25,16 @@ from flashcore_ci.selftest.selftest import load_selftest, run_live, run_recorded
     help="Folder for the run and its reports.",
 )
 @options.build
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
-@options.jobs
+@options.measuring
 def command(*, recorded: bool, out: Path, **arguments: Any) -> int:
     """Break the kernels on purpose: does each gate go red on its defect?
 
     Measures the mutants of gates/selftest.toml, tampers with evidence, and prints which gate caught which defect. Exit code 0
     when every defect was caught and everything else is green, else 10.
     """
-    progress = console.ProgressLine(os.environ)
     test = load_selftest(Path.cwd())
     request = Request(suite=Path(test.suite), out=out, environ=os.environ, live=True, **arguments)
-    with signals.graceful():
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
         result = run_recorded(test, request, progress) if recorded else run_live(test, request, progress)
-    progress.done()
     click.echo(table.as_text(result), nl=False)
     return ExitCode.PASSED if result.passed else ExitCode.GATE_FAILED

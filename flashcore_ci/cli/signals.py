@@ -13,14 +13,14 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from flashcore_ci.run import interrupts
+from flashcore_ci.run import host
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def graceful() -> Iterator[None]:
-    """Let signals stop children first. At the end the handlers are restored, or signals ignored once one came."""
+    """Let the first signal stop children, and the second kill them."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)  # the C handler must not wait
     listener = threading.Thread(target=_listen, args=(reader,), name="signals", daemon=True)
@@ -35,15 +35,14 @@ def graceful() -> Iterator[None]:
         listener.join()
         reader.close()
         for number, handler in previous.items():
-            signal.signal(number, signal.SIG_IGN if interrupts.is_stopping() else handler)
+            signal.signal(number, signal.SIG_IGN if host.is_stopping() else handler)
 
 
 def _listen(reader: socket.socket) -> None:
-    """Act on the numbers of the signals, until the other end is closed."""
     while numbers := reader.recv(1):
         if numbers[0] in SIGNALS:
-            interrupts.stop(kill=interrupts.is_stopping())
+            host.stop(kill=host.is_stopping())
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Do nothing. A handler must exist, or the signal ends the interpreter."""
+    """Keep the interpreter alive. The listener acts."""

@@ -1,4 +1,4 @@
-"""``flashcore-ci toolchain``: the pinned CUDA tools."""
+"""The command ``toolchain``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from flashcore_ci.cli import console, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import toolchain
+from flashcore_ci.run.build import install_tools
 
 
 @click.group("toolchain")
@@ -19,9 +19,7 @@ def command() -> None:
 @command.command("install")
 def install() -> int:
     """Install compiler, disassembler and sanitizer if they are missing."""
-    progress = console.ProgressLine(os.environ)
-    with signals.graceful():
-        summary = toolchain.install(os.environ, progress)
-    progress.done()
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        summary = install_tools(os.environ, progress)
     click.echo(summary, err=True)
     return ExitCode.PASSED

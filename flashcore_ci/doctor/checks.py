@@ -1,4 +1,4 @@
-"""The diagnoses of ``doctor``: one line per fact, with a fix for each problem. Pure."""
+"""The diagnoses of ``doctor``. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What was found, whether it is a problem, and its fix."""
+    """One fact, and the fix if it is a problem."""
 
     name: str
     found: str
@@ -27,7 +27,7 @@ class Diagnosis:
 
 
 def diagnose_gpu(state: State, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
-    """Diagnose everything that the driver says about the GPU."""
+    """Diagnose the GPU."""
     return (
         Diagnosis(name="gpu", found=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
         _architecture(state),
@@ -44,21 +44,21 @@ def diagnose_gpu(state: State, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, 
 
 
 def diagnose_counters(complaint: Missing | None) -> Diagnosis:
-    """Tell whether Nsight Compute can read the performance counters. ``complaint`` is its error, if any."""
+    """Tell whether ncu can read counters. ``complaint`` is its error."""
     if complaint is None:
         return Diagnosis(name="counters", found="readable")
     return Diagnosis(name="counters", found=complaint.message, problem=True, fix=NEXT_STEP[complaint.code])
 
 
 def diagnose_disk(name: str, free: int) -> Diagnosis:
-    """Tell whether there is room for the toolchain, the builds and a run (``free`` in bytes)."""
+    """Tell whether ``free`` bytes are enough."""
     small = free < MIN_DISK_BYTES
     fix = f"free {MIN_DISK_BYTES / GIB:.0f} GiB on this disk" if small else ""
     return Diagnosis(name="disk", found=f"{free / GIB:.1f} GiB free for {name}", problem=small, fix=fix)
 
 
 def render(diagnoses: tuple[Diagnosis, ...]) -> str:
-    """Write one line per diagnosis, the fix under each problem, and the total."""
+    """Write the diagnoses, their fixes and the total."""
     width = max(len(line.name) for line in diagnoses)
     text = []
     for line in diagnoses:

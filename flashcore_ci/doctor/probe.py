@@ -1,4 +1,4 @@
-"""Probe this machine: GPU, compiler, torch, profiler, disk, and the setup of a self-hosted runner."""
+"""Probe this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from flashcore_ci.doctor import runner as checklist
 from flashcore_ci.doctor.checks import Diagnosis
 from flashcore_ci.doctor.runner import RunnerFacts, Status
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.run.host import has_gpu
+from flashcore_ci.run.host import has_gpu, scratch_folder
 from flashcore_ci.run.request import settings_of
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.suite.settings import Settings
 
 SECONDS = 120.0
@@ -30,17 +29,14 @@ TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """The text for a person, and whether nothing is missing."""
+    """The text, and whether nothing is missing."""
 
     text: str
     passed: bool
 
 
 def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...], gpu: str, runner: bool) -> Examination:
-    """Examine this machine. With ``runner``, check the items of docs/runner.md too.
-
-    ``toolchain`` is ``pip`` or ``system``, ``allow`` has globs of processes that may share the GPU.
-    """
+    """Examine this machine. ``runner`` adds the items of docs/runner.md."""
     settings = settings_of(environ)
     with scratch_folder() as scratch:
         diagnoses = tuple(_diagnose(settings, toolchain, allow, gpu, scratch))
@@ -68,7 +64,6 @@ def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: s
 
 
 def _ask(name: str, ask: Callable[[], tuple[Diagnosis, ...]]) -> tuple[Diagnosis, ...]:
-    """Return the answer, or the error as a problem with its fix."""
     try:
         return ask()
     except CannotCollectError as error:
@@ -118,7 +113,6 @@ def _profiler(settings: Settings, gpu_is_here: bool, scratch: Path) -> tuple[Dia
 def _runner_facts(
     environ: Mapping[str, str], diagnoses: tuple[Diagnosis, ...], allow: tuple[str, ...], gpu: str, scratch: Path
 ) -> RunnerFacts:
-    """Gather what the checklist needs. The diagnoses say whether ncu can count, if that was tried."""
     settings = settings_of(environ)
     state = None
     with contextlib.suppress(CannotCollectError):
@@ -138,7 +132,7 @@ def _runner_facts(
 
 
 def _becomes_root(scratch: Path) -> bool:
-    """Tell whether sudo asks for no password. It runs ``true``, nothing else."""
+    """Tell whether sudo needs no password. It only runs ``true``."""
     try:
         return process.run(("sudo", "-n", "true"), logs=scratch, name="sudo", timeout=SECONDS).returncode == 0
     except CannotCollectError:
@@ -146,5 +140,4 @@ def _becomes_root(scratch: Path) -> bool:
 
 
 def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
     return next(path for path in (folder, *folder.resolve().parents) if path.exists())

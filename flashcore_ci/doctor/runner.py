@@ -1,4 +1,4 @@
-"""The checklist for a self-hosted runner. ``docs/runner.md`` has a section for each item, in this order. Pure."""
+"""The checklist for a self-hosted runner, in the order of docs/runner.md. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunnerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """One line of the list. ``fix`` is empty where the item was verified."""
+    """One item. Verified ones have no ``fix``."""
 
     id: str
     title: str
@@ -59,7 +59,7 @@ ItemResult = tuple[Status, str]
 
 
 def check(facts: RunnerFacts) -> tuple[ChecklistItem, ...]:
-    """Check every item, in the order of the page."""
+    """Check every item, in order."""
     items = []
     for name, (title, check_item, fix) in ITEMS.items():
         status, found = check_item(facts)
@@ -70,7 +70,7 @@ def check(facts: RunnerFacts) -> tuple[ChecklistItem, ...]:
 
 
 def render(items: tuple[ChecklistItem, ...]) -> str:
-    """Write one line per item, the fix under each that was not verified, and the totals."""
+    """Write the items, their fixes and the totals."""
     width, names = max(len(item.status) for item in items), max(len(item.id) for item in items)
     lines = []
     for item in items:

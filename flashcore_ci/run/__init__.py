@@ -1,1 +1,1 @@
-"""The use cases: what each command does. No module here knows the command line."""
+"""The use cases: what each command does."""

@@ -1,4 +1,4 @@
-"""Propose a baseline: the timings that the gate ``no-drift`` compares later runs with."""
+"""Propose a baseline for the gate ``no-drift``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashcore_ci.store.run import read_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """The baseline file that was written, one line for each changed row, and whether the run had uncommitted changes."""
+    """The file that was written, and one line per changed row."""
 
     file: Path
     changes: tuple[str, ...]
@@ -25,9 +25,9 @@ class Proposal:
 
 
 def propose(run: Path, request: Request) -> Proposal:
-    """Write the timings of ``run`` as the baseline of its machine. Rows that it did not time stay as they are.
+    """Write the timings of ``run`` as the baseline of its machine.
 
-    EvidenceError when nothing was timed on a GPU, or the timings are impossible.
+    EvidenceError without timings on a GPU, or with impossible ones.
     """
     evidence = read_run(run).evidence
     folder = (request.root / request.suite).parent / references.BASELINES
@@ -44,7 +44,7 @@ def propose(run: Path, request: Request) -> Proposal:
 
 
 def list_changes(before: Baseline | None, after: Baseline) -> list[str]:
-    """Write one line for each row that is new or has changed: its medians, and by how much they moved."""
+    """Write one line per new or changed row."""
     lines = []
     for row in after.rows:
         old = before.of(row.workload) if before else None
@@ -60,5 +60,5 @@ def list_changes(before: Baseline | None, after: Baseline) -> list[str]:
 
 
 def _change(new: tuple[float, ...], old: tuple[float, ...]) -> float:
-    """Compute the change of the median in per cent."""
+    """Compute the change of the median (%)."""
     return 100.0 * (median(new) / median(old) - 1.0)

@@ -1,7 +1,10 @@
-"""The binaries of a suite: built now, or checked when they were built elsewhere."""
+"""Build the kernels of a suite, or check binaries from elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from flashcore_ci.build import toolchain
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect import resources
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
@@ -9,16 +12,16 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Request, settings_of
 
 
 def build_suite(request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
-    """Build every subject of the suite that the request names."""
+    """Build every subject of the requested suite."""
     return build_plan(make_plan(load_suite(request), request, progress), request, progress)
 
 
 def build_plan(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
-    """Build the plan's subjects, or check the binaries that ``--build`` names."""
+    """Build the plan's subjects, or check the binaries of ``--build``."""
     if request.build is not None:
         return load_builds(request.build, plan.descriptions, root=request.root)
     progress("building the kernels")
@@ -34,13 +37,13 @@ def build_plan(plan: Plan, request: Request, progress: Progress) -> tuple[BuildE
 
 
 def compiler_evidence(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance) -> Evidence:
-    """Derive the evidence on resources from what the build records say. It is never stale."""
+    """Turn build records into evidence. It is never stale."""
     observations = resources.observe(plan.descriptions, builds, plan.protocol)
     return Evidence(provenance=provenance, builds=builds, observations=observations)
 
 
 def as_text(builds: tuple[BuildEvidence, ...]) -> str:
-    """List each library with the resources of its entry functions, or the first compile error."""
+    """List the resources of each entry function, or the compile error."""
     return "\n".join(line for build in builds for line in _lines(build)) + "\n"
 
 
@@ -57,3 +60,10 @@ def _lines(build: BuildEvidence) -> list[str]:
         )
         lines += [f"    {warning}" for warning in entry.warnings]
     return lines
+
+
+def install_tools(environ: Mapping[str, str], progress: Progress) -> str:
+    """Install the pinned CUDA tools if they are missing, and name them."""
+    settings = settings_of(environ)
+    tools = toolchain.install(settings.home, str(settings.python), progress)
+    return f"{tools.compiler}, compute-sanitizer {tools.sanitizer_version}: {tools.nvcc.parent}"

@@ -1,4 +1,4 @@
-"""Record a machine's noise: build, measure process by process, keep the ledger after each of them."""
+"""Record a machine's noise, and keep the recording after each process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from flashcore_ci.model.noise import Noise, Sitting
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host, references
 from flashcore_ci.run.build import build_plan
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.store import codec
 from flashcore_ci.store import record_files as files
 from flashcore_ci.store.claim import MARKER, marked
@@ -64,7 +64,7 @@ class CalibrationRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The state of the recording: its processes, its noise model's ``file`` (None without an A/A process), its power."""
+    """The state of a recording. ``file`` is its noise model (None without an A/A process)."""
 
     same: int
     planted: int
@@ -76,7 +76,7 @@ class Calibration:
 def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
     """Continue the recording, and write the noise model.
 
-    CannotCollectError when this machine cannot measure, UsageError when the recording is of other code or another machine.
+    CannotCollectError when this machine cannot measure, UsageError when code or machine changed.
     """
     if not (run.planted.root / run.planted.suite).is_file():
         raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
@@ -112,7 +112,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
 def _measure(
     ledger: Ledger, run: CalibrationRun, machines: tuple[Machine, ...], deadline: float | None, progress: Progress
 ) -> Ledger:
-    """Add as many processes to the ledger as there is time for. A stopped process leaves nothing."""
+    """Add processes until time is up. A stopped process leaves nothing."""
     trials = Trials(machines[0].session.context.scratch)
     longest: dict[Part, float] = {}
     upcoming: Trial | None = None
@@ -144,7 +144,6 @@ def _measure(
 
 
 def _keep_results(outcomes: dict[str, Outcome], file: Path) -> None:
-    """Keep the worker's own result, with every block of launches."""
     for result in {outcome.result for outcome in outcomes.values() if outcome.result.exists()}:
         write_atomically(file, result.read_bytes())
 
@@ -164,7 +163,6 @@ def _write_noise(ledger: Ledger, machines: tuple[Machine, ...], run: Calibration
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raise UsageError when ``path`` holds anything but a noise model."""
     try:
         if path.exists():
             files.read(Noise, path)
@@ -173,13 +171,11 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
-    """Raise UsageError when ``folder`` holds anything but a recording."""
     if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (LEDGER, MARKER)):
         raise UsageError(f"{folder} holds other files than a recording", fix="give --work a new or empty folder")
 
 
 def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
-    """Build the suite's kernels for this GPU."""
     scratch.mkdir()
     plan = make_plan(load_suite(request), request, progress)
     builds = build_plan(plan, request, progress)
@@ -194,7 +190,6 @@ def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
 
 @contextlib.contextmanager
 def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
-    """Hold the lock of the GPU, so that no other gate measures on it."""
     uuid = nvml.read(request.gpu).uuid
     file = lock.path(request.settings.lock_dir, uuid)
     with lock.hold(file, timeout=request.lock_timeout, waiting=progress), nvml.locked_clocks(uuid, request.lock_clocks):
@@ -202,7 +197,7 @@ def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
 
 
 def _device(machine: Machine) -> Device:
-    """Describe the GPU. CannotCollectError when it is unhealthy, or other processes use it."""
+    """Describe the GPU. CannotCollectError when it is unhealthy or busy."""
     probed = machine.probe()
     ill = illness(probed) or machine.session.busy()
     if ill is not None:
@@ -211,7 +206,7 @@ def _device(machine: Machine) -> Device:
 
 
 def _key(machines: tuple[Machine, ...], device: Device) -> str:
-    """Digest what must not change between calls: code, workloads, collector, kind of GPU, driver, clock policy."""
+    """Digest what must not change between calls."""
     identities = [
         machine.session.observation(Kind.TIMING, workload).identity
         for machine in machines
@@ -223,7 +218,6 @@ def _key(machines: tuple[Machine, ...], device: Device) -> str:
 
 
 def _resume(file: Path, key: str, device: Device) -> Ledger:
-    """Read the recording so far, and open a new session in it."""
     sitting = Sitting(collected_at=clock.now(), device=device, processes=0)
     if not file.exists():
         return Ledger(key=key, sittings=(sitting,))

@@ -1,4 +1,4 @@
-"""The dossier of a run: plan, observations, clock traces from the workers' files, and source lines."""
+"""The dossier of a run: plan, observations, clock traces, source lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_dossier(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """Collect what a run has. Without a plan the dossier is empty. ``base`` is as for the judge."""
+    """Collect what a run has. Without a plan the dossier is empty."""
     if suite is None or plan is None:
         return Dossier()
     matches = answering(plan, builds, tuple(sources), base=base)
@@ -55,7 +55,7 @@ def make_dossier(
 
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
-    """Read the clock of each process that timed this workload, where the worker's result has it."""
+    """Read the clock of each process that timed this workload."""
     names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
@@ -74,13 +74,13 @@ def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trac
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:
-    """Take at most ``MAX_POINTS`` of the blocks, evenly spaced. The last one is always among them."""
+    """Take evenly spaced blocks. The last one is among them."""
     step = -(-len(blocks) // MAX_POINTS)
     return blocks[::-1][::step][::-1]
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """Quote the source around each finding once, if it is a source of this checkout."""
+    """Quote the source around each finding, if it is in this checkout."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
     for file, line in list(places)[:MAX_EXCERPTS]:
         lines = _lines(file, root)
@@ -101,7 +101,7 @@ def _lines(file: str, root: Path) -> list[str]:
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """Find the source in this checkout. A run of another checkout has absolute names: the longest known end counts."""
+    """Find the source here, by the longest known end of an absolute name."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts

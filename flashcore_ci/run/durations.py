@@ -1,4 +1,4 @@
-"""How long each stage of a command took the last time, in a small file. It is never a reason to fail."""
+"""The durations of earlier commands, in a small file that may be missing or broken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_COMMANDS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """The durations of one command line in one folder. An empty ``key`` knows nothing and keeps nothing."""
+    """The durations of one command line. An empty ``key`` keeps nothing."""
 
     file: Path
     key: str
@@ -30,14 +30,14 @@ class Durations:
         return cls(file=settings_of(environ).home / FILE, key=key)
 
     def load(self) -> dict[str, float]:
-        """Read the seconds of each stage, in order. Empty when the command never ran, or the file is broken."""
+        """Read the seconds of each stage, in order."""
         stages = self._read().get(self.key)
         if not isinstance(stages, dict) or not all(isinstance(seconds, int | float) for seconds in stages.values()):
             return {}
         return {str(name): float(seconds) for name, seconds in stages.items()}
 
     def save(self, stages: Mapping[str, float]) -> None:
-        """Keep the seconds of each stage, and forget the commands that ran longest ago."""
+        """Keep the seconds of each stage of the latest commands."""
         if not self.key or not stages:
             return
         known = {key: value for key, value in self._read().items() if key != self.key}

@@ -1,4 +1,4 @@
-"""Recorded runs as sources of evidence, and as files."""
+"""Recorded runs as evidence, and as files."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NO_BASE = f"{Code.NO_BASE}: "
 
 
 def read_bundles(folder: Path) -> tuple[Source, ...]:
-    """Read every bundle in ``folder``, in the order of their names. EvidenceError for a broken one."""
+    """Read every bundle in ``folder``, by name. EvidenceError for a broken one."""
     return tuple(source_of(read_run(bundle)) for bundle in sorted(folder.glob(BUNDLES)))
 
 
 def source_of(run: Run) -> Source:
-    """Use an earlier run as a source of evidence."""
+    """Use a recorded run as evidence."""
     return Source(origin=origin_of(run.evidence.provenance), evidence=run.evidence, files=run.files)
 
 
 def origin_of(provenance: Provenance) -> Origin:
-    """Name the origin of an earlier run's evidence."""
+    """Name the origin of recorded evidence."""
     return Origin(kind="recorded", detail=where_and_when(provenance))
 
 
@@ -44,12 +44,12 @@ def has_comparisons(run: Run) -> bool:
 
 
 def without_base(run: Run) -> dict[str, str]:
-    """Map each workload that the run's base could not build to the reason."""
+    """Say which workloads the run's base could not build, and why."""
     reasons = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
     return {target: why.removeprefix(NO_BASE) for target, why in reasons.items()}
 
 
 def pack(run: Path, file: Path) -> int:
-    """Pack the run folder into one file and return its size in bytes. The same run gives the same bytes."""
+    """Pack the run into one file, and return its bytes."""
     store.pack(run, file)
     return file.stat().st_size

@@ -7,33 +7,35 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore_ci import __version__
-from flashcore_ci.adapters import clock, process
+from flashcore_ci.adapters import clock, git, process
+from flashcore_ci.collect.collect import collect
 from flashcore_ci.judge.judge import Source, baseless, judge
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, known
-from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
+from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Suite
+from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.plan.planner import comparable
-from flashcore_ci.run import collect, github, host, references, reports
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
+from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
+from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.base.prepare import Base
 from flashcore_ci.run.build import build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import claimed
+from flashcore_ci.store.claim import LOGS, claimed
 from flashcore_ci.store.manifest import MANIFEST
-from flashcore_ci.store.run import prepare_run, read_run
+from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 
 
 @dataclass(slots=True, kw_only=True)
 class PartialRun:
     """What a run has produced so far. It is judged even when an error ends the run.
 
-    ``base`` holds the identities that comparisons must be with, ``commit`` the commit that is judged, and ``narrowing`` one
-    sentence on what ``--changed`` left out.
+    ``base`` holds what comparisons must be with, ``narrowing`` what ``--changed`` left out.
     """
 
     suite: Suite | None = None
@@ -46,9 +48,9 @@ class PartialRun:
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. ``request.out`` holds reports however it ends, also when an error is raised.
+    """Do the whole job. Reports are written however it ends, and errors raised again.
 
-    With ``evidence`` only that is judged: nothing is measured, and no recording is read.
+    ``evidence``, if any, replaces measuring and recordings.
     """
     request = without_deferral(request)
     check_suite_exists(request)
@@ -57,12 +59,12 @@ def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] =
 
 
 def without_deferral(request: Request) -> Request:
-    """Block on stale evidence where there is a GPU: nothing can be deferred to another machine."""
+    """Block on stale evidence where there is a GPU."""
     return replace(request, stale=StalePolicy.BLOCK.value) if host.is_live(request) else request
 
 
 def check_suite_exists(request: Request) -> None:
-    """Raise SuiteError before the reports of an earlier run are replaced."""
+    """Raise SuiteError before earlier reports are replaced."""
     if (request.out / reports.REPORT).exists() and not (request.root / request.suite).is_file():
         load_suite(request)
 
@@ -86,7 +88,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             if base is not None:
                 plan, run.base = comparable(plan, base.cannot), base.identities
                 run.plan = plan
-            run.sources += evidence or collect.find_evidence(plan, builds, request, progress, base)
+            run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
         run.plan = comparable(plan, baseless(plan, builds, tuple(run.sources), run.base))
         progress("judging")
         report = judge_partial(run, request, as_of=request.as_of or clock.now())
@@ -101,10 +103,58 @@ def _compiler_source(plan: Plan, builds: tuple[BuildEvidence, ...], here: Proven
     return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=compiler_evidence(plan, builds, here))
 
 
-def judge_run(run: Path, request: Request, progress: Progress) -> Report:
-    """Judge a recorded run by this checkout's suite, as of its collection unless the request says otherwise.
+def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
+    """Judge comparisons of ``head`` (None: this checkout) with ``base``.
 
-    EvidenceError when ``run`` holds no measurements. The reports in it stay as they are then.
+    UsageError when git does not know a revision.
+    """
+    request = replace(request, out=request.out.absolute(), live=True, kinds=(Kind.COMPARISON,))
+    with host.scratch_folder() as logs:
+        request = replace(request, base=git.commit_of(request.root, base, logs=logs))
+        if head is not None:
+            commit = git.commit_of(request.root, head, logs=logs)
+            request = replace(request, commit=commit, checkout=check_out(commit, request, logs))
+        return gate(request, progress)
+
+
+def collect_run(request: Request, progress: Progress) -> Evidence:
+    """Measure the suite without a verdict. CannotCollectError when that is impossible."""
+    host.require_gpu(request.gpu)
+    plan = make_plan(load_suite(request), request, progress)
+    with claimed(request.out):
+        prepare_run(request.out, plan)
+        builds = build_plan(plan, request, progress)
+        return _measure(plan, builds, request, progress).evidence
+
+
+def _find_evidence(
+    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None
+) -> tuple[Source, ...]:
+    if host.is_live(request):
+        return (_measure(plan, builds, request, progress, base),)
+    progress("reading the recorded runs")
+    return recorded.read_bundles(request.evidence)
+
+
+def _measure(
+    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None = None
+) -> Source:
+    """Measure on this machine's GPU and write the run folder."""
+    host.require_gpu(request.gpu)
+    logs = request.out / LOGS
+    logs.mkdir()
+    context = host.context(request, progress, logs.resolve())
+    evidence = collect(plan, builds, context, None if base is None else prepare.for_collector(base, plan, builds, request))
+    origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
+    source = Source(origin=origin, evidence=evidence)
+    write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
+    return replace(source, files=tool_files(request.out))
+
+
+def judge_run(run: Path, request: Request, progress: Progress) -> Report:
+    """Judge a recorded run by this checkout's suite, by default as of its collection.
+
+    EvidenceError when it has no measurements. Its reports stay then.
     """
     check_suite_exists(request)
     _check_measurements(run)
@@ -145,7 +195,7 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
 
 
 def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
-    """Judge every check of the plan. The headline says when only a part of the suite was judged."""
+    """Judge every check. The headline says when they are only a part."""
     if run.suite is None or run.plan is None:
         raise InterruptedRunError("there is no plan to judge by")
     report = judge(
@@ -166,14 +216,14 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
 
 
 def publish(report: Report, run: PartialRun, request: Request) -> None:
-    """Write the reports, and annotate the log where GitHub runs this."""
+    """Write the reports, and annotate GitHub's log."""
     dossier = dossiers.make_dossier(run.suite, run.plan, run.builds, run.sources, root=request.root, base=run.base)
     reports.write(request.out, report, dossier)
     github.annotate(report, dossier, request.environ)
 
 
 def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
-    """Write the reports of a run that ``error`` ended. Return the report of an interruption, else raise ``error``."""
+    """Write the reports of a run that ``error`` ended. Raise it unless the user stopped the run."""
     error = known(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")

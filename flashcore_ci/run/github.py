@@ -1,4 +1,4 @@
-"""GitHub Actions: annotations in the log, and the summary of the step. Elsewhere nothing happens."""
+"""GitHub Actions: annotations and the summary of the step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from flashcore_ci.report import markdown
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
-    """Tell whether this runs in a step of GitHub Actions."""
+    """Tell whether GitHub Actions runs this."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
 def inert(text: str) -> str:
-    """Change ``text`` so that GitHub sees no commands in it."""
+    """Disarm GitHub's commands in ``text``."""
     return remarks.inert(text)
 
 
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
-    """Print annotations on standard error, and append the summary to the step's file."""
+    """Annotate the log, and append to the step's summary."""
     if not is_github(environ):
         return
     sys.stderr.write(remarks.render(report, dossier))
@@ -32,7 +32,7 @@ def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> No
 
 
 def _append(file: Path, report: Report) -> None:
-    """Add the summary where room is left: GitHub drops the whole file when it is too large."""
+    """Add the summary if it fits: GitHub drops a file that is too large."""
     try:
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", errors="replace") as summary:

@@ -1,12 +1,15 @@
-"""This machine: its GPU, its tools, its folders, and the commit of the checkout."""
+"""This machine: GPU, tools, folders, and the checkout's commit."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from flashcore_ci import __version__
-from flashcore_ci.adapters import clock, git, ncu, nvml
+from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect.context import Context
@@ -14,17 +17,33 @@ from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as name:
+        yield Path(name)
+
+
+def stop(*, kill: bool) -> None:
+    """End every child process, and start no new one."""
+    process.stop_all(kill=kill)
+
+
+def is_stopping() -> bool:
+    """Tell whether ``stop`` was called."""
+    return process.stopping()
 
 
 def has_gpu(root: Path = Path("/")) -> bool:
-    """Tell whether the NVIDIA driver shows a GPU. Tools may still be missing: that is an error later."""
+    """Tell whether the NVIDIA driver shows a GPU. Tools may be missing."""
     gpus = root / "proc/driver/nvidia/gpus"
     return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
 
 
 def require_gpu(gpu: str) -> None:
-    """Raise CannotCollectError unless the driver answers for this GPU. Device files do not count: WSL shows none."""
+    """Raise CannotCollectError unless the driver answers. WSL has no device files."""
     try:
         nvml.read(gpu)
     except CannotCollectError:
@@ -34,12 +53,15 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. With a GPU but without the tools, measuring fails: there is no silent fallback."""
+    """Tell whether to measure here. Missing tools are an error then, without a fallback."""
     return has_gpu() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
-    """Find the CUDA tools of the request, and install the pinned ones if they are missing. CannotCollectError if that fails."""
+    """Find the requested CUDA tools, or install the pinned ones.
+
+    CannotCollectError if that fails.
+    """
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
     found = tools.system()
@@ -49,7 +71,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
 
 
 def context(request: Request, progress: Progress, scratch: Path) -> Context:
-    """Gather what the collector must know about this machine."""
+    """Tell the collector about this machine."""
     settings = request.settings
     return Context(
         root=request.root,
@@ -70,9 +92,9 @@ def context(request: Request, progress: Progress, scratch: Path) -> Context:
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:
-    """Describe the checkout and the tool. The collector adds the device, its tools and the clock policy.
+    """Describe the checkout. The collector adds the device and its tools.
 
-    ``scratch`` keeps what git printed (None: it is dropped).
+    ``scratch`` keeps git's output (None: dropped).
     """
     if scratch is None:
         with scratch_folder() as logs:
@@ -90,7 +112,7 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
 
 
 def sanitizer(request: Request) -> Path | None:
-    """Find compute-sanitizer: in the pinned toolchain if that is requested, else in PATH. No compiler is needed."""
+    """Find compute-sanitizer in the requested toolchain, else in PATH."""
     pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:

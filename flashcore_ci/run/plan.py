@@ -1,31 +1,36 @@
-"""The plan of a suite: load the suite, describe its subjects, list the checks."""
+"""The plan of a suite, and its gates in words."""
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 from collections.abc import Iterator
+from pathlib import Path
 
 from flashcore_ci.collect.describe import describe
-from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.suite import Severity, Suite
 from flashcore_ci.plan import planner
+from flashcore_ci.report import explain as words
 from flashcore_ci.report import formatting
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.store.codec import encode
 from flashcore_ci.suite.loader import load
 
 
 def load_suite(request: Request) -> Suite:
-    """Load the suite that the request names. SuiteError lists everything that is wrong with it."""
+    """Load the requested suite. SuiteError lists every problem."""
     return load(request.root / request.suite, root=request.root)
 
 
 def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:
-    """List what will be judged, as the subjects in this checkout describe themselves.
+    """List the checks, as the subjects describe themselves.
 
-    ``compared`` says whether gates on comparisons apply (None: if the request names a base).
+    ``compared``: gates on comparisons apply (None: if the request has a base).
     """
     progress("asking the subjects what they are")
     with scratch_folder() as scratch:
@@ -41,12 +46,12 @@ def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: b
 
 
 def as_json(plan: Plan) -> bytes:
-    """Encode the plan as the run folder holds it."""
+    """Encode the plan."""
     return encode(plan)
 
 
 def as_text(plan: Plan) -> str:
-    """List every check by gate with its limit, then what does not apply and why."""
+    """List every check with its limit, then what does not apply."""
     return "\n".join(_lines(plan)) + "\n"
 
 
@@ -68,3 +73,27 @@ def _line(check: Check) -> str:
     limit = f"{check.gate.rule} {formatting.number(check.limit.value, check.limit.unit, digits=6)}"
     why = f"  ({check.limit.severity}: {check.limit.why})" if check.limit.severity is Severity.ADVISORY else ""
     return f"  {check.target}  {check.gate.metric} {limit}{why}"
+
+
+def explain(name: str, suite: Path, root: Path) -> str:
+    """Explain a reason code, or a gate of the suite. UsageError for other names."""
+    if name in set(Code):
+        return words.render_code(Code(name))
+    gates = {gate.id: gate for gate in load(suite, root=root).gates}
+    if name in gates:
+        return words.render(gates[name])
+    similar = difflib.get_close_matches(name, [*gates, *Code], n=1, cutoff=0.5)
+    meant = f"; did you mean {similar[0]}?" if similar else ""
+    known = f"gates: {', '.join(gates)}"
+    raise UsageError(
+        f"{name} is neither a gate of {suite} nor a reason code{meant}\n{known}",
+        fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}",
+    )
+
+
+def names(suite: Path, root: Path) -> list[str]:
+    """List the gates, if there is a suite, and the reason codes."""
+    gates: list[str] = []
+    with contextlib.suppress(SuiteError):
+        gates = [gate.id for gate in load(suite, root=root).gates]
+    return [*gates, *Code]

@@ -1,4 +1,4 @@
-"""The reports: the files that people and CI read, one row of ``FORMATS`` for each."""
+"""The report files, one row of ``FORMATS`` each."""
 
 from __future__ import annotations
 
@@ -54,12 +54,15 @@ def write(out: Path, report: Report, dossier: Dossier) -> None:
 
 
 def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
-    """Write the file with this name. CannotCollectError if the disk refuses."""
+    """Write one file. CannotCollectError if the disk refuses."""
     write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
 
 def rewrite(path: Path) -> Report:
-    """Write every file again that follows from the two records in ``path``. UsageError when the folder holds other files."""
+    """Write again what follows from the two records in ``path``.
+
+    UsageError when the folder holds other files.
+    """
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
     for name in FORMATS:
@@ -69,7 +72,7 @@ def rewrite(path: Path) -> Report:
 
 
 def write_page(path: Path) -> Path:
-    """Write the page of the report in ``path`` again, and return its file. Errors as for ``rewrite``."""
+    """Write the page again and return its path. Errors as for ``rewrite``."""
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
     write_one(PAGE, folder, report, dossier)
@@ -77,19 +80,19 @@ def write_page(path: Path) -> Path:
 
 
 def printable(path: Path, form: str) -> bytes:
-    """Render the report in ``path`` in one format of ``PRINTABLE``. Nothing is written."""
+    """Render the report in one format of ``PRINTABLE``."""
     return _bytes(PRINTABLE[form](read(path), read_dossier(path)))
 
 
 def terminal_text(report: Report, *, width: int, color: bool) -> str:
-    """Render the report for a terminal of ``width`` columns."""
+    """Render the report for a terminal."""
     from flashcore_ci.report import terminal  # noqa: PLC0415 - rich is heavy
 
     return terminal.render(report, width=width, color=color)
 
 
 def as_json(report: Report) -> bytes:
-    """Encode the report as ``report.json`` holds it."""
+    """Encode the report."""
     return encode(report)
 
 
@@ -104,7 +107,7 @@ def _own_folder(path: Path) -> Path:
 
 
 def read(path: Path) -> Report:
-    """Read the report in ``path``: a ``report.json``, or a folder that holds one. EvidenceError when there is none."""
+    """Read a ``report.json``, or that of a folder. EvidenceError when there is none."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -116,20 +119,20 @@ def read(path: Path) -> Report:
 
 
 def read_dossier(path: Path) -> Dossier:
-    """Read the dossier next to the report in ``path``, empty when there is none. EvidenceError when it was altered."""
+    """Read the dossier next to the report. It is empty when there is none."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
 
 def clear(out: Path) -> None:
-    """Remove an earlier run's reports, so that they cannot be taken for this one's."""
+    """Remove an earlier run's reports."""
     for name in FILES:
         with contextlib.suppress(OSError):
             (out / name).unlink()
 
 
 def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
-    """Report a run that ended before there was a plan: no checks, and the error as the headline."""
+    """Report a run that ended before it had a plan."""
     return Report(
         suite=suite,
         tool=__version__,
@@ -147,7 +150,7 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """Make the error that ended the run the headline of ``report``. Such a run never passes."""
+    """Make the error the headline of ``report``. Such a run never passes."""
     code = exit_code(error)
     if isinstance(error, InterruptedRunError):
         verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
@@ -182,7 +185,7 @@ def _details(error: BaseException) -> tuple[str, ...]:
 
 
 def _interrupted(verdict: Verdict) -> Verdict:
-    """Say that a check was not reached. Otherwise it would say that no evidence was recorded for it."""
+    """Say that a check was not reached, not that evidence is missing."""
     if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason.code not in NOT_REACHED:
         return verdict
     message = "the run was stopped before this check"

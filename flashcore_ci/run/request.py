@@ -66,15 +66,15 @@ class Request:
 
     @property
     def binaries(self) -> Path:
-        """The folder that holds the binaries, or will."""
+        """The folder of the binaries."""
         return self.build or self.libraries or self.out / LIBRARIES
 
     @property
     def compilers(self) -> int:
-        """The number of compilers that run at a time."""
+        """Compilers that run at a time."""
         return self.jobs or os.cpu_count() or 1
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Read the tool's folders and its interpreter from the environment."""
+    """Read the tool's folders and interpreter from the environment."""
     return Settings.from_environment(environ)

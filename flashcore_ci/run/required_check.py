@@ -1,4 +1,4 @@
-"""The one check that a repository requires: the GPU job's evidence is of this commit, and green."""
+"""The one required check: the GPU job's evidence is of this commit and green."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.verdict import Origin, Report
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import gate, reports
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.store.claim import claimed
 from flashcore_ci.store.run import Run, read_run
 
@@ -26,10 +26,10 @@ SUCCESS = "success"
 
 
 def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
-    """Judge the evidence against binaries that are built again from this checkout.
+    """Judge the evidence against binaries that are built again here.
 
-    ``needs`` is GitHub's ``toJSON(needs)``. With ``base``, the comparison with the commit at which this checkout left it is
-    required too. UnmetError when a job did not succeed, or the evidence is of another commit.
+    ``needs`` is ``toJSON(needs)``. ``base`` also requires the comparison with the fork point.
+    UnmetError when a job failed, or the evidence is of another commit.
     """
     with claimed(request.out):
         reports.clear(request.out)
@@ -44,7 +44,7 @@ def require(evidence: Path, request: Request, progress: Progress, *, needs: str 
 
 
 def job_results(text: str) -> tuple[tuple[str, str], ...]:
-    """Read each job and its result from ``toJSON(needs)``. UsageError when the text is not that, or names no job."""
+    """Read each job's result. UsageError when the text is not ``toJSON(needs)``."""
     fix = "give the JSON of GitHub's needs context: --needs \"$NEEDS\", with NEEDS: ${{ toJSON(needs) }} in the step's env"
     try:
         jobs = json.loads(text)
@@ -57,12 +57,12 @@ def job_results(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def unmet_jobs(jobs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Write one line for each job that did not succeed."""
+    """Write one line per job that did not succeed."""
     return tuple(f"job {name}: {_result(result)}" for name, result in jobs if result != SUCCESS)
 
 
 def unmet_evidence(provenance: Provenance, here: Checkout, *, version: str) -> tuple[str, ...]:
-    """Write one line for each reason why the evidence does not count for this checkout."""
+    """Write one line per reason why the evidence does not count."""
     return tuple(_differences(provenance, here, version))
 
 
@@ -87,7 +87,7 @@ def _result(result: str) -> str:
 
 
 def _live_source(run: Run) -> Source:
-    """Treat the evidence as measured now. Its commit is this one, also for subjects whose digests cannot say so."""
+    """Treat the evidence as live: it is of this commit."""
     where = recorded.where_and_when(run.evidence.provenance)
     return Source(origin=Origin(kind="live", detail=f"{where}, of this commit"), evidence=run.evidence, files=run.files)
 

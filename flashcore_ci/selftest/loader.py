@@ -37,7 +37,7 @@ class SelfTestTable(Table):
 
 
 def load(path: Path) -> SelfTest:
-    """Read the self-test in ``path``. SuiteError lists everything that is wrong with it."""
+    """Read the self-test. SuiteError lists every problem."""
     if not path.is_file():
         raise SuiteError((f"{path}: there is no such file",), fix="change to a folder that has gates/selftest.toml")
     problems = Problems(str(path))

@@ -1,4 +1,4 @@
-"""The self-test: what is broken on purpose, and which gate must fail for which reason."""
+"""The self-test: defects, and what must become of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What became of one defect: the reason that was given, and the seconds to the evidence where they were measured."""
+    """The reason that a defect led to. ``seconds`` is the time to the evidence."""
 
     defect: Defect
     reason: str
@@ -59,7 +59,7 @@ class Detection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTestResult:
-    """A detection for each defect, sound checks that are not green, and gates that were green on nothing."""
+    """All detections, sound checks that are not green, and gates that were never green."""
 
     detections: tuple[Detection, ...]
     not_green: tuple[Verdict, ...]
@@ -67,5 +67,5 @@ class SelfTestResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every defect was caught, and all that is sound is green."""
+        """Whether every defect was caught and all else is green."""
         return all(detection.is_right for detection in self.detections) and not self.not_green and not self.uncontrolled

@@ -1,4 +1,4 @@
-"""Run the self-test: on this machine's GPU, or on its recorded run."""
+"""Run the self-test, live or on its recording."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import gate, references
 from flashcore_ci.run.build import compiler_evidence
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.selftest import score, slowdowns, tampering
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
@@ -26,7 +26,7 @@ FILE = Path("gates/selftest.toml")
 
 
 def load_selftest(root: Path) -> SelfTest:
-    """Read the self-test of the checkout at ``root``. SuiteError when it is not there, or names a suite that is not."""
+    """Read the self-test of the checkout. SuiteError when a file is missing."""
     test = load(root / FILE)
     missing = [name for name in (test.suite, test.compared) if not (root / name).is_file()]
     if missing:
@@ -35,13 +35,13 @@ def load_selftest(root: Path) -> SelfTest:
 
 
 def run_live(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
-    """Build and run the mutants on this machine's GPU, then tamper with the evidence."""
+    """Measure the mutants here, then tamper with the evidence."""
     report = gate.gate(request, progress)
     return _score(test, report, request.out, progress)
 
 
 def run_recorded(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
-    """Judge the recorded run again, then tamper with its evidence."""
+    """Judge the recording, then tamper with its evidence."""
     run = request.root / test.recording
     return _score(test, gate.judge_run(run, request, progress), run, progress)
 
@@ -73,7 +73,6 @@ def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.Good
 
 
 def _judge(plan: Plan, evidence: Evidence) -> Report:
-    """Judge this evidence by the plan that it was collected for."""
     compiled = compiler_evidence(plan, evidence.builds, evidence.provenance)
     return judge(
         plan,

@@ -1,4 +1,4 @@
-"""Slow-downs that were planted when a machine's noise was recorded, held against the gate that must see them."""
+"""Judge the slowdowns that were planted when the noise was recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = LOOKS[1]
 
 
 def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
-    """What the gate's own rule says of the recorded rounds, among as many rows as its suite compares."""
+    """Apply the gate's own rule to the recorded rounds."""
     gate = next((gate for gate in suite.gates if gate.id == defect.gate), None)
     limit = next((limit.value for limit in gate.limits if fnmatchcase(defect.target, limit.on)), None) if gate else None
     rows = sum(Kind.COMPARISON in workload.collect for workload in suite.workloads)

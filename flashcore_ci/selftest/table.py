@@ -1,4 +1,4 @@
-"""The table of the self-test, for a terminal and for the docs."""
+"""The table of the self-test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_markdown(result: SelfTestResult) -> list[str]:
 
 
 def summary(result: SelfTestResult) -> list[str]:
-    """Write what is wrong with the sound targets, and the count."""
+    """Write what is wrong with sound targets, and the count."""
     wrong = [f"not green without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in result.not_green]
     wrong += [f"green on nothing in this run: {gate}" for gate in result.uncontrolled]
     count = f"{sum(row.is_right for row in result.detections)} of {len(result.detections)} caught"
@@ -32,7 +32,6 @@ def summary(result: SelfTestResult) -> list[str]:
 
 
 def _lines(detections: Sequence[Detection]) -> list[str]:
-    """Write one aligned line per defect. A missed one names the reason that was given instead."""
     rows = [HEAD, *((row.defect.name, _gate(row), _reason(row), _seconds(row)) for row in detections)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     marks = ["        ", *("caught  " if row.is_right else "MISSED  " for row in detections)]
@@ -58,7 +57,6 @@ def _seconds(row: Detection) -> str:
 
 
 def _evidence(row: Detection) -> str:
-    """Give the seconds on the GPU, or say what was used instead."""
     if row.defect.tampering:
         return "no GPU"
     if row.defect.slowdown:

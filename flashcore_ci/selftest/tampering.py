@@ -1,4 +1,4 @@
-"""Tamper with evidence as a bad disk, a mistake or a forger would, and see what the tool says. No GPU is needed."""
+"""Tamper with evidence as a bad disk, a mistake or a forger would."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAUNCH_LIST = "artifacts/sanitizer/roll-call.log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodRun:
-    """A good run and its files. Copies are altered in ``scratch``, and ``judge`` gives the report on evidence."""
+    """A good run. Copies are altered in ``scratch``."""
 
     files: dict[str, bytes]
     run: Run
@@ -38,7 +38,7 @@ class GoodRun:
     judge: Callable[[Evidence], Report]
 
     def read(self, files: dict[str, bytes]) -> Run:
-        """Read a run from these files. EvidenceError when they are not one."""
+        """Read a run from these files."""
         folder = self.scratch / f"altered-{len(list(self.scratch.iterdir()))}"
         for name, data in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,11 @@ class GoodRun:
         return read_run(folder)
 
     def profiler_report(self) -> str:
-        """Name a profiler's report in the run."""
+        """Name a profiler's report."""
         return next(name for name in sorted(self.files) if name.startswith(REPORTS))
 
     def green_check(self, gate: str) -> tuple[Kind, str]:
-        """Find a green check of this gate: evidence kind and target. LookupError when there is none."""
+        """Find a green check of this gate. LookupError when there is none."""
         for verdict in self.judge(self.run.evidence).verdicts:
             if verdict.gate == gate and verdict.outcome is Outcome.PASS:
                 return verdict.evidence, verdict.target
@@ -58,14 +58,14 @@ class GoodRun:
 
 
 def seal(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Give the files a manifest that fits them, so that no digest shows the change."""
+    """Give the files a manifest that fits them."""
     members_data = {name: data for name, data in files.items() if name != MANIFEST}
     members = tuple(member_of(name, data) for name, data in sorted(members_data.items()))
     return {**members_data, MANIFEST: encode(Manifest(files=members))}
 
 
 def detect(defect: Defect, good: GoodRun) -> Detection:
-    """Tamper with a copy as the defect says, and see what the tool says. UsageError for an unknown tampering."""
+    """Tamper with a copy. UsageError for an unknown tampering."""
     tamper = TAMPERINGS.get(defect.tampering)
     if tamper is None:
         raise UsageError(f"{defect.name}: unknown damage {defect.tampering!r}", fix=f"use one of {', '.join(TAMPERINGS)}")
@@ -113,7 +113,7 @@ def _missing_workload(good: GoodRun, gate: str) -> str:
 
 
 def _with_observation(good: GoodRun, gate: str, change: Callable[[Observation], tuple[Observation, ...]]) -> str:
-    """Change the observation that a green check rests on, reseal the run, and return the gate's reason."""
+    """Change the observation of a green check, reseal, and return the gate's new reason."""
     kind, target = good.green_check(gate)
     evidence = good.run.evidence
     changed = tuple(
@@ -145,7 +145,7 @@ def _cut_log(good: GoodRun, gate: str) -> str:
 
 
 def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
-    """Leave a well-formed result of an earlier job where the worker writes its own."""
+    """Leave a result of an earlier job where the worker writes its own."""
     file = good.scratch / "result.json"
     leftover = {"schema": "result-v1", "kind": "correctness", "nonce": "earlier", "job": "0" * 64}
     file.write_text(

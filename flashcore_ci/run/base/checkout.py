@@ -1,4 +1,4 @@
-"""The files of other commits, kept for the next run: the cache holds what was compiled at exactly that path."""
+"""The files of other commits. They are kept, because the cache is bound to their path."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ IDLE_SECONDS = 24 * 3600.0
 
 
 def check_out(commit: str, request: Request, scratch: Path, *, head_files: tuple[str, ...] = ()) -> Path:
-    """Return a folder with the files of ``commit``, in which ``head_files`` are those of the head.
+    """Return a shared folder with the files of ``commit``, but with head's version of ``head_files``.
 
-    Nothing writes to that folder, so runs may share it. CannotCollectError when git cannot give the files.
+    CannotCollectError when git cannot give the files.
     """
     digests = [(name, hashlib.sha256((request.root / name).read_bytes()).hexdigest()) for name in head_files]
     tree = request.settings.home / "bases" / (f"{commit}-{digest_of(digests)[:DIGEST_DIGITS]}" if head_files else commit)
@@ -43,7 +43,7 @@ def check_out(commit: str, request: Request, scratch: Path, *, head_files: tuple
 
 
 def evict(folder: Path) -> None:
-    """Remove the checkouts that were idle for longest, and what killed runs left. No run takes ``IDLE_SECONDS``."""
+    """Remove checkouts that no run can still use."""
     by_use = sorted(((_last_use(entry), entry) for entry in folder.iterdir()), reverse=True)
     for when, entry in by_use[MIN_KEPT:]:
         if clock.wall() - when > IDLE_SECONDS:
@@ -51,7 +51,6 @@ def evict(folder: Path) -> None:
 
 
 def _last_use(entry: Path) -> float:
-    """Read when the checkout was used last. One that was removed meanwhile counts as used now."""
     try:
         return entry.stat().st_mtime
     except OSError:

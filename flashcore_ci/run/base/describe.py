@@ -1,4 +1,4 @@
-"""Describe the base: its own subjects first, then head's subjects in the base's checkout."""
+"""Describe the base: first its own subjects, then head's subjects in the base's checkout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_WORKERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectAnswer:
-    """What a subject says about the workloads that it can run, and why it cannot run the others (by workload)."""
+    """A subject's description, and why it cannot run some workloads."""
 
     description: Description | None = None
     reasons: dict[str, str] = field(default_factory=dict)
@@ -25,14 +25,14 @@ class SubjectAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseDescriber:
-    """Asks subjects in the base's checkout. ``checkout`` is the base as committed, ``scratch`` is for the workers."""
+    """Asks subjects in the base's checkout."""
 
     checkout: Path
     python: Path
     scratch: Path
 
     def describe_base_subjects(self, suite: Suite, workloads: tuple[Workload, ...]) -> dict[str, SubjectAnswer]:
-        """Ask each subject file of the base about its workloads. The answers are by the subject's name."""
+        """Ask the base's own subject files. The answers are by subject."""
         return {
             subject.name: self._describe(suite, subject, of_subject, self.checkout)
             for subject in suite.subjects
@@ -42,7 +42,7 @@ class BaseDescriber:
     def describe_both(
         self, suite: Suite, workloads: tuple[Workload, ...], *, base_answers: Mapping[str, SubjectAnswer], root: Path
     ) -> tuple[tuple[Description, ...], dict[str, str]]:
-        """Describe each subject that can run any workload, and name the workloads that the base cannot run.
+        """Describe what the base can run, and say why it cannot run the rest.
 
         ``root`` is the base's checkout with head's subject files.
         """
@@ -59,7 +59,7 @@ class BaseDescriber:
     def _describe_both(
         self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], base: SubjectAnswer | None, root: Path
     ) -> SubjectAnswer:
-        """Ask head's subject only about the workloads that the base's subject does not know."""
+        """Ask head's subject about workloads that the base's subject does not know."""
         base_description = base.description if base is not None else None
         unknown = tuple(workload for workload in workloads if base is None or workload.id in base.reasons)
         if not unknown:
@@ -78,7 +78,7 @@ class BaseDescriber:
         return SubjectAnswer(description=description, reasons=reasons)
 
     def _describe(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> SubjectAnswer:
-        """Ask about all workloads together. If that fails, ask one by one to find those that the subject cannot run."""
+        """Ask about all workloads together. On failure, ask one by one."""
         together = self._ask(suite, subject, workloads, root)
         if not isinstance(together, str):
             return SubjectAnswer(description=together)
@@ -91,7 +91,6 @@ class BaseDescriber:
         return SubjectAnswer(description=description, reasons=reasons)
 
     def _ask(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> Description | str:
-        """Return the subject's description, or its first problem."""
         part = replace(suite, subjects=(subject,), workloads=workloads)
         try:
             (description,) = describe(part, root=root, python=self.python, scratch=self.scratch)

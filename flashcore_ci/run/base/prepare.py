@@ -28,17 +28,16 @@ from flashcore_ci.plan.planner import comparable
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, SubjectAnswer
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A commit's checkout with head's subject files, its libraries and builds.
+    """A commit's checkout with head's subject files, and its builds.
 
-    ``plan`` holds what both sides can run. ``identities`` say what the base would run, ``cannot`` why it cannot (both by
-    workload).
+    ``identities`` say what it would run, ``cannot`` why it cannot (by workload).
     """
 
     commit: str
@@ -51,9 +50,9 @@ class Base:
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
-    """Compare with the commit at which this checkout's history left ``revision``.
+    """Compare with the commit at which this branch left ``revision``.
 
-    UsageError when there is none, or no GPU to time both sides on.
+    UsageError without such a commit, or without a GPU.
     """
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
@@ -63,7 +62,7 @@ def with_fork_point(request: Request, revision: str) -> Request:
 
 @contextlib.contextmanager
 def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base | None]:
-    """Prepare the base that the request names, if it names one."""
+    """Prepare the base of the request, if it has one."""
     if request.base is None:
         yield None
         return
@@ -73,7 +72,7 @@ def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progres
 
 @contextlib.contextmanager
 def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base]:
-    """Prepare the base ``commit`` to run what it can of ``plan``. One that does not compile can run nothing."""
+    """Prepare ``commit`` to run what it can of ``plan``."""
     progress(f"the base is {git.short(commit)}")
     with scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
@@ -104,7 +103,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
 
 
 def for_collector(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Opponents:
-    """Give the collector the base, and the verdict's rule for when it has enough rounds."""
+    """Give the collector the base, and the verdict's stopping rule."""
     known = references.of(request.root / request.suite)
     heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
     same = frozenset(
@@ -120,12 +119,12 @@ def for_collector(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], req
 
 
 def _has_build(subject: str, descriptions: Iterable[Description]) -> bool:
-    """Tell whether this subject builds a library. If not, its file holds the kernel, so each side runs its own file."""
+    """Tell whether the subject builds a library. If not, its file holds the kernel."""
     return any(description.subject == subject and description.build is not None for description in descriptions)
 
 
 def _takes_head_file(base: SubjectAnswer | None) -> bool:
-    """Tell whether the base runs head's subject file. It does unless the base's own subject builds no library."""
+    """Tell whether the base runs head's subject file."""
     return base is None or base.description is None or base.description.build is not None
 
 
@@ -149,7 +148,6 @@ def _build(
 def _identities(
     workloads: tuple[Workload, ...], plan: Plan, descriptions: tuple[Description, ...], builds: tuple[BuildEvidence, ...]
 ) -> dict[str, Identity]:
-    """Identify what would be compared, by workload. A workload that was not built has no identity."""
     build_of = {build.subject: build for build in builds}
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
     identities = {
@@ -163,6 +161,5 @@ def _identities(
 
 
 def _why_unbuilt(workload: Workload, builds: tuple[BuildEvidence, ...]) -> str:
-    """Say why the base has no kernel for the workload: its first compile error, if there is one."""
     error = next((build.error for build in builds if build.subject == workload.subject), None)
     return f"the base does not build: {error.message if error else 'it has no entry function that the workload launches'}"

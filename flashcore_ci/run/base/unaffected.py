@@ -1,4 +1,4 @@
-"""``gate --changed``: judge only what the difference from a base can affect, and say what was left out."""
+"""``gate --changed``: judge only what differs from a base."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from flashcore_ci.plan import planner
 from flashcore_ci.report.formatting import plural
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.run.scratch import scratch_folder
 from flashcore_ci.suite.loader import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedPlan:
-    """The plan that is left, and one sentence about it for the headline."""
+    """A plan, and one sentence on what it leaves out."""
 
     plan: Plan
     summary: str
@@ -36,7 +36,7 @@ class NarrowedPlan:
 def narrow(
     suite: Suite, plan: Plan, builds: tuple[BuildEvidence, ...], *, base: str, request: Request, progress: Progress
 ) -> NarrowedPlan:
-    """Leave out the checks that have the same digests at ``base``. Without a base that builds, keep the whole plan.
+    """Leave out checks with the same digests at ``base``. Keep all if the base does not build.
 
     UsageError when there is no such base.
     """
@@ -56,7 +56,6 @@ def narrow(
 
 
 def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Side:
-    """Plan and build the base as this checkout, with the same tool."""
     suite = load(tree / request.suite, root=tree)
     descriptions = describe(suite, root=tree, python=request.settings.python, scratch=scratch / "describe")
     plan = planner.narrow(planner.make_plan(suite, descriptions), request.only)
@@ -86,7 +85,7 @@ def _without(plan: Plan, same: frozenset[tuple[str, str]], name: str) -> Narrowe
 
 
 def _tool_changed(root: Path, commit: str, logs: Path) -> bool:
-    """Tell whether the tool that runs is in this checkout and differs from the base's. No digest covers the tool."""
+    """Tell whether the tool itself is in this checkout and differs. No digest covers it."""
     package = Path(flashcore_ci.__file__).resolve().parent
     if not package.is_relative_to(root.resolve()):
         return False

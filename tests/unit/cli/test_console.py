@@ -41,10 +41,9 @@ def show_two_stages(environ: dict[str, str], before: dict[str, float] | None = N
     with known:
         if before:
             Durations.at_home(environ, eta.command_key()).save(before)
-        progress = console.ProgressLine(environ, now=lambda: float(next(moments)))
-        progress("one")
-        progress("two")
-        progress.done()
+        with console.ProgressLine(environ, now=lambda: float(next(moments))) as progress:
+            progress("one")
+            progress("two")
 
 
 @pytest.fixture(autouse=True)
