@@ -19,7 +19,7 @@ from flashcore_ci.model.errors import ExitCode
 def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str, runner: bool) -> int:
     """Can this machine gate? Lists what is missing, and the fix. Exit code 4 when something is missing.
 
-    --runner adds the items of docs/runner.md: verified, failed, or unknown. Run it in a job of that runner.
+    --runner adds the items of docs/runner.md: verified, failed, or cannot be seen from here. Run it in a job of that runner.
     """
     examination = examine(os.environ, toolchain=toolchain, allow=allow_process, gpu=gpu, runner=runner)
     click.echo(examination.text, nl=False)

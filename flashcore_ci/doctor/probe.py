@@ -53,12 +53,12 @@ def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: s
     if gpu_is_here:
         yield from _ask("gpu", lambda: checks.diagnose_gpu(nvml.read(gpu), allow))
     else:
-        yield Diagnosis(name="gpu", found="no NVIDIA GPU", problem=True, fix="judge recorded runs instead: flashcore-ci gate")
+        yield Diagnosis(name="gpu", fact="no NVIDIA GPU", problem=True, fix="judge recorded runs instead: flashcore-ci gate")
     yield from _ask("nvcc", lambda: _compiler(settings, toolchain, scratch))
-    yield from _ask("g++", lambda: (Diagnosis(name="g++", found=f"in {host_compiler().folder}"),))
+    yield from _ask("g++", lambda: (Diagnosis(name="g++", fact=f"in {host_compiler().folder}"),))
     yield from _ask("torch", lambda: (_torch(settings, gpu_is_here, scratch),))
     yield from _ask("ncu", lambda: _profiler(settings, gpu_is_here, scratch))
-    yield from _ask("ncu-report", lambda: (Diagnosis(name="ncu-report", found=str(ncu.reader(ncu.find()).__file__)),))
+    yield from _ask("ncu-report", lambda: (Diagnosis(name="ncu-report", fact=str(ncu.reader(ncu.find()).__file__)),))
     for name, folder in (("the toolchain and builds", settings.home), ("runs", Path.cwd())):
         yield checks.diagnose_disk(f"{name} in {folder}", shutil.disk_usage(_existing(folder)).free)
 
@@ -67,22 +67,22 @@ def _ask(name: str, ask: Callable[[], tuple[Diagnosis, ...]]) -> tuple[Diagnosis
     try:
         return ask()
     except CannotCollectError as error:
-        return (Diagnosis(name=name, found=str(error), problem=True, fix=error.fix),)
+        return (Diagnosis(name=name, fact=str(error), problem=True, fix=error.fix),)
 
 
 def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Diagnosis, ...]:
-    found = tools.find(settings.home) if toolchain == "pip" else tools.system()
-    if found is None:
+    cuda = tools.find(settings.home) if toolchain == "pip" else tools.system()
+    if cuda is None:
         raise CannotCollectError("not installed", fix="flashcore-ci toolchain install")
-    if found.sanitizer is None:
-        checker = Diagnosis(name="sanitizer", found="not installed", problem=True, fix="flashcore-ci toolchain install")
+    if cuda.sanitizer is None:
+        checker = Diagnosis(name="sanitizer", fact="not installed", problem=True, fix="flashcore-ci toolchain install")
     else:
-        printed = process.run(sanitizer.version_argv(found.sanitizer), logs=scratch, name="sanitizer", timeout=SECONDS)
+        printed = process.run(sanitizer.version_argv(cuda.sanitizer), logs=scratch, name="sanitizer", timeout=SECONDS)
         version = sanitizer.parse_version(printed.text())
         old = sanitizer.too_old(version)
         fix = f"install {sanitizer.FLOOR_TEXT} or newer: flashcore-ci toolchain install" if old else ""
-        checker = Diagnosis(name="sanitizer", found=f"{version or 'unknown version'} ({found.sanitizer})", problem=old, fix=fix)
-    return (Diagnosis(name="nvcc", found=f"{found.version} ({found.nvcc})"), checker)
+        checker = Diagnosis(name="sanitizer", fact=f"{version or 'unknown version'} ({cuda.sanitizer})", problem=old, fix=fix)
+    return (Diagnosis(name="nvcc", fact=f"{cuda.version} ({cuda.nvcc})"), checker)
 
 
 def _torch(settings: Settings, gpu_is_here: bool, scratch: Path) -> Diagnosis:
@@ -90,11 +90,11 @@ def _torch(settings: Settings, gpu_is_here: bool, scratch: Path) -> Diagnosis:
     words = printed.text().split()
     fix = "install torch 2.11 or newer for that interpreter, or name another one in FLASHCORE_CI_PYTHON"
     if printed.returncode != 0 or len(words) != 3:  # noqa: PLR2004 - TORCH prints three words
-        return Diagnosis(name="torch", found=f"not in {settings.python}", problem=True, fix=fix)
+        return Diagnosis(name="torch", fact=f"not in {settings.python}", problem=True, fix=fix)
     version, cuda, available = words
     blind = gpu_is_here and available != "True"
-    found = f"{version}, CUDA {cuda}{', but it does not see the GPU' if blind else ''} ({settings.python})"
-    return Diagnosis(name="torch", found=found, problem=blind, fix=fix if blind else "")
+    fact = f"{version}, CUDA {cuda}{', but it does not see the GPU' if blind else ''} ({settings.python})"
+    return Diagnosis(name="torch", fact=fact, problem=blind, fix=fix if blind else "")
 
 
 def _profiler(settings: Settings, gpu_is_here: bool, scratch: Path) -> tuple[Diagnosis, ...]:
@@ -102,7 +102,7 @@ def _profiler(settings: Settings, gpu_is_here: bool, scratch: Path) -> tuple[Dia
     if tool is None:
         raise CannotCollectError("not installed", fix="install Nsight Compute (package cuda-nsight-compute-13-0)")
     printed = process.run(ncu.version_argv(tool), logs=scratch, name="ncu-version", timeout=SECONDS)
-    lines = (Diagnosis(name="ncu", found=f"{ncu.parse_version(printed.text()) or 'unknown version'} ({tool})"),)
+    lines = (Diagnosis(name="ncu", fact=f"{ncu.parse_version(printed.text()) or 'unknown version'} ({tool})"),)
     if not gpu_is_here:
         return lines
     count_cycles = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")

@@ -51,7 +51,7 @@ class ChecklistItem:
     id: str
     title: str
     status: Status
-    found: str
+    fact: str
     fix: str = ""
 
 
@@ -62,10 +62,8 @@ def check(facts: RunnerFacts) -> tuple[ChecklistItem, ...]:
     """Check every item, in order."""
     items = []
     for name, (title, check_item, fix) in ITEMS.items():
-        status, found = check_item(facts)
-        items.append(
-            ChecklistItem(id=name, title=title, status=status, found=found, fix="" if status is Status.VERIFIED else fix)
-        )
+        status, fact = check_item(facts)
+        items.append(ChecklistItem(id=name, title=title, status=status, fact=fact, fix="" if status is Status.VERIFIED else fix))
     return tuple(items)
 
 
@@ -74,7 +72,7 @@ def render(items: tuple[ChecklistItem, ...]) -> str:
     width, names = max(len(item.status) for item in items), max(len(item.id) for item in items)
     lines = []
     for item in items:
-        lines.append(f"{item.status:<{width}}  {item.id:<{names}}  {item.found}")
+        lines.append(f"{item.status:<{width}}  {item.id:<{names}}  {item.fact}")
         if item.fix:
             lines.append(f"{'':<{width + names + 2}}  fix: {item.fix}")
     counts = {status: sum(item.status is status for item in items) for status in Status}
@@ -99,9 +97,9 @@ def _user(facts: RunnerFacts) -> ItemResult:
 
 
 def _secrets(facts: RunnerFacts) -> ItemResult:
-    found = (*facts.host.secrets, *facts.host.credentials)
-    if found:
-        return Status.FAILED, f"the kernel's code could read {', '.join(found)}"
+    names = (*facts.host.secrets, *facts.host.credentials)
+    if names:
+        return Status.FAILED, f"the kernel's code could read {', '.join(names)}"
     return Status.VERIFIED, "none in the environment, none in the home folder"
 
 
@@ -131,13 +129,13 @@ def _counters(facts: RunnerFacts) -> ItemResult:
 
 
 def _dcgm(facts: RunnerFacts) -> ItemResult:
-    seen = sorted(DCGM & set(facts.host.processes))
+    running = sorted(DCGM & set(facts.host.processes))
     if facts.counters_work:
-        return Status.VERIFIED, f"{', '.join(seen)} holds no counters now" if seen else "no program holds the counters"
-    if seen and facts.counters_work is False:
-        return Status.FAILED, f"{', '.join(seen)} runs, and ncu cannot count"
-    if seen or facts.host.contained:
-        return Status.UNSEEN, f"whether {seen[0] if seen else 'DCGM outside of this container'} holds the counters"
+        return Status.VERIFIED, f"{', '.join(running)} holds no counters now" if running else "no program holds the counters"
+    if running and facts.counters_work is False:
+        return Status.FAILED, f"{', '.join(running)} runs, and ncu cannot count"
+    if running or facts.host.contained:
+        return Status.UNSEEN, f"whether {running[0] if running else 'DCGM outside of this container'} holds the counters"
     return Status.VERIFIED, "DCGM does not run"
 
 
@@ -198,8 +196,8 @@ def _cleaning(facts: RunnerFacts) -> ItemResult:
 
 
 def _disk(facts: RunnerFacts) -> ItemResult:
-    found = f"{facts.free / GIB:.1f} GiB free of {MIN_DISK_BYTES / GIB:.0f} GiB needed"
-    return (Status.FAILED if facts.free < MIN_DISK_BYTES else Status.VERIFIED), found
+    fact = f"{facts.free / GIB:.1f} GiB free of {MIN_DISK_BYTES / GIB:.0f} GiB needed"
+    return (Status.FAILED if facts.free < MIN_DISK_BYTES else Status.VERIFIED), fact
 
 
 ITEMS: dict[str, tuple[str, Callable[[RunnerFacts], ItemResult], str]] = {

@@ -64,10 +64,10 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
     """
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
-    found = tools.system()
-    if found is None:
+    installed = tools.system()
+    if installed is None:
         raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
-    return found
+    return installed
 
 
 def context(request: Request, progress: Progress, scratch: Path) -> Context:
@@ -114,7 +114,7 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
 def sanitizer(request: Request) -> Path | None:
     """Find compute-sanitizer in the requested toolchain, else in PATH."""
     pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
-    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:
         return pinned.sanitizer
-    return Path(found) if found else None
+    return Path(path) if path else None

@@ -13,11 +13,11 @@ from flashcore_ci.selftest.model import Defect, Detection, SelfTest
 
 def detect(defect: Defect, report: Report, observations: Iterable[Observation] = ()) -> Detection:
     """Look up the verdict on this mutant."""
-    found = next((v for v in report.verdicts if (v.gate, v.target) == (defect.gate, defect.target)), None)
-    if found is None:
+    verdict = next((v for v in report.verdicts if (v.gate, v.target) == (defect.gate, defect.target)), None)
+    if verdict is None:
         return Detection(defect=defect, reason="never asked", red=False, seconds=None)
-    red = found.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} and found.blocks
-    return Detection(defect=defect, reason=found.reason.code, red=red, seconds=_seconds(found, observations))
+    red = verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} and verdict.blocks
+    return Detection(defect=defect, reason=verdict.reason.code, red=red, seconds=_seconds(verdict, observations))
 
 
 def not_green(test: SelfTest, report: Report) -> tuple[Verdict, ...]:
@@ -33,15 +33,15 @@ def idle_globs(test: SelfTest, report: Report) -> tuple[str, ...]:
 
 def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
     """List the gates that were never green: they may be unable to."""
-    asked = dict.fromkeys(verdict.gate for verdict in report.verdicts)
+    gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     green = {v.gate for v in report.verdicts if _is_clean(test, v) and v.outcome is Outcome.PASS}
-    return tuple(gate for gate in asked if gate not in green)
+    return tuple(gate for gate in gates if gate not in green)
 
 
 def gates_without_a_defect(test: SelfTest, gates: Iterable[str]) -> tuple[str, ...]:
     """List the gates that have no mutant."""
-    meant = {defect.gate for defect in test.defects if defect.target}
-    return tuple(gate for gate in gates if gate not in meant)
+    covered = {defect.gate for defect in test.defects if defect.target}
+    return tuple(gate for gate in gates if gate not in covered)
 
 
 def _is_clean(test: SelfTest, verdict: Verdict) -> bool:

@@ -104,14 +104,14 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
 
 def for_collector(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Opponents:
     """Give the collector the base, and the verdict's stopping rule."""
-    known = references.of(request.root / request.suite)
+    known_references = references.of(request.root / request.suite)
     heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
     same = frozenset(
         name for name, head in heads.items() if name in base.identities and is_same_code(base.identities[name], head)
     )
 
     def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
-        return interim.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
+        return interim.is_final(plan, target, samples, provenance=provenance, standards=known_references, same=same)
 
     return Opponents(
         root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.LOOKS, final=final

@@ -46,7 +46,7 @@ def test_an_allowed_process_is_none_of_our_business() -> None:
 
 def test_a_process_that_cannot_be_named_is_not_called_a_problem_nor_nothing() -> None:
     lines = {line.name: line for line in checks.diagnose_gpu(replace(SOUND, users=(User(pid=7, name="", ours=False),)))}
-    assert "unknown" in lines["processes"].found
+    assert "unknown" in lines["processes"].fact
 
 
 def test_a_gpu_without_ecc() -> None:
