@@ -24,8 +24,7 @@ def command() -> None:
 def propose(*, run: Path, suite: Path) -> int:
     """Write the timings of RUN (a folder or a bundle) as the baseline of its machine.
 
-    The file goes to `baselines` next to the suite. Rows that the run did not time stay as they are. Review it and commit it:
-    nothing else ever changes a baseline.
+    The file goes to `baselines` next to the suite. Rows that the run did not time stay. Review the file and commit it.
     """
     proposal = baseline.propose(run, Request(suite=suite, out=run, environ=os.environ))
     for line in proposal.changes:

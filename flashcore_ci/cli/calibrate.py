@@ -61,8 +61,8 @@ def command(
 ) -> int:
     """Record this machine's noise: how small a change does it show?
 
-    Times the suite's kernels against themselves, and kernels with planted slow-downs, in many fresh processes. You can stop
-    it at any time: the next call continues. With --build, the folder holds a build of each suite under its name.
+    Times the kernels against themselves and with planted slow-downs, in many fresh processes. You can stop it at any time: the
+    next call continues. With --build, the folder holds a build of each suite under its name.
     """
     requests = [
         Request(

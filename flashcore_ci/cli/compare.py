@@ -33,8 +33,8 @@ from flashcore_ci.run.request import Request
 def command(*, base: str, head: str | None, out: Path, as_json: bool, **arguments: Any) -> int:
     """Is HEAD slower than BASE? Both are git revisions. Without HEAD, this checkout as it is.
 
-    Builds both, times them in turns in fresh processes on this machine's GPU, and judges the suite's gates on comparisons.
-    HEAD's suite and subjects define the workloads. Each side runs its own library and binding.
+    Builds both, times them in turns in fresh processes on this machine's GPU, and judges the gates on comparisons. HEAD's
+    suite and subjects define the workloads. Each side runs its own library and binding.
     """
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         report = compare(Request(out=out, environ=os.environ, **arguments), base, head, progress)

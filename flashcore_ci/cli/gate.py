@@ -38,8 +38,8 @@ from flashcore_ci.run.request import Request
 def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     """Build, measure and judge: may this change merge?
 
-    Builds the kernels, measures them on this machine's GPU, and gives one verdict for every gate on every target. Without a
-    GPU it judges recorded runs of the same code. Reports in every format go to --out.
+    Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
+    code. Reports in every format go to --out.
     """
     request = Request(out=out, environ=os.environ, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:

@@ -24,7 +24,7 @@ from flashcore_ci.run.request import Request
 def command(*, run: Path, out: Path | None, as_json: bool, **arguments: Any) -> int:
     """Judge a run folder or bundle again by the suite in this checkout. Needs no GPU.
 
-    The run is judged as of its collection unless --as-of says otherwise. The reports have the same bytes everywhere.
+    By default it is judged as of its collection. The reports have the same bytes everywhere.
     """
     folder = out or (run if run.is_dir() else options.DEFAULT_JUDGED)
     with console.ProgressLine(os.environ) as progress:

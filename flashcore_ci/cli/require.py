@@ -31,9 +31,8 @@ from flashcore_ci.run.required_check import require
 def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, as_json: bool, **arguments: Any) -> int:
     """Require that EVIDENCE, which the GPU job packed, is of this commit and green.
 
-    Builds the kernels again from this checkout (with --base the base too). Only measurements with the digests of these builds
-    count: missing, stale or narrowed evidence blocks. Exit code 11 when a needed job did not succeed, or the evidence is of
-    another commit.
+    Builds the kernels again. Only measurements with the digests of these builds count. Exit code 11 when a needed job failed,
+    or the evidence is of another commit.
     """
     request = Request(out=out, environ=os.environ, live=False, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:

@@ -29,8 +29,8 @@ from flashcore_ci.selftest.selftest import load_selftest, run_live, run_recorded
 def command(*, recorded: bool, out: Path, **arguments: Any) -> int:
     """Break the kernels on purpose: does each gate go red on its defect?
 
-    Measures the mutants of gates/selftest.toml, tampers with evidence, and prints which gate caught which defect. Exit code 0
-    when every defect was caught and everything else is green, else 10.
+    Measures the mutants of gates/selftest.toml and tampers with evidence. Exit code 0 when every defect was caught and all else
+    is green, else 10.
     """
     test = load_selftest(Path.cwd())
     request = Request(suite=Path(test.suite), out=out, environ=os.environ, live=True, **arguments)

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: the first asks every child to end, the second kills them. What was measured is still judged.
+"""SIGINT and SIGTERM: the first asks every child to end, the second kills them.
 
-A signal never raises, so reports are always written to their end. A thread of its own acts on it, which the interpreter's C
-handler wakes through a socket. Python's own handlers would run only when the main thread does, and that may wait for a child.
+A signal never raises, so reports are written to their end. A thread acts on it, woken through a socket by the interpreter's C
+handler: Python's own handlers run in the main thread, which may wait for a child.
 """
 
 from __future__ import annotations

@@ -27,10 +27,8 @@ class Status(StrEnum):
 class RunnerFacts:
     """What the items are judged by.
 
-    - ``state``: the GPU (None: no GPU answers).
-    - ``counters_work``: whether ncu could count just now (None: not tried).
-    - ``lock``: the folder of the GPU's lock. ``lock_is_named``: whether FLASHCORE_CI_LOCK_DIR names it.
-    - ``free``: bytes of disk.
+    ``state`` is None without a GPU, ``counters_work`` when it was not tried. ``lock_is_named``: FLASHCORE_CI_LOCK_DIR is set.
+    ``free`` is in bytes.
     """
 
     host: Host

@@ -39,13 +39,10 @@ NOISE = Path("gates/noise")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """One call of ``calibrate``.
+    """One call of ``calibrate``: its two suites, its files, and the processes of the whole recording.
 
-    - ``suite`` and ``planted`` are the requests for the suite and for the kernels with planted slow-downs.
-    - ``folder`` holds the unfinished recording.
-    - ``out`` is the file of the noise model (None: named after the GPU).
-    - ``seconds`` ends this call (None: it runs until the recording is complete).
-    - ``same_processes`` and ``planted_processes`` are what the whole recording needs.
+    ``folder`` holds the unfinished recording. ``out`` is the noise model (None: named after the GPU). The call ends after
+    ``seconds`` (None: when the recording is complete).
     """
 
     suite: Request

@@ -17,13 +17,12 @@ LIBRARIES = "build"
 class Request:
     """The options of ``gate``. Other commands use some of them.
 
-    - ``live``: whether to measure here (None: if there is a GPU).
-    - ``build``, ``base_build``: folders of binaries that were built elsewhere.
-    - ``libraries``: the folder to build into (None: inside the run folder).
-    - ``changed``: a commit or branch. Only checks that can differ from it are judged.
-    - ``base``: the commit to compare with. ``kinds``: judge only these kinds of evidence (none: all).
-    - ``checkout``: the files to judge (None: the working directory). ``commit``: the commit that they are, where git cannot tell.
-    - ``lock_timeout`` is in seconds, ``lock_clocks`` in MHz.
+    - ``live``: measure here (None: if there is a GPU).
+    - ``build``, ``base_build``: binaries from elsewhere. ``libraries``: the folder to build into (None: in the run folder).
+    - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
+    - ``kinds``: judge only these kinds of evidence (none: all).
+    - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
+    - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
     suite: Path

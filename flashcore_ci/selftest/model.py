@@ -12,11 +12,11 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """One defect and the ``reason`` that must come out of it: a reason code, or ``REFUSED``.
+    """One defect, and the ``reason`` that must come out of it.
 
     - A mutant is a broken kernel: ``gate`` must be red on ``target``.
-    - A ``tampering`` names how evidence is altered. ``gate`` judges it (empty: the whole run must be refused).
-    - A ``slowdown`` (%) is work planted into ``target`` when the noise was recorded, timed next to the kernel as it is.
+    - A ``tampering`` alters evidence. ``gate`` judges it (empty: the run must be refused).
+    - A ``slowdown`` (%) was planted into ``target`` when the noise was recorded.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Defect:
 class SelfTest:
     """The content of ``gates/selftest.toml``.
 
-    ``suite`` runs the mutants, and ``recording`` is a run of it. ``clean`` are globs of targets that must be green everywhere.
-    ``compared`` is the suite whose gates judge slowdowns.
+    ``suite`` runs the mutants, ``recording`` is a run of it, and ``clean`` are globs of targets that must be green.
+    ``compared`` is the suite that judges slowdowns.
     """
 
     suite: str

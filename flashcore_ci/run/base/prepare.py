@@ -1,9 +1,8 @@
-"""The base of a comparison: check it out next to the head, describe it, build it.
+"""The base of a comparison: check it out, describe it, build it.
 
-Both sides run head's subject files, so that both answer the same questions. Each side has its own libraries and bindings.
-The base's own subject says how its library is built and which entry functions run a workload. A renamed kernel is therefore
-still compared. Where the base's subject does not know a workload, head's subject is asked in the base's checkout. Workloads
-that the base cannot run leave the plan, with the reason.
+Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is
+built and which entry functions run a workload, so a renamed kernel is still compared. Workloads that the base cannot run
+leave the plan, with the reason.
 """
 
 from __future__ import annotations
