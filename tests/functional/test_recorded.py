@@ -150,3 +150,14 @@ def test_a_run_of_another_suite_is_named(cli, checkout: Path, recorded: Path) ->
     own = decode(Plan, (recorded / "plan.json").read_bytes(), where="plan").suite
     edit(checkout / "suite.toml", f'name = "{own}"\n\n[ridge]', 'name = "another"\n\n[ridge]')
     assert f"the run is of suite '{own}' and is judged by 'another'. --suite chooses" in " ".join(cli(*asked).stderr.split())
+
+
+def test_a_folder_without_measurements_says_what_it_holds_and_keeps_its_reports(cli, checkout: Path, recorded: Path) -> None:
+    gate(cli, checkout)
+    folder = checkout / "runs/latest"
+    before = {name: (folder / name).read_bytes() for name in REPORTS}
+    done = cli("judge", "runs/latest", "--suite", "suite.toml")
+    assert done.returncode == 4
+    assert "runs/latest holds no measurements (manifest.json). It holds: artifacts, build, comment.md, " in done.stderr
+    assert done.stderr.endswith("fix: flashcore-ci report runs/latest\n")
+    assert {name: (folder / name).read_bytes() for name in REPORTS} == before
