@@ -1,4 +1,4 @@
-"""The recorded references of a suite: ``noise`` and ``baselines`` next to it."""
+"""What the checkout holds measurements against: ``noise`` and ``baselines`` beside the suite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASELINES = "baselines"
 
 
 def of(suite: Path) -> Standards:
-    """Read all references. EvidenceError for a broken file, or two baselines of one machine."""
+    """All of them. EvidenceError for a broken file, or for two baselines of one kind of machine."""
     folder = suite.parent
     return Standards(
         noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
@@ -27,7 +27,7 @@ def of(suite: Path) -> Standards:
 
 
 def margins(suite: Suite) -> dict[str, float]:
-    """Return the margin (%) of every workload that is compared with a base."""
+    """The margin (%) of every workload that the suite compares with a base."""
     return {
         workload.id: next(limit.value for limit in gate.limits if fnmatchcase(workload.id, limit.on))
         for gate in suite.gates
@@ -38,7 +38,7 @@ def margins(suite: Suite) -> dict[str, float]:
 
 
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
-    """Read every baseline with its file."""
+    """Every baseline with its file."""
     found = files.read_all(Baseline, folder)
     seen: dict[tuple[str, str, str], Path] = {}
     for file, baseline in found:
@@ -49,7 +49,7 @@ def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:
-    """Return the file of this machine's baseline, or a new one named after the machine."""
+    """Where it lies, or belongs: the file of this machine's baseline, else a new one that is named after the machine."""
     present = next((file for file, one in baselines(folder) if one.key == baseline.key), None)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
     return present or folder / f"{name}.json"
