@@ -113,7 +113,7 @@ def read(path: Path) -> Report:
         data = file.read_bytes()
     except OSError as error:
         raise EvidenceError(
-            f"cannot read {file}: {error.strerror}", fix="give a folder that `gate` or `judge` wrote to"
+            f"cannot read {file}: {error.strerror}", fix="give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
         ) from None
     return decode(Report, data, where=str(file))
 
@@ -145,7 +145,7 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
         waivers=(),
         builds=(),
         provenance=None,
-        notes=(*_details(error), "nothing was planned, so nothing was judged"),
+        notes=(*_details(error), "there was no plan, so nothing was judged"),
     )
 
 

@@ -25,10 +25,12 @@ def as_markdown(result: SelfTestResult) -> list[str]:
 
 def summary(result: SelfTestResult) -> list[str]:
     """Write what is wrong with sound targets, and the count."""
-    wrong = [f"not green without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in result.not_green]
-    wrong += [f"green on nothing in this run: {gate}" for gate in result.uncontrolled]
+    wrong = [
+        f"did not pass without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in result.not_green
+    ]
+    wrong += [f"never passed in this run: {gate}" for gate in result.uncontrolled]
     count = f"{sum(row.is_right for row in result.detections)} of {len(result.detections)} caught"
-    return [*wrong, count if wrong else f"{count}; everything without a defect is green"]
+    return [*wrong, count if wrong else f"{count}, and everything without a defect passed"]
 
 
 def _lines(detections: Sequence[Detection]) -> list[str]:
