@@ -11,6 +11,8 @@ from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 TIMEOUT_SECONDS = 30.0
 EXPORT_SECONDS = 300.0
+SHORT = 12
+"""Digits of a commit that people read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,11 @@ class Checkout:
 
     commit: str
     dirty: bool
+
+
+def short(commit: str) -> str:
+    """Shorten a commit's hash for people."""
+    return commit[:SHORT]
 
 
 def commit_argv(root: Path) -> tuple[str, ...]:
@@ -96,7 +103,7 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
         done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS)
         if done.returncode != 0:
             lines = done.error_text().splitlines()
-            raise CannotCollectError(f"cannot read the files of {commit[:12]}: {lines[0] if lines else name}", fix="git fsck")
+            raise CannotCollectError(f"cannot read the files of {short(commit)}: {lines[0] if lines else name}", fix="git fsck")
 
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:

@@ -90,7 +90,7 @@ def known(error: BaseException) -> BaseException:
     """``error`` itself, or the CannotCollectError that it amounts to: a disk that takes no more is no bug of the tool."""
     if isinstance(error, OSError) and error.errno in REFUSED:
         file = error.filename or "a file"
-        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room, or give --out another folder")
+        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room on the disk")
     return error
 
 

@@ -77,7 +77,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The content of ``report.json`` (schema ``report-v1``): all that any format shows."""
+    """The content of ``report.json`` (schema ``report-v1``): all that any format shows.
+
+    ``judged_commit`` is the commit of the checkout that was judged, empty when it is unknown. The evidence may be of another
+    one: see ``provenance``.
+    """
 
     suite: str
     tool: str
@@ -91,4 +95,5 @@ class Report:
     builds: tuple[BuildEvidence, ...]
     provenance: Provenance | None
     notes: tuple[str, ...] = ()
+    judged_commit: str = ""
     schema: Literal["report-v1"] = "report-v1"

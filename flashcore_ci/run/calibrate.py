@@ -1,10 +1,9 @@
-"""The recording of a machine's noise: build, measure process by process, keep what there is after each of them."""
+"""Record a machine's noise, and keep the recording after each process."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +16,16 @@ from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine, illness
 from flashcore_ci.collect.process_runs import Trial, Trials
 from flashcore_ci.collect.session import Session
-from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
+from flashcore_ci.judge.power import sights
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
 from flashcore_ci.model.noise import Noise, Sitting
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.run import gate, gpu, host
+from flashcore_ci.run import host, references
+from flashcore_ci.run.build import build_plan
+from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import codec
@@ -35,77 +38,109 @@ NOISE = Path("gates/noise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What one call is to do.
+class CalibrationRun:
+    """One call of ``calibrate``: its two suites, its files, and the processes of the whole recording.
 
-    ``folder`` holds the unfinished recording; the model goes to ``out`` (None: named after the GPU); the call takes
-    ``seconds`` (None: until it is done); ``wanted`` is the whole recording.
+    ``folder`` holds the unfinished recording. ``out`` is the noise model (None: named after the GPU). The call ends after
+    ``seconds`` (None: when the recording is complete).
     """
 
+    suite: Request
+    planted: Request
     folder: Path
     out: Path | None
     seconds: float | None
-    wanted: Wanted
+    same_processes: int
+    planted_processes: int
+
+    @property
+    def wanted(self) -> Wanted:
+        """The processes of the whole recording."""
+        return Wanted(same=self.same_processes, planted=self.planted_processes)
 
 
-def record(same: Request, planted: Request, wish: Wish, progress: Progress) -> tuple[Ledger, Path | None]:
-    """Go on with the recording; the ledger, and the noise model's file once there is an A/A process.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The state of a recording. ``file`` is its noise model (None without an A/A process)."""
 
-    CannotCollectError when this machine cannot measure, UsageError when the recording is of other code or another machine.
+    same: int
+    planted: int
+    file: Path | None
+    complete: bool
+    power: tuple[str, ...]
+
+
+def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
+    """Continue the recording, and write the noise model.
+
+    CannotCollectError when this machine cannot measure, UsageError when code or machine changed.
     """
-    gpu.require_gpu(same.gpu)
+    if not (run.planted.root / run.planted.suite).is_file():
+        raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
+    ledger, file = _record(run, progress)
+    margins = references.margins(load_suite(run.suite)) if file is not None else {}
+    return Calibration(
+        same=len(ledger.of("same")),
+        planted=len(ledger.of("planted")),
+        file=file,
+        complete=calibration.next_part(ledger, run.wanted) is None,
+        power=tuple(map(str, sights(files.read(Noise, file), margins))) if file is not None else (),
+    )
+
+
+def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | None]:
+    if run.out is not None:
+        _refuse_foreign(run.out)
+    _refuse_foreign_folder(run.folder)
+    host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
-    if wish.out is not None:
-        _refuse_foreign(wish.out)
-    if (
-        wish.folder.is_dir()
-        and any(wish.folder.iterdir())
-        and not any((wish.folder / name).exists() for name in (LEDGER, MARKER))
-    ):
-        raise UsageError(f"{wish.folder} holds other things than a recording", fix="give --work a new or empty folder")
-    with marked(wish.folder), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch, _alone(same, progress):
-        machines = tuple(_machine(request, Path(scratch) / name, progress) for name, request in _named(same, planted))
+    with marked(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
+        machines = (
+            _machine(run.suite, scratch / "same", progress),
+            _machine(run.planted, scratch / "planted", progress),
+        )
         device = _device(machines[0])
-        ledger = _continued(wish.folder / LEDGER, _key(machines, device), device)
-        deadline = None if wish.seconds is None else began + wish.seconds
-        ledger = _measured(ledger, wish, machines, deadline, progress)
-        return ledger, _written(ledger, machines, wish, commit=host.provenance(same, Path(scratch)).commit)
+        ledger = _resume(run.folder / LEDGER, _key(machines, device), device)
+        deadline = None if run.seconds is None else began + run.seconds
+        ledger = _measure(ledger, run, machines, deadline, progress)
+        return ledger, _write_noise(ledger, machines, run, commit=host.provenance(run.suite, scratch).commit)
 
 
-def _measured(ledger: Ledger, wish: Wish, machines: tuple[Machine, ...], deadline: float | None, progress: Progress) -> Ledger:
-    """The ledger with as many processes more as there is time for. A process that was stopped leaves nothing."""
+def _measure(
+    ledger: Ledger, run: CalibrationRun, machines: tuple[Machine, ...], deadline: float | None, progress: Progress
+) -> Ledger:
+    """Add processes until time is up. A stopped process leaves nothing."""
     trials = Trials(machines[0].session.context.scratch)
     longest: dict[Part, float] = {}
-    ahead: Trial | None = None
+    upcoming: Trial | None = None
     try:
-        while (part := calibration.next_part(ledger, wish.wanted)) is not None:
+        while (part := calibration.next_part(ledger, run.wanted)) is not None:
             began, number = clock.monotonic(), len(ledger.processes)
             if process.stopping() or (deadline is not None and began + longest.get(part, 0.0) > deadline):
                 break
-            trial = ahead or calibration.trial(part, ledger, number, same=machines[0], planted=machines[1])
-            after = calibration.foreseen(ledger, part, wish.wanted)
-            ahead = after and calibration.trial(after, ledger, number + 1, same=machines[0], planted=machines[1])
+            trial = upcoming or calibration.trial(part, ledger, number, same=machines[0], planted=machines[1])
+            after = calibration.foreseen(ledger, part, run.wanted)
+            upcoming = after and calibration.trial(after, ledger, number + 1, same=machines[0], planted=machines[1])
             trials.start(trial)
-            if ahead is not None:
-                trials.start(ahead)
-            progress(f"{part}: process {number + 1} of {_total(wish.wanted)}")
+            if upcoming is not None:
+                trials.start(upcoming)
+            progress(f"{part}: process {number + 1} of {_total(run.wanted)}")
             outcomes = trials.finish(trial)
             if process.stopping():
                 break
             for name, outcome in outcomes.items():
                 if outcome.missing is not None:
                     progress(f"{name}: not measured: {outcome.missing.code}: {outcome.missing.message}")
-            _keep(outcomes, wish.folder / f"process-{number:03d}.json")
+            _keep_results(outcomes, run.folder / f"process-{number:03d}.json")
             ledger = ledger.with_process(part, outcomes)
-            write_atomically(wish.folder / LEDGER, codec.encode(ledger))
+            write_atomically(run.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
     finally:
         trials.close()
     return ledger
 
 
-def _keep(outcomes: dict[str, Outcome], file: Path) -> None:
-    """The worker's own result, with every block of launches, for whoever digs."""
+def _keep_results(outcomes: dict[str, Outcome], file: Path) -> None:
     for result in {outcome.result for outcome in outcomes.values() if outcome.result.exists()}:
         write_atomically(file, result.read_bytes())
 
@@ -114,18 +149,17 @@ def _total(wanted: Wanted) -> int:
     return wanted.same + wanted.planted + (1 if wanted.planted else 0)
 
 
-def _written(ledger: Ledger, machines: tuple[Machine, ...], wish: Wish, *, commit: str) -> Path | None:
+def _write_noise(ledger: Ledger, machines: tuple[Machine, ...], run: CalibrationRun, *, commit: str) -> Path | None:
     if not ledger.of("same"):
         return None
     noise = calibration.noise(ledger, same=machines[0], planted=machines[1], commit=commit)
-    path = wish.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
+    path = run.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
     _refuse_foreign(path)
     write_atomically(path, codec.encode(noise))
     return path
 
 
 def _refuse_foreign(path: Path) -> None:
-    """UsageError when ``path`` holds anything but a noise model."""
     try:
         if path.exists():
             files.read(Noise, path)
@@ -133,60 +167,60 @@ def _refuse_foreign(path: Path) -> None:
         raise UsageError(f"{path} exists and is not a noise model", fix="give --out another file") from None
 
 
-def _named(same: Request, planted: Request) -> tuple[tuple[str, Request], ...]:
-    return (("same", same), ("planted", planted))
+def _refuse_foreign_folder(folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (LEDGER, MARKER)):
+        raise UsageError(f"{folder} holds other files than a recording", fix="give --work a new or empty folder")
 
 
 def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
-    """The suite's kernels, built, on this GPU."""
     scratch.mkdir()
-    plan = gate.planned(gate.suite_of(request), request, progress)
-    builds = gate.built(plan, request, progress)
+    plan = make_plan(load_suite(request), request, progress)
+    builds = build_plan(plan, request, progress)
     for build in builds:
         if build.error is not None:
-            raise CannotCollectError(f"{build.subject} does not compile: {build.error.message}", fix="flashcore-ci build")
+            raise CannotCollectError(
+                f"{build.subject} does not compile: {build.error.message}", fix=f"flashcore-ci build --suite {request.suite}"
+            )
     context = host.context(request, progress, scratch)
     return Machine(session=Session(context=context, plan=plan, builds=builds, uuid=nvml.read(request.gpu).uuid))
 
 
 @contextlib.contextmanager
-def _alone(request: Request, progress: Progress) -> Iterator[None]:
-    """Nobody else's gate runs on this GPU meanwhile."""
+def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
     uuid = nvml.read(request.gpu).uuid
     file = lock.path(request.settings.lock_dir, uuid)
     with lock.hold(file, timeout=request.lock_timeout, waiting=progress), nvml.locked_clocks(uuid, request.lock_clocks):
         yield
 
 
-def _device(of: Machine) -> Device:
-    """The GPU, after it has shown that it is well. CannotCollectError when it is not, or not ours alone."""
-    probed = of.probe()
-    ill = illness(probed) or of.session.busy()
+def _device(machine: Machine) -> Device:
+    """Describe the GPU. CannotCollectError when it is unhealthy or busy."""
+    probed = machine.probe()
+    ill = illness(probed) or machine.session.busy()
     if ill is not None:
         raise CannotCollectError(f"{ill.code}: {ill.message}", fix="flashcore-ci doctor")
-    return device_of(nvml.read(of.session.uuid), probed.environment)
+    return device_of(nvml.read(machine.session.uuid), probed.environment)
 
 
 def _key(machines: tuple[Machine, ...], device: Device) -> str:
-    """What may not change from sitting to sitting: code, workloads, collector, kind of GPU, driver, clock policy."""
+    """Digest what must not change between calls."""
     identities = [
-        of.session.observation(Kind.TIMING, workload).identity
-        for of in machines
-        for workload in of.session.workloads(Kind.TIMING)
+        machine.session.observation(Kind.TIMING, workload).identity
+        for machine in machines
+        for workload in machine.session.workloads(Kind.TIMING)
     ]
-    told = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
+    fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
     policy = machines[0].session.context.clock_policy
-    return digest_of(told, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
+    return digest_of(fields, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
 
 
-def _continued(file: Path, key: str, device: Device) -> Ledger:
-    """The recording so far, with a new sitting."""
+def _resume(file: Path, key: str, device: Device) -> Ledger:
     sitting = Sitting(collected_at=clock.now(), device=device, processes=0)
     if not file.exists():
         return Ledger(key=key, sittings=(sitting,))
     ledger = codec.decode(Ledger, file.read_bytes(), where=str(file))
     if ledger.key != key:
         raise UsageError(
-            f"{file} was recorded of other code, or on another kind of GPU", fix="finish it there, or give --work another folder"
+            f"{file} is a recording of other code, or of another kind of GPU", fix="give --work a new or empty folder"
         )
     return replace(ledger, sittings=(*ledger.sittings, sitting))

@@ -1,8 +1,8 @@
-"""How a use case tells what it does now."""
+"""How a use case reports its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[str], None]
-"""Called with one line for a person; the caller decides where it is shown."""
+"""Called with one line for a person. The caller decides where it is shown."""

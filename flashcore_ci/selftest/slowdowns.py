@@ -1,4 +1,4 @@
-"""Slow-downs that were planted when a machine's noise was recorded, held against the gate that must see them."""
+"""Judge the slowdowns that were planted when the noise was recorded."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from flashcore_ci.model.codes import FAILING
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
 from flashcore_ci.model.suite import Kind, Roof, Suite
-from flashcore_ci.selftest.model import Caught, Planted
+from flashcore_ci.selftest.model import Defect, Detection
 
 ROUNDS = LOOKS[1]
 """The first look that may convict."""
 
 
-def caught(planted: Planted, suite: Suite, noises: Iterable[Noise]) -> Caught:
-    """What the gate's own rule says of the recorded rounds, among as many rows as its suite compares."""
-    gate = next((gate for gate in suite.gates if gate.id == planted.gate), None)
-    limit = next((limit.value for limit in gate.limits if fnmatchcase(planted.target, limit.on)), None) if gate else None
+def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
+    """Apply the gate's own rule to the recorded rounds."""
+    gate = next((gate for gate in suite.gates if gate.id == defect.gate), None)
+    limit = next((limit.value for limit in gate.limits if fnmatchcase(defect.target, limit.on)), None) if gate else None
     rows = sum(Kind.COMPARISON in workload.collect for workload in suite.workloads)
     for noise in noises:
-        recorded = noise.of(planted.target)
-        pairs = next((one for one in recorded.planted if one.percent == planted.slower), None) if recorded else None
+        recorded = noise.of(defect.target)
+        pairs = next((one for one in recorded.planted if one.percent == defect.slowdown), None) if recorded else None
         if recorded is not None and pairs is not None and limit is not None:
             decision = _decision(noise, recorded, pairs, limit=limit, rows=rows)
-            return Caught(planted=planted, found=decision.code, red=decision.code in FAILING, seconds=None)
-    return Caught(planted=planted, found="never asked", red=False, seconds=None)
+            return Detection(defect=defect, reason=decision.code, red=decision.code in FAILING, seconds=None)
+    return Detection(defect=defect, reason="never asked", red=False, seconds=None)
 
 
 def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> sequential_test.Decision:

@@ -36,32 +36,32 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def marked(folder: Path) -> Iterator[None]:
-    """Mark ``folder`` as ours and lock it. Errors as for ``claimed``."""
+def marked(folder: Path, *, option: str = "--out") -> Iterator[None]:
+    """Mark ``folder`` as ours and lock it. Errors as for ``claimed``. ``option`` names the folder in their fixes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise CannotCollectError(f"cannot write to {folder}: {error.strerror}", fix="give --out another folder") from None
+        raise CannotCollectError(f"cannot write to {folder}: {error.strerror}", fix=f"give {option} another folder") from None
     try:
-        _lock(descriptor, folder)
+        _lock(descriptor, folder, option)
         yield
     finally:
         os.close(descriptor)
 
 
-def refuse_foreign(folder: Path) -> None:
-    """UsageError when ``folder`` holds anything that this tool did not write."""
+def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
+    """UsageError with ``fix`` when ``folder`` holds anything that this tool did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", fix=FIX)
+        raise UsageError(f"{folder} is not a folder", fix=fix)
     present = {entry.name for entry in folder.iterdir()}
     strangers = sorted(present - OWN - BESIDE)
     if not strangers and present and not _is_ours(folder, present):
         strangers = sorted(present)
     if strangers:
-        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {strangers[0]}", fix=FIX)
+        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {strangers[0]}", fix=fix)
 
 
 def _is_ours(folder: Path, present: set[str]) -> bool:
@@ -82,13 +82,13 @@ def _says(file: Path, words: bytes) -> bool:
         return False
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def _lock(descriptor: int, folder: Path, option: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
         raise UsageError(
-            f"another run (process {holder}) writes to {folder}", fix="wait for it, or give --out another folder"
+            f"another run (process {holder}) writes to {folder}", fix=f"wait for it, or give {option} another folder"
         ) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -91,7 +91,7 @@ def read_run(path: Path) -> Run:
     if path.is_dir():
         names = _files(path)
         for name in sorted({entry.name for entry in path.iterdir()} - OWN - BESIDE):
-            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove what flashcore-ci did not write there")
+            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove the files that are not of this run")
         content = verified(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
     else:
         files = bundle.unpack(path)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.cli.report import FORMS
+PRINTED = {
+    "json": "report.json",
+    "junit": "junit.xml",
+    "markdown": "summary.md",
+    "comment": "comment.md",
+    "sarif": "results.sarif",
+    "html": "report.html",
+}
+"""What ``report --format`` prints, and the file that holds the same."""
 
 
 def gate(cli, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +28,7 @@ def test_report_shows_what_gate_wrote(cli, checkout: Path) -> None:
     before = {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()}
     assert cli("report").stdout == written.stdout
     assert {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()} == before
-    for form, name in FORMS.items():
+    for form, name in PRINTED.items():
         assert cli("report", "--format", form).stdout == before[name].decode("utf-8")
 
 

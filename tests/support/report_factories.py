@@ -129,5 +129,6 @@ def make_report(verdicts=None, **changes) -> Report:
         "builds": (make_build(),),
         "provenance": make_provenance(),
         "notes": ("a note",),
+        "judged_commit": "0123456789abcdef0123456789abcdef01234567",
     }
     return Report(**{**values, **changes})

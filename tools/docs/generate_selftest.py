@@ -8,10 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from flashcore_ci.cli.selftest import FILE, Answers, from_recording
 from flashcore_ci.run.request import Request
 from flashcore_ci.selftest import table
-from flashcore_ci.selftest.loader import load
+from flashcore_ci.selftest.model import SelfTestResult
+from flashcore_ci.selftest.selftest import load_selftest, run_recorded
 from flashcore_ci.store.run import read_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,23 +38,23 @@ TAIL = """
 """
 
 
-def page(answers: Answers, where: str) -> str:
+def page(result: SelfTestResult, where: str) -> str:
     """The whole page."""
-    end = table.summary(answers.caught, answers.not_green, answers.uncontrolled)
-    return "\n".join([HEAD, f"Recorded on {where}.", "", *table.markdown(answers.caught), "", f"**{end[-1]}**", TAIL])
+    end = table.summary(result)
+    return "\n".join([HEAD, f"Recorded on {where}.", "", *table.as_markdown(result), "", f"**{end[-1]}**", TAIL])
 
 
 def main(target: Path) -> None:
     """Judge the recording and write the page."""
-    test = load(ROOT / FILE)
+    test = load_selftest(ROOT)
     device = read_run(ROOT / test.recording).evidence.provenance
     with tempfile.TemporaryDirectory() as out:
         request = Request(suite=Path(test.suite), out=Path(out), environ=os.environ)
-        answers = from_recording(test, request, lambda _: None)
+        result = run_recorded(test, request, lambda _: None)
     named = f"one {device.device.name}, driver {device.device.driver}" if device.device else "a machine without a GPU"
     told = json.loads((ROOT / test.recording).with_name("defects.json").read_bytes())
     where = f"{named}, {device.collected_at[:10]}. The run took {told['seconds']:.0f} s from its first process to its last"
-    target.write_text(page(answers, where), encoding="utf-8")
+    target.write_text(page(result, where), encoding="utf-8")
     print(target)
 
 

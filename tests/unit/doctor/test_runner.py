@@ -10,7 +10,7 @@ from sound_gpu import SOUND
 from flashcore_ci.adapters.host import Host
 from flashcore_ci.adapters.nvml import User
 from flashcore_ci.doctor import runner
-from flashcore_ci.doctor.runner import Facts, Standing
+from flashcore_ci.doctor.runner import RunnerFacts, Status
 
 PAGE = Path(__file__).parents[3] / runner.PAGE
 HOST = Host(
@@ -27,21 +27,21 @@ HOST = Host(
     cleans=False,
     leftovers=(),
 )
-SAFE = Facts(
+SAFE = RunnerFacts(
     host=HOST,
     state=replace(SOUND, persistent=True),
-    counted=True,
-    sudo=False,
+    counters_work=True,
+    passwordless_sudo=False,
     allow=("dcgm*",),
     lock="/var/lock/flashcore-ci",
     lock_is_writable=True,
-    locks_shared=True,
+    lock_is_named=True,
     free=1 << 40,
 )
 ADMIN = 1 << 21
 
 
-def facts(**changes: object) -> Facts:
+def facts(**changes: object) -> RunnerFacts:
     """The safe runner with something else about it; a name of the host's, of the GPU's state or of the facts'."""
     host = {name: value for name, value in changes.items() if name in Host.__slots__}
     state = {name: value for name, value in changes.items() if name in {"persistent", "reasons", "users"}}
@@ -50,8 +50,8 @@ def facts(**changes: object) -> Facts:
 
 
 def test_a_safe_runner() -> None:
-    items = runner.examine(SAFE)
-    assert {item.standing for item in items} == {Standing.VERIFIED}
+    items = runner.check(SAFE)
+    assert {item.status for item in items} == {Status.VERIFIED}
     assert {item.fix for item in items} == {""}
     assert runner.render(items).endswith(f"runner: {len(items)} verified (docs/runner.md)\n")
 
@@ -61,14 +61,14 @@ def test_a_safe_runner() -> None:
     [
         ("ephemeral", {"ephemeral": False, "cleans": True}),
         ("user", {"root": True}),
-        ("user", {"sudo": True}),
+        ("user", {"passwordless_sudo": True}),
         ("secrets", {"secrets": ("GH_TOKEN",)}),
         ("secrets", {"credentials": ("~/.netrc",)}),
         ("containers", {"sockets": ("/var/run/docker.sock",)}),
         ("containers", {"contained": True, "capabilities": ADMIN}),
-        ("counters", {"counted": None, "profiling_is_restricted": True}),
-        ("counters", {"counted": None, "profiling_is_restricted": True, "capabilities": ADMIN}),
-        ("dcgm", {"counted": False, "processes": ("nv-hostengine",)}),
+        ("counters", {"counters_work": None, "profiling_is_restricted": True}),
+        ("counters", {"counters_work": None, "profiling_is_restricted": True, "capabilities": ADMIN}),
+        ("dcgm", {"counters_work": False, "processes": ("nv-hostengine",)}),
         ("clocks", {"persistent": False}),
         ("clocks", {"reasons": ("power brake",)}),
         ("one-gpu", {"gpus": 8}),
@@ -80,7 +80,7 @@ def test_a_safe_runner() -> None:
     ],
 )
 def test_each_item_can_fail_and_says_what_fixes_it(name: str, changes: dict[str, object]) -> None:
-    (found,) = [item for item in runner.examine(facts(**changes)) if item.standing is Standing.FAILED]
+    (found,) = [item for item in runner.check(facts(**changes)) if item.status is Status.FAILED]
     assert (found.id, bool(found.fix)) == (name, True)
     assert found.fix in runner.render((found,))
 
@@ -91,30 +91,30 @@ def test_each_item_can_fail_and_says_what_fixes_it(name: str, changes: dict[str,
         ("ephemeral", {"ephemeral": None, "cleans": True}),
         ("cleaning", {"ephemeral": None}),
         ("containers", {"capabilities": None}),
-        ("counters", {"counted": None, "profiling_is_restricted": None}),
-        ("dcgm", {"counted": None, "contained": True}),
-        ("dcgm", {"counted": None, "processes": ("dcgm-exporter",)}),
+        ("counters", {"counters_work": None, "profiling_is_restricted": None}),
+        ("dcgm", {"counters_work": None, "contained": True}),
+        ("dcgm", {"counters_work": None, "processes": ("dcgm-exporter",)}),
         ("clocks", {"state": None}),
         ("clocks", {"persistent": None}),
         ("one-gpu", {"gpus": 0}),
         ("alone", {"users": (User(pid=7, name="", ours=False),)}),
-        ("lock", {"contained": True, "locks_shared": False}),
+        ("lock", {"contained": True, "lock_is_named": False}),
     ],
 )
 def test_what_cannot_be_seen_is_not_verified(name: str, changes: dict[str, object]) -> None:
-    found = {item.id: item for item in runner.examine(facts(**changes))}[name]
-    assert (found.standing, bool(found.fix)) == (Standing.UNSEEN, True)
-    assert not any(item.standing is Standing.FAILED for item in runner.examine(facts(**changes)))
+    found = {item.id: item for item in runner.check(facts(**changes))}[name]
+    assert (found.status, bool(found.fix)) == (Status.UNSEEN, True)
+    assert not any(item.status is Status.FAILED for item in runner.check(facts(**changes)))
 
 
 def test_a_runner_that_stays_without_a_hook_fails_twice() -> None:
-    failed = [item.id for item in runner.examine(facts(ephemeral=False)) if item.standing is Standing.FAILED]
+    failed = [item.id for item in runner.check(facts(ephemeral=False)) if item.status is Status.FAILED]
     assert failed == ["ephemeral", "cleaning"]
 
 
 @pytest.mark.parametrize("changes", [{"root": True, "contained": True}, {"users": (User(pid=7, name="dcgm-x", ours=False),)}])
 def test_what_is_no_problem(changes: dict[str, object]) -> None:
-    assert {item.standing for item in runner.examine(facts(**changes))} == {Standing.VERIFIED}
+    assert {item.status for item in runner.check(facts(**changes))} == {Status.VERIFIED}
 
 
 def test_the_page_has_a_section_for_each_item_in_this_order() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from flashcore_ci.adapters import nvml
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.run import gpu as machine
-from flashcore_ci.run.gpu import has_gpu
+from flashcore_ci.run import host
+from flashcore_ci.run.host import has_gpu
 
 
 def test_no_driver_no_gpu(tmp_path: Path) -> None:
@@ -39,12 +39,12 @@ def silent(gpu: str) -> None:
 @pytest.mark.parametrize(("shown", "said"), [(False, "no NVIDIA GPU"), (True, "no answer for 0")])
 def test_without_an_answer_of_the_driver_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, shown: bool, said: str) -> None:
     monkeypatch.setattr(nvml, "read", silent)
-    monkeypatch.setattr(machine, "has_gpu", lambda: shown)
+    monkeypatch.setattr(host, "has_gpu", lambda: shown)
     with pytest.raises(CannotCollectError, match=said):
-        machine.require_gpu("0")
+        host.require_gpu("0")
 
 
 def test_a_driver_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "read", lambda gpu: gpu)
-    monkeypatch.setattr(machine, "has_gpu", lambda: False)
-    machine.require_gpu("0")
+    monkeypatch.setattr(host, "has_gpu", lambda: False)
+    host.require_gpu("0")
