@@ -8,7 +8,11 @@ from pathlib import Path
 
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = ("describe", "probe", "correctness", "launch", "control", "profile", "timing")
+JOBS = {
+    **{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")},
+    "control": "planted_bug",
+}
+"""The module of each kind of job."""
 CONTEXT_LOST = 3
 
 
@@ -23,7 +27,7 @@ def main(argv: list[str]) -> int:
         return 2
     result = Result(job, Path(argv[1]))
     result.write()
-    whole = importlib.import_module(f"flashcore_ci.worker.{job.kind}").run(job, result)
+    whole = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
     if not whole:
         return CONTEXT_LOST
     result.done()

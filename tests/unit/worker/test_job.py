@@ -1,9 +1,11 @@
+import importlib.util
 import json
 import math
 
 import pytest
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.worker.__main__ import JOBS
 from flashcore_ci.worker.job import Job, Result, missing, number
 
 JOB = {
@@ -69,3 +71,8 @@ def test_numbers_are_carried_so_that_they_come_back(value, carried):
 
 def test_missing():
     assert missing(Code.RAISED, "why") == {"missing": {"code": "raised", "message": "why"}}
+
+
+@pytest.mark.parametrize("module", JOBS.values(), ids=JOBS)
+def test_every_kind_of_job_has_a_module(module):
+    assert importlib.util.find_spec(f"flashcore_ci.worker.{module}") is not None
