@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
-from flashcore_ci.adapters.nvml import State
+from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import comparison, correctness, profile, timing
 from flashcore_ci.collect import sanitizer as checks
 from flashcore_ci.collect.child import Ended, Go
@@ -158,7 +158,7 @@ def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
     return (f"cannot tell who else uses the GPU: process {pids} is out of sight, perhaps in another container",)
 
 
-def _provenance(session: Session, state: State, environment: dict[str, object]) -> Provenance:
+def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:
     return replace(
         session.context.origin,
         device=device_of(state, environment),
@@ -167,7 +167,7 @@ def _provenance(session: Session, state: State, environment: dict[str, object]) 
     )
 
 
-def device_of(state: State, environment: dict[str, object]) -> Device:
+def device_of(state: GpuState, environment: dict[str, object]) -> Device:
     """The GPU in ``state``, with what only a worker knows of it: ``environment`` is the probe's."""
     return Device(
         name=state.name,

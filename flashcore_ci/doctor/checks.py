@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
@@ -26,7 +26,7 @@ class Line:
     fix: str = ""
 
 
-def gpu(state: State, allow: tuple[str, ...] = ()) -> tuple[Line, ...]:
+def gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Line, ...]:
     """Everything that the driver says of the GPU."""
     return (
         Line(name="gpu", found=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
@@ -73,27 +73,27 @@ def render(lines: tuple[Line, ...]) -> str:
     return "\n".join(text) + "\n"
 
 
-def _architecture(state: State) -> Line:
+def _architecture(state: GpuState) -> Line:
     other = state.compute_capability != ARCHITECTURE
     fix = "the kernels are built for Hopper (sm_90a): use an H100, H200 or GH200" if other else ""
     return Line(name="arch", found=f"compute capability {state.compute_capability}", problem=other, fix=fix)
 
 
-def _driver(state: State) -> Line:
+def _driver(state: GpuState) -> Line:
     branch = state.driver.split(".")[0]
     old = not (branch.isdecimal() and int(branch) >= DRIVER_FLOOR)
     fix = f"install driver {DRIVER_FLOOR} or newer: CUDA 13.0 needs it" if old else ""
     return Line(name="driver", found=f"{state.driver} (CUDA {state.cuda})", problem=old, fix=fix)
 
 
-def _compute_mode(state: State) -> Line:
+def _compute_mode(state: GpuState) -> Line:
     """Exclusive modes admit one process: Nsight Compute and the sanitizer start their target beside themselves."""
     bad = state.mig or state.compute_mode == "prohibited"
     fix = "give the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
     return Line(name="mode", found=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)
 
 
-def _ecc(state: State) -> Line:
+def _ecc(state: GpuState) -> Line:
     if state.ecc is None:
         return Line(name="ecc", found="this GPU has none")
     bad = bool(state.ecc_errors)
@@ -102,13 +102,13 @@ def _ecc(state: State) -> Line:
     return Line(name="ecc", found=f"{'on' if state.ecc else 'off'}{count}", problem=bad, fix=fix)
 
 
-def _throttle(state: State) -> Line:
+def _throttle(state: GpuState) -> Line:
     bad = bool(HARMFUL & set(state.reasons))
     fix = NEXT_STEP[Code.THROTTLED] if bad else ""
     return Line(name="throttle", found=", ".join(state.reasons) or "none", problem=bad, fix=fix)
 
 
-def _processes(state: State, allow: tuple[str, ...]) -> Line:
+def _processes(state: GpuState, allow: tuple[str, ...]) -> Line:
     others, hidden = strangers(state.users, allow), unseen(state.users)
     if others:
         named = ", ".join(f"{user.name} ({user.pid})" for user in others)

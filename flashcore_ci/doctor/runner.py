@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from flashcore_ci.adapters.host import Host
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
 from flashcore_ci.doctor.checks import DISK_FLOOR, GIB, HARMFUL
 
 PAGE = "docs/runner.md"
@@ -33,7 +33,7 @@ class Facts:
     """
 
     host: Host
-    state: State | None
+    state: GpuState | None
     counted: bool | None
     sudo: bool
     allow: tuple[str, ...]

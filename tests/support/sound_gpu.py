@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import GpuState, User
 
-SOUND = State(
+SOUND = GpuState(
     name="NVIDIA H200",
     uuid="GPU-0",
     driver="580.159.04",

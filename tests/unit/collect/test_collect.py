@@ -9,7 +9,7 @@ import pytest
 from evidence_factories import make_provenance
 from factories import make_build, make_plan
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import GpuState, User
 from flashcore_ci.collect import child, collect, process_runs, profile, sanitizer
 from flashcore_ci.collect.child import STOPPED, Ended
 from flashcore_ci.collect.context import Context
@@ -20,7 +20,7 @@ from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
 
-STATE = State(
+STATE = GpuState(
     name="NVIDIA H200",
     uuid="GPU-1",
     driver="580.159.04",
@@ -70,7 +70,7 @@ class World:
     def read(self, gpu):
         assert gpu in {"0", "GPU-1"}
         values = {name: getattr(STATE, name) for name in STATE.__slots__}
-        return State(**{**values, "users": self.users})
+        return GpuState(**{**values, "users": self.users})
 
     def run(self, order, go=None):
         if go is not None:
