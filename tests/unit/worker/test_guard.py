@@ -20,7 +20,7 @@ def asked(tmp_path, monkeypatch):
             module.__file__ = file
             monkeypatch.setitem(sys.modules, module.__name__, module)
         options = {"python": declared}
-        return guard.undeclared(
+        return guard.undeclared_import(
             Job(kind="correctness", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=(), options=options)
         )
 
@@ -76,7 +76,7 @@ def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_t
     job = Job(kind="launch", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=works, options={})
     gc.disable()
     try:
-        assert guard.each(job, Result(job, tmp_path / "result.json"), action)
+        assert guard.run_each(job, Result(job, tmp_path / "result.json"), action)
         assert gc.get_freeze_count() > len(gc.get_objects())
     finally:
         gc.unfreeze()

@@ -6,7 +6,7 @@ import pytest
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker.__main__ import JOBS
-from flashcore_ci.worker.job import Job, Result, missing, number
+from flashcore_ci.worker.job import Job, Result, json_number, missing
 
 JOB = {
     "schema": "job-v1",
@@ -65,8 +65,8 @@ def test_not_a_number_is_spelled_out_and_never_ends_the_worker(job, tmp_path):
 
 @pytest.mark.parametrize(("value", "carried"), [(1, 1.0), (0.5, 0.5), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
 def test_numbers_are_carried_so_that_they_come_back(value, carried):
-    assert number(value) == carried
-    assert float(number(value)) == value or math.isnan(value)
+    assert json_number(value) == carried
+    assert float(json_number(value)) == value or math.isnan(value)
 
 
 def test_missing():

@@ -55,8 +55,8 @@ def test_upcast_leaves_whole_numbers_alone():
 
 
 def test_rounding_ignores_infinities():
-    assert tensors.rounding(torch.full((3,), -math.inf)) == 0
-    assert 0 < tensors.rounding(torch.randn(1000, dtype=torch.float16)) < 2e-3
+    assert tensors.rounding_error(torch.full((3,), -math.inf)) == 0
+    assert 0 < tensors.rounding_error(torch.randn(1000, dtype=torch.float16)) < 2e-3
 
 
 def compare(ours, low, exact):
@@ -86,9 +86,9 @@ def test_any_error_where_none_is_allowed_is_infinite():
 def test_other_names_or_shapes_are_refused():
     zeros = torch.zeros(3)
     with pytest.raises(ValueError, match="lse"):
-        correctness._agree({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
+        correctness._require_same_outputs({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
     with pytest.raises(ValueError, match="shape"):
-        correctness._agree({"o": zeros}, {"o": torch.zeros(1)}, "reference")
+        correctness._require_same_outputs({"o": zeros}, {"o": torch.zeros(1)}, "reference")
 
 
 def test_a_reference_that_overflowed_allows_nothing():
@@ -99,19 +99,19 @@ def test_a_reference_that_overflowed_allows_nothing():
 @pytest.mark.parametrize("reference", [torch.zeros(0), torch.full((3,), math.nan), torch.full((3,), -math.inf)])
 def test_a_reference_without_a_finite_number_is_refused(reference):
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._agree({"o": reference}, {"o": reference}, "reference")
-    correctness._agree({"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference")
+        correctness._require_same_outputs({"o": reference}, {"o": reference}, "reference")
+    correctness._require_same_outputs({"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference")
 
 
 def test_no_outputs_are_refused():
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._agree({}, {}, "reference")
+        correctness._require_same_outputs({}, {}, "reference")
 
 
 def test_complex_outputs_are_refused():
     whole = torch.ones(2, dtype=torch.complex64)
     with pytest.raises(ValueError, match="real and imaginary"):
-        correctness._agree({"o": whole}, {"o": whole}, "reference")
+        correctness._require_same_outputs({"o": whole}, {"o": whole}, "reference")
 
 
 def test_an_input_that_was_written_to_is_refused():
@@ -125,7 +125,7 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
     monkeypatch.setattr(tensors, "PART", 3)  # parts do not change the answer
     exact = torch.zeros(9, dtype=torch.float64)
     ours = torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0**-41, -(2.0**30), math.nan, math.inf, 0.75])
-    counted = tensors.powers(ours, exact)
+    counted = tensors.error_histogram(ours, exact)
     assert {counted["first"] + index: count for index, count in enumerate(counted["counts"]) if count} == {
         -40: 1,  # the smallest holds what is smaller still
         -1: 1,
@@ -138,8 +138,8 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
 
 
 def test_equal_infinities_and_no_elements_are_no_errors():
-    assert tensors.powers(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
-    assert sum(tensors.powers(torch.zeros(0), torch.zeros(0))["counts"]) == 0
+    assert tensors.error_histogram(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
+    assert sum(tensors.error_histogram(torch.zeros(0), torch.zeros(0))["counts"]) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
