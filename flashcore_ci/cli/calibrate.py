@@ -10,7 +10,7 @@ import click
 
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.collect import calibration
-from flashcore_ci.collect.calibration import Wanted
+from flashcore_ci.collect.calibration import Targets
 from flashcore_ci.judge.power import sights
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.noise import Noise
@@ -79,11 +79,11 @@ def command(
         )
         for file, globs in ((suite, only or ("stability",)), (planted, ()))
     )
-    wish = Wish(folder=work, out=out, seconds=seconds, wanted=Wanted(same=processes, planted=planted_processes))
+    wish = Wish(folder=work, out=out, seconds=seconds, wanted=Targets(same=processes, planted=planted_processes))
     with signals.graceful():
         ledger, written = calibrate.record(requests[0], requests[1], wish, teller)
     teller.done()
-    done = {part: len(ledger.of(part)) for part in ("same", "planted")}
+    done = {part: len(ledger.processes_of(part)) for part in ("same", "planted")}
     click.echo(
         f"{done['same']} of {processes} A/A processes, {done['planted']} of {planted_processes} with planted slow-downs"
         f"{f': {written}' if written else ''}",

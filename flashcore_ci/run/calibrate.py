@@ -11,12 +11,11 @@ from pathlib import Path
 
 from flashcore_ci.adapters import clock, lock, nvml, process
 from flashcore_ci.collect import calibration
-from flashcore_ci.collect.calibration import Ledger, Part, Wanted
+from flashcore_ci.collect.calibration import Ledger, Part, Targets
 from flashcore_ci.collect.collect import device_of
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine, illness
-from flashcore_ci.collect.process_runs import Trial, Trials
-from flashcore_ci.collect.session import Session
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
+from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
@@ -45,7 +44,7 @@ class Wish:
     folder: Path
     out: Path | None
     seconds: float | None
-    wanted: Wanted
+    wanted: Targets
 
 
 def record(same: Request, planted: Request, wish: Wish, progress: Progress) -> tuple[Ledger, Path | None]:
@@ -72,24 +71,24 @@ def record(same: Request, planted: Request, wish: Wish, progress: Progress) -> t
         return ledger, _written(ledger, machines, wish, commit=host.provenance(same, Path(scratch)).commit)
 
 
-def _measured(ledger: Ledger, wish: Wish, machines: tuple[Machine, ...], deadline: float | None, progress: Progress) -> Ledger:
+def _measured(ledger: Ledger, wish: Wish, machines: tuple[Session, ...], deadline: float | None, progress: Progress) -> Ledger:
     """The ledger with as many processes more as there is time for. A process that was stopped leaves nothing."""
-    trials = Trials(machines[0].session.context.scratch)
+    runs = ProcessRuns(machines[0].scratch)
     longest: dict[Part, float] = {}
-    ahead: Trial | None = None
+    ahead: ProcessRun | None = None
     try:
         while (part := calibration.next_part(ledger, wish.wanted)) is not None:
             began, number = clock.monotonic(), len(ledger.processes)
             if process.stopping() or (deadline is not None and began + longest.get(part, 0.0) > deadline):
                 break
-            trial = ahead or calibration.trial(part, ledger, number, same=machines[0], planted=machines[1])
-            after = calibration.foreseen(ledger, part, wish.wanted)
-            ahead = after and calibration.trial(after, ledger, number + 1, same=machines[0], planted=machines[1])
-            trials.start(trial)
+            run = ahead or calibration.process_run(part, ledger, number, same=machines[0], planted=machines[1])
+            after = calibration.following_part(ledger, part, wish.wanted)
+            ahead = after and calibration.process_run(after, ledger, number + 1, same=machines[0], planted=machines[1])
+            runs.start(run)
             if ahead is not None:
-                trials.start(ahead)
+                runs.start(ahead)
             progress(f"{part}: process {number + 1} of {_total(wish.wanted)}")
-            outcomes = trials.finish(trial)
+            outcomes = runs.finish(run)
             if process.stopping():
                 break
             for name, outcome in outcomes.items():
@@ -100,22 +99,22 @@ def _measured(ledger: Ledger, wish: Wish, machines: tuple[Machine, ...], deadlin
             write_atomically(wish.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
     finally:
-        trials.close()
+        runs.close()
     return ledger
 
 
-def _keep(outcomes: dict[str, Outcome], file: Path) -> None:
+def _keep(outcomes: dict[str, WorkloadResult], file: Path) -> None:
     """The worker's own result, with every block of launches, for whoever digs."""
-    for result in {outcome.result for outcome in outcomes.values() if outcome.result.exists()}:
+    for result in {outcome.result_file for outcome in outcomes.values() if outcome.result_file.exists()}:
         write_atomically(file, result.read_bytes())
 
 
-def _total(wanted: Wanted) -> int:
+def _total(wanted: Targets) -> int:
     return wanted.same + wanted.planted + (1 if wanted.planted else 0)
 
 
-def _written(ledger: Ledger, machines: tuple[Machine, ...], wish: Wish, *, commit: str) -> Path | None:
-    if not ledger.of("same"):
+def _written(ledger: Ledger, machines: tuple[Session, ...], wish: Wish, *, commit: str) -> Path | None:
+    if not ledger.processes_of("same"):
         return None
     noise = calibration.noise(ledger, same=machines[0], planted=machines[1], commit=commit)
     path = wish.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
@@ -137,7 +136,7 @@ def _named(same: Request, planted: Request) -> tuple[tuple[str, Request], ...]:
     return (("same", same), ("planted", planted))
 
 
-def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
+def _machine(request: Request, scratch: Path, progress: Progress) -> Session:
     """The suite's kernels, built, on this GPU."""
     scratch.mkdir()
     plan = gate.planned(gate.suite_of(request), request, progress)
@@ -145,8 +144,7 @@ def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
     for build in builds:
         if build.error is not None:
             raise CannotCollectError(f"{build.subject} does not compile: {build.error.message}", fix="flashcore-ci build")
-    context = host.context(request, progress, scratch)
-    return Machine(session=Session(context=context, plan=plan, builds=builds, uuid=nvml.read(request.gpu).uuid))
+    return host.session(request, progress, scratch, plan=plan, builds=builds)
 
 
 @contextlib.contextmanager
@@ -158,24 +156,20 @@ def _alone(request: Request, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _device(of: Machine) -> Device:
+def _device(of: Session) -> Device:
     """The GPU, after it has shown that it is well. CannotCollectError when it is not, or not ours alone."""
     probed = of.probe()
-    ill = illness(probed) or of.session.busy()
+    ill = probe_failure(probed) or of.check_exclusive()
     if ill is not None:
         raise CannotCollectError(f"{ill.code}: {ill.message}", fix="flashcore-ci doctor")
-    return device_of(nvml.read(of.session.uuid), probed.environment)
+    return device_of(nvml.read(of.uuid), probed.environment)
 
 
-def _key(machines: tuple[Machine, ...], device: Device) -> str:
+def _key(machines: tuple[Session, ...], device: Device) -> str:
     """What may not change from sitting to sitting: code, workloads, collector, kind of GPU, driver, clock policy."""
-    identities = [
-        of.session.observation(Kind.TIMING, workload).identity
-        for of in machines
-        for workload in of.session.workloads(Kind.TIMING)
-    ]
+    identities = [of.observation(Kind.TIMING, workload).identity for of in machines for workload in of.workloads(Kind.TIMING)]
     told = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
-    policy = machines[0].session.context.clock_policy
+    policy = machines[0].clock_policy
     return digest_of(told, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
 
 

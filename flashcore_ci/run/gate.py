@@ -12,6 +12,7 @@ from flashcore_ci.adapters import clock, process
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, baseless, judge
 from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, known
@@ -24,7 +25,6 @@ from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, gpu, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
-from flashcore_ci.run.base.prepare import Base
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
 from flashcore_ci.store.claim import LOGS, claimed
@@ -162,8 +162,8 @@ def measure(
     gpu.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
-    context = host.context(request, progress, logs.resolve())
-    evidence = collect(plan, builds, context, None if base is None else prepare.opponents(base, plan, builds, request))
+    session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
+    evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     source = Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
     write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
     return replace(source, files=tool_files(request.out))

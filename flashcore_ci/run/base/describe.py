@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.collect.describe import describe
+from flashcore_ci.collect.isolation import run_together_then_alone
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.subject import Description, Problem
 from flashcore_ci.model.suite import SubjectRef, Suite, Workload
@@ -65,13 +65,18 @@ class Words:
 
     def _asked(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> Said:
         """All at once; only if that fails, one by one: which of them cannot be?"""
-        said = self._describe(suite, subject, workloads, root)
-        if not isinstance(said, str):
-            return said, {}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            alone = list(pool.map(lambda workload: self._describe(suite, subject, (workload,), root), workloads))
-        cannot = {workload.id: one for workload, one in zip(workloads, alone, strict=True) if isinstance(one, str)}
-        able = [one for one in alone if not isinstance(one, str)]
+        together, alone = run_together_then_alone(
+            workloads,
+            together=lambda some: dict.fromkeys((workload.id for workload in some), self._describe(suite, subject, some, root)),
+            again=lambda found: tuple(workload for workload in workloads if isinstance(found[workload.id], str)),
+            alone=lambda workload: self._describe(suite, subject, (workload,), root),
+            at_once=AT_ONCE,
+        )
+        found = together | alone
+        cannot = {name: one for name, one in found.items() if isinstance(one, str)}
+        able = [one for one in found.values() if not isinstance(one, str)]
+        if not alone:
+            return (able[0] if able else None), cannot
         problems = tuple(problem for one in able for problem in one.problems)
         return (replace(able[0], problems=problems) if able else None), cannot
 

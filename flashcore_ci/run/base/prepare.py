@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci.adapters import git
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.collect.collect import Opponents
+from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.judge import interim
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
@@ -35,22 +35,6 @@ from flashcore_ci.run.request import Request
 from flashcore_ci.store.run import Run
 
 NO_BASE = f"{Code.NO_BASE}: "
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """A commit's checkout under head's subjects, its libraries and builds; ``plan`` holds what both sides can run.
-
-    ``identities`` are what it would run, by workload.
-    """
-
-    commit: str
-    root: Path
-    libraries: Path
-    plan: Plan
-    builds: tuple[BuildEvidence, ...]
-    identities: dict[str, Identity]
-    cannot: dict[str, str]
 
 
 def left_from(request: Request, revision: str) -> Request:
@@ -108,20 +92,18 @@ def asked(suite: Suite, plan: Plan, request: Request, progress: Progress) -> Ite
         yield base
 
 
-def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Opponents:
-    """The base for the collector, with the verdict's own rule for when it is enough."""
+def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> InterimLooks:
+    """Return when the comparison may stop, by the verdict's own rule."""
     known = references.of(request.root / request.suite)
     heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
     same = frozenset(
         name for name, head in heads.items() if name in base.identities and is_same_code(base.identities[name], head)
     )
 
-    def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
+    def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return interim.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
 
-    return Opponents(
-        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.LOOKS, final=final
-    )
+    return InterimLooks(rounds=interim.LOOKS, is_final=is_final)
 
 
 def as_recorded(request: Request, run: Run) -> Request:
