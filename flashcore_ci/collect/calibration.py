@@ -1,7 +1,7 @@
-"""Measure how much timings scatter without a change, and with a small planted slowdown. Resumable after each process.
+"""Measure how timings scatter without a change and with a planted slowdown.
 
-The same binaries are timed in many fresh processes (A/A). Test builds with planted work, whose amount is a launch parameter,
-are timed too. A pilot measures what that work costs. Each planted process then times every level and the kernel without it.
+The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work. A pilot measures what
+that work costs. Each planted process then times every level. Resumable after each process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = Literal["pilot", "same", "planted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One workload in one process: median milliseconds, million cycles, and SM clock in MHz."""
+    """Median ms, million cycles and SM clock (MHz) in one process."""
 
     ms: float
     megacycles: float
@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process that ran: its number, its part, and its samples by workload (at one level, if planted)."""
+    """A process that ran, with its samples by workload (and level, if planted)."""
 
     number: int
     part: Part
@@ -47,7 +47,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The processes so far. ``key`` is a digest of everything that must not change between sittings."""
+    """The processes so far. ``key`` digests what must stay the same."""
 
     key: str
     sittings: tuple[Sitting, ...] = ()
@@ -83,7 +83,7 @@ class Targets:
 
 
 def next_part(ledger: Ledger, targets: Targets) -> Part | None:
-    """Return the part of the next process, or None at the end. A/A and planted ones alternate, to see the same conditions."""
+    """Return the part of the next process, or None at the end."""
     if targets.planted and not ledger.processes_of("pilot"):
         return "pilot"
     same, planted = len(ledger.processes_of("same")), len(ledger.processes_of("planted"))
@@ -94,13 +94,16 @@ def next_part(ledger: Ledger, targets: Targets) -> Part | None:
 
 
 def following_part(ledger: Ledger, part: Part, targets: Targets) -> Part | None:
-    """Return the part after ``part``, if it can start early. The first planted process cannot: it needs the pilot's result."""
+    """Return the part after ``part``, if it can start early.
+
+    The first planted process needs the pilot's result.
+    """
     after = next_part(ledger.with_process(part, {}), targets)
     return None if part == "pilot" and after == "planted" else after
 
 
 def process_run(part: Part, ledger: Ledger, number: int, *, same: Session, planted: Session) -> ProcessRun:
-    """Return the process with this number, ready to run."""
+    """Return the process with this number."""
     session = same if part == "same" else planted
     workloads = session.workloads(Kind.TIMING)
     if part == "pilot":
@@ -136,7 +139,7 @@ def noise(ledger: Ledger, *, same: Session, planted: Session, commit: str) -> No
 
 
 def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
-    """Yield every level. A round pairs one process's kernel without extra work with the next process's kernel with it."""
+    """Yield every level, each process paired with the next one."""
     processes = ledger.processes_of("planted")
     if len(processes) < MIN_PROCESSES:
         return
@@ -156,14 +159,14 @@ def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
 
 
 def _median_percent(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
-    """Return by how many per cent this level's cycles exceed those without extra work: the median over processes."""
+    """Return the level's extra cycles, as the median over processes."""
     names = _level_name(workload, percent), _level_name(workload, 0.0)
     samples = [dict(process.samples) for process in processes if all(_has_sample(process, name) for name in names)]
     return 100.0 * (statistics.median(sample[names[0]].megacycles / sample[names[1]].megacycles for sample in samples) - 1.0)
 
 
 def _levels(workload: Workload, ledger: Ledger) -> Iterator[Workload]:
-    """Yield the workload without extra work and at every level, scaled by the pilot's cost."""
+    """Yield the workload at every level, scaled by the pilot's cost."""
     samples = dict(ledger.processes_of("pilot")[0].samples)
     without, with_extra = (samples.get(_pilot_name(workload, extra)) for extra in (0, _extra(workload)))
     if without is None or with_extra is None or not with_extra.megacycles > without.megacycles:
@@ -182,7 +185,6 @@ def _with_extra(workload: Workload, extra: int) -> Workload:
 
 
 def _extra(workload: Workload) -> int:
-    """Return the suite's amount of work, which the pilot measures."""
     return int(dict(workload.params)[EXTRA])
 
 

@@ -1,4 +1,4 @@
-"""Run one worker process, enforce its deadline, and read its result without trusting it."""
+"""Run one worker process, and read its result without trusting it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StartSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job for one worker. ``permitted`` are its good exit statuses. ``wrap`` puts a tool around its command line."""
+    """A job for one worker. ``permitted`` are exit statuses, ``wrap`` adds a tool."""
 
     kind: str
     name: str
@@ -77,7 +77,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """How a worker ended. ``failure`` is None if the job is complete. ``in_flight`` began and did not end."""
+    """How a worker ended: ``failure``, and what was ``in_flight`` at that time."""
 
     outcomes: dict[str, dict[str, Any]]
     environment: dict[str, Any]
@@ -88,7 +88,7 @@ class JobResult:
 
 
 def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
-    """Run the worker on ``spec``. Whatever happens to it is returned as a record."""
+    """Run the worker on ``spec``. It never raises for what the worker does."""
     folder = spec.scratch / f"{next(_numbers):03d}-{spec.name}"
     folder.mkdir(parents=True)
     job_file, result_file = folder / "job.json", folder / "result.json"
@@ -123,7 +123,10 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
 
 
 def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Missing, result_file: Path) -> JobResult:
-    """Combine how a worker ended with what it wrote. If it died after its last write, its outcomes do not count."""
+    """Combine how a worker ended with what it wrote.
+
+    If it died after its last write, its outcomes do not count.
+    """
     if isinstance(content, Missing):
         return _without_outcomes(_startup_failure(spec, completed) or content, completed, result_file)
     failure = _failure(spec, completed, finished=content["finished"])
@@ -143,9 +146,9 @@ def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Mis
 
 
 def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) -> dict[str, Any] | Missing:
-    """Read the result file of this job. A stale, foreign or incomplete one is Missing.
+    """Read the result of this job. A stale, foreign or incomplete one is Missing.
 
-    ``nonce`` and ``job`` (a digest) bind it to the job. ``began`` is the wall time in seconds when the job started.
+    ``nonce`` and the digest ``job`` bind it to the job that began at wall time ``began``.
     """
     try:
         written = path.stat().st_mtime
@@ -166,7 +169,7 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
 
 
 def _checked_outcome(outcome: Any) -> dict[str, Any]:
-    """Return the outcome, or a missing one if a type is wrong: the subject runs in the worker and may write anything."""
+    """Return the outcome, or a missing one: subjects may write anything."""
     if not isinstance(outcome, dict):
         wrong = ["outcome"]
     else:
@@ -220,7 +223,7 @@ def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing 
 
 
 def _startup_failure(spec: JobSpec, completed: Completed) -> Missing | None:
-    """Explain a missing result by how the worker ended. No workload had begun, so none has failed."""
+    """Explain a missing result. No workload has failed."""
     if process.stopping():
         return STOPPED
     if completed.timed_out:
@@ -231,7 +234,6 @@ def _startup_failure(spec: JobSpec, completed: Completed) -> Missing | None:
 
 
 def _record_end(path: Path, completed: Completed) -> None:
-    """Keep how the worker was started and how it ended, for debugging."""
     end = {
         "argv": completed.argv,
         "exit_status": completed.returncode,
@@ -242,7 +244,7 @@ def _record_end(path: Path, completed: Completed) -> None:
 
 
 def _last_error(completed: Completed) -> str:
-    """Return the last line that reads like an exception, or else the worker's last line."""
+    """Return the last line that reads like an exception, or else the last."""
     text = f"{completed.text()}\n{completed.error_text()}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not TOOL_LINE.match(line)]
     exceptions = [line for line in lines if EXCEPTION.match(line)]
@@ -272,7 +274,7 @@ def unless_stopped(missing: Missing) -> Missing:
 
 
 def missing_from(outcome: Mapping[str, Any]) -> Missing | None:
-    """Return why a workload has no measurement, if its outcome says so. An unknown code is an invalid result."""
+    """Return why an outcome is missing, or None. An unknown code is an invalid result."""
     reason = outcome.get("missing")
     if reason is None:
         return None
@@ -283,10 +285,7 @@ def missing_from(outcome: Mapping[str, Any]) -> Missing | None:
 
 
 def import_folder(scratch: Path) -> Path:
-    """Return a folder that holds only this package, so that the worker does not import our other packages.
-
-    Several threads may call this at once.
-    """
+    """Return a folder with only this package. Threads may share it."""
     folder = scratch / "import"
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

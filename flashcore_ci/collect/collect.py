@@ -27,17 +27,16 @@ WORKER_TOOLS = ("python", "torch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The observations, and what the probe reported about the machine."""
+    """The observations, and the machine as the probe reported it."""
 
     observations: tuple[Observation, ...]
     environment: dict[str, object]
 
 
 def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = None) -> Evidence:
-    """Measure all that the plan asks of this GPU, once it is free. A run that is stopped keeps what it has.
+    """Measure all that the plan asks of this GPU, once it is free.
 
-    Without ``compared_with`` there are no comparisons. CannotCollectError if GPU, tool or torch are missing, or if the GPU
-    stays locked. A failing kernel is evidence and not an error.
+    A stopped run keeps what it has. CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
     session = replace(session, versions=_versions(session))
@@ -55,7 +54,6 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
 
 
 def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
-    """Compare base and head, unless others use the GPU before or after."""
     problem = head.check_exclusive()
     if problem is None:
         compared = comparison.collect(head, base.session(head), looks, provenance)
@@ -66,7 +64,7 @@ def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provena
 def _measure(session: Session) -> Collected:
     """Run probe, correctness and sanitizers together, then profile, then timing.
 
-    The first profile and timing processes start early and wait for their signals.
+    The first profile and timing processes start early and wait.
     """
     start_profile = StartSignal(session.scratch / "go-profile")
     with ThreadPoolExecutor() as pool, _timer(session) as timer:
@@ -107,12 +105,11 @@ def _timer(session: Session) -> Iterator[timing.Timer]:
 
 
 def _observe_missing(session: Session, kind: Kind, missing: Missing) -> tuple[Observation, ...]:
-    """Return observations of this kind that all say why nothing was measured."""
     return tuple(session.observation(kind, workload, missing=missing) for workload in session.workloads(kind))
 
 
 def _require_tools(session: Session) -> None:
-    """Raise CannotCollectError now, and not after minutes, if a tool is missing."""
+    """Raise CannotCollectError now, and not after minutes."""
     if session.workloads(Kind.SANITIZER):
         session.require_sanitizer()
     if session.workloads(Kind.PROFILE):
@@ -137,7 +134,7 @@ def _provenance(session: Session, state: GpuState, environment: dict[str, object
 
 
 def device_of(state: GpuState, environment: dict[str, object]) -> Device:
-    """Return the GPU's record. ``environment`` is the probe's, with what only a worker can read."""
+    """Return the GPU's record, with the probe's ``environment``."""
     return Device(
         name=state.name,
         uuid=state.uuid,
@@ -150,7 +147,6 @@ def device_of(state: GpuState, environment: dict[str, object]) -> Device:
 
 
 def _versions(session: Session) -> tuple[tuple[str, str], ...]:
-    """Return the name and version of each tool that was found."""
     tools = (
         ("compute-sanitizer", session.sanitizer, sanitizer.version_argv, sanitizer.parse_version),
         ("ncu", session.ncu, ncu.version_argv, ncu.parse_version),

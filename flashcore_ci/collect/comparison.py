@@ -1,7 +1,7 @@
-"""Compare base and head in rounds of one fresh process each, until every workload is decided.
+"""Compare base and head in rounds, until every workload is decided.
 
-Both sides run head's suite, subjects and collector, each with its own library and binding. The order within a round is random.
-After fixed numbers of rounds an interim look drops the workloads that are decided.
+A round is one fresh process of each side, in random order. Both run head's suite, subjects and collector, each with its own
+library and binding. Interim looks drop the workloads that are decided.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from flashcore_ci.model.suite import Kind, Workload
 class Base:
     """A commit to compare with, checked out under head's subjects and built.
 
-    ``plan`` holds what both sides can run, ``identities`` what the base would run by workload, and ``cannot`` why it cannot
-    run the others.
+    ``plan`` and ``identities`` hold what it can run, ``cannot`` why it cannot run the rest.
     """
 
     commit: str
@@ -50,10 +49,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterimLooks:
-    """When a comparison may stop: after these numbers of rounds, if ``is_final`` says so.
-
-    ``is_final`` takes a workload's id, its samples by name, and where they were taken.
-    """
+    """After how many rounds a comparison may stop, if ``is_final`` says so."""
 
     rounds: tuple[int, ...]
     is_final: Callable[[str, Mapping[str, Samples], Provenance], bool]
@@ -61,7 +57,7 @@ class InterimLooks:
 
 @dataclass(slots=True, kw_only=True)
 class PairedSeries:
-    """The completed rounds of one workload (values by side), and why others were lost."""
+    """The completed rounds of one workload by side, and why others were lost."""
 
     workload: Workload
     rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
@@ -71,9 +67,9 @@ class PairedSeries:
     over: bool = False
 
     def add(self, number: int, results: Mapping[str, WorkloadResult | None]) -> None:
-        """Add the results of one round by side. A side whose subject fails ends the series.
+        """Add one round by side. A side that fails ends the series.
 
-        Head's failure counts first. A base that ran before keeps its rounds, because it could run the workload.
+        Head's failure counts first. A base that ran before keeps its rounds.
         """
         for side in SIDES:
             result = results[side]
@@ -103,7 +99,7 @@ class PairedSeries:
         )
 
     def missing(self) -> Missing | None:
-        """Return why there is nothing to judge: a failure, or the most common reason for lost rounds."""
+        """Return a failure, or the most common reason for lost rounds."""
         if self.failure is not None or self.rounds:
             return self.failure
         if not self.reasons:
@@ -117,7 +113,7 @@ class PairedSeries:
 
 
 def collect(head: Session, base: Session, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
-    """Return one observation per compared workload. Code that is the same on both sides is not timed."""
+    """Return one observation per workload. Equal code is not timed."""
     workloads = head.workloads(Kind.COMPARISON)
     series = {workload.id: PairedSeries(workload=workload) for workload in workloads if not _is_same(head, base, workload)}
     artifacts = run_rounds(head, base, looks, series, provenance)
@@ -137,7 +133,7 @@ def _is_same(head: Session, base: Session, workload: Workload) -> bool:
 def run_rounds(
     head: Session, base: Session, looks: InterimLooks, series: dict[str, PairedSeries], provenance: Provenance
 ) -> list[str]:
-    """Run rounds until every series is over. Return the names of the result files."""
+    """Run rounds until every series is over. Return the result files' names."""
     sessions = {"base": base, "head": head}
     runs = ProcessRuns(head.scratch)
     artifacts: list[str] = []
@@ -163,7 +159,7 @@ def run_rounds(
 class _Round:
     """The two processes of a round, in random order.
 
-    The first process of all fills ``batched``: whether each workload is launched in a CUDA graph. All others do the same.
+    The first process fills ``batched``, so that all others launch in the same way.
     """
 
     number: int
@@ -183,7 +179,10 @@ class _Round:
 
 
 def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[tuple[int, dict[str, dict[str, WorkloadResult]]]]:
-    """Yield the results of each round by side. The next process starts while one measures, except after the first of all."""
+    """Yield each round's results. The next process starts while one measures.
+
+    Only the first process runs by itself, because it decides how all others launch.
+    """
     queue = [(current, side) for current in rounds for side in current.order]
     results: dict[str, dict[str, WorkloadResult]] = {}
     for (current, side), following in itertools.zip_longest(queue, queue[1:]):

@@ -1,4 +1,4 @@
-"""Turn what the worker measured of each workload's outputs into observations."""
+"""Turn what the worker measured of the outputs into observations."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def collect(session: Session) -> tuple[Observation, ...]:
 def run_in_parallel(
     workloads: tuple[Workload, ...], make_job: MakeJob, *, is_healthy: Callable[[], bool]
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload. Many workloads are spread over up to three processes.
+    """Return one result per workload, from up to three processes.
 
-    Those that run out of memory there run once more afterwards.
+    Those that ran out of memory run again afterwards.
     """
     count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
     at_once = max(1, AT_ONCE // count)
@@ -64,7 +64,7 @@ def run_in_parallel(
 
 
 def _note_second_run(result: WorkloadResult) -> WorkloadResult:
-    """Note the second run: otherwise a leak that starves its neighbours would leave no trace."""
+    """Leave a trace of leaks that starve their neighbours."""
     notes = (*result.values.get("notes", ()), "ran out of memory next to other processes, and ran again after them")
     return replace(result, values={**result.values, "notes": notes})
 
@@ -88,7 +88,7 @@ def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Ob
 
 
 def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
-    """Yield the worker's histograms of errors. Malformed ones are skipped, because no gate judges them."""
+    """Yield the worker's histograms of errors that are well-formed."""
     for name, fields in given.items() if isinstance(given, dict) else ():
         with contextlib.suppress(TypeError, ValueError, KeyError):
             numbers = {key: int(fields[key]) for key in ("first", "zeros", "not_finite")}
@@ -96,7 +96,7 @@ def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
 
 
 def readings(given: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
-    """Return the worker's numbers with their units. NaN and infinity are Missing ``not-finite``."""
+    """Return the worker's numbers with their units. NaN and infinity are Missing."""
     return tuple((name, _reading(name, given)) for name in NAMES)
 
 

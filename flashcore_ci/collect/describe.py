@@ -1,4 +1,4 @@
-"""Ask a worker to describe the subjects of a suite. This needs neither a GPU nor torch."""
+"""Ask a worker to describe the subjects of a suite, without GPU or torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 60.0
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
     """Return one description per subject, in the suite's order.
 
-    SuiteError lists all problems of the subjects. CannotCollectError if the worker itself cannot run.
+    SuiteError lists all problems. CannotCollectError if the worker cannot run.
     """
     subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
     result = child.run(
@@ -59,10 +59,9 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
 
 
 def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]) -> list[Description]:
-    """Return the record in a list, or add to ``problems`` and return an empty list."""
     try:
-        whole = {"subject": subject.name, "file": subject.file, **given, "build": _with_defaults(given["build"])}
-        data = json.dumps(whole, allow_nan=False).encode()
+        record = {"subject": subject.name, "file": subject.file, **given, "build": _with_defaults(given["build"])}
+        data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:
         problems.append(str(error))
@@ -85,7 +84,7 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
 
 
 def _with_defaults(build: Any) -> Any:
-    """Fill in the optional fields of entries. The codec refuses anything that is not a build."""
+    """Fill in the optional fields of entries."""
     if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
         return build
     optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None, "loads_bulk_copies": False}

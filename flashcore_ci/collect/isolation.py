@@ -1,4 +1,4 @@
-"""Run workloads together in one process. Only after a failure run them alone, so that one never hides another."""
+"""Run workloads together, and alone only after a failure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadResult:
-    """The worker's ``values`` for one workload, or why they are missing, and the process that it ran in.
+    """The worker's ``values`` for one workload, or why they are missing.
 
-    ``began`` is False if the process ended before this workload began.
+    ``began`` is False if the process ended before this workload.
     """
 
     values: dict[str, Any]
@@ -42,9 +42,9 @@ def run_together_then_alone(
     alone: Callable[[Workload], T],
     at_once: int,
 ) -> tuple[dict[str, T], dict[str, T]]:
-    """Run all workloads together, then those that ``again`` picks alone, ``at_once`` at a time.
+    """Run all workloads together, then those that ``again`` picks alone.
 
-    Return both groups of results by workload id. A single workload is not run twice.
+    Return both groups of results by workload id.
     """
     results = together(workloads)
     rest = again(results) if len(workloads) > 1 else ()
@@ -60,10 +60,9 @@ def run_isolated(
     at_once: int,
     start: StartSignal | None = None,
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload. If the common process dies, those that had not begun run alone.
+    """Return one result per workload. One that kills the process hides no other.
 
-    ``is_healthy`` runs a known-good kernel after a crash or hang, also after the last one. If that fails too, the machine
-    is reported and not the workloads. The common process waits for ``start``, if given.
+    After a crash or hang, ``is_healthy`` runs a known-good kernel. If that fails, the machine is reported.
     """
 
     def together(workloads: Workloads) -> dict[str, WorkloadResult]:
@@ -80,12 +79,11 @@ def run_isolated(
 
 
 def run_once(spec: JobSpec) -> dict[str, WorkloadResult]:
-    """Run one process and return one result per workload of ``spec``."""
+    """Run one process."""
     return _results(spec.workloads, child.run(spec))
 
 
 def _results(workloads: Workloads, result: JobResult) -> dict[str, WorkloadResult]:
-    """Give each workload its outcome, or the failure of the process if it has none."""
     failure = result.failure or Missing(code=Code.INVALID_RESULT, message="the worker skipped this workload")
     results = {}
     for workload in workloads:
@@ -103,12 +101,11 @@ def _results(workloads: Workloads, result: JobResult) -> dict[str, WorkloadResul
 
 
 def _died(result: WorkloadResult) -> bool:
-    """Return whether the failure may as well be the machine's."""
     return result.missing is not None and result.missing.code in child.DEATHS
 
 
 def _unless_unhealthy(results: dict[str, WorkloadResult], is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
-    """Report the machine instead of crashes and hangs if a known-good kernel fails too."""
+    """Report the machine instead if a known-good kernel fails too."""
     dead = {name: result.missing for name, result in results.items() if result.missing is not None and _died(result)}
     if not dead or is_healthy():
         return results

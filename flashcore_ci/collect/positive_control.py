@@ -1,4 +1,4 @@
-"""Check on this GPU, in this run, that a tool reports a planted bug. Otherwise its clean log means nothing."""
+"""Check that a tool reports a planted bug: else its clean log means nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERMITTED = frozenset({0, sanitizer.ERROR_EXIT})
 
 
 def run_control(session: Session, tool: Path, check: str) -> Missing | None:
-    """Run ``check`` on a planted bug. Return why it was not reported, or None if it was."""
+    """Run ``check`` on a planted bug. Return why it was not reported, or None."""
     log = session.artifact("sanitizer", f"control-{check}.log")
     kernel = f"flashcore_ci_control_{check}"
     result = child.run(
@@ -38,7 +38,7 @@ def run_control(session: Session, tool: Path, check: str) -> Missing | None:
 
 
 def why_unreported(log: Log, kernel: str, status: int | None) -> str:
-    """Return in one line why the bug in ``kernel`` was not reported, or an empty string if it was."""
+    """Return why the bug was not reported, or an empty string."""
     if log.total is None:
         return f"the log has no summary line (exit status {status})"
     if log.lost:

@@ -1,6 +1,6 @@
-"""Time workloads in fresh processes, one after the other. The process is the unit of statistics.
+"""Time workloads in fresh processes: the process is the unit of statistics.
 
-Stability, comparisons and calibration all use this, and the worker's one job ``timing``.
+Stability, comparisons and calibration all use this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """One process to run. ``number`` seeds the order of its workloads, ``options`` are added to the worker's job."""
+    """One process to run. ``number`` seeds the order of its workloads."""
 
     name: str
     number: int
@@ -37,7 +37,7 @@ class ProcessRun:
 
 
 class ProcessRuns:
-    """The timing processes of one run. The next one may start, and wait for its signal, while one measures."""
+    """The timing processes of one run. The next one may start early."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -46,13 +46,13 @@ class ProcessRuns:
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
 
     def start(self, run: ProcessRun) -> None:
-        """Start a process that waits for its signal. Do nothing if it was started before."""
+        """Start a process that waits for its signal, unless it was started before."""
         if run.name not in self._started and run.workloads:
             self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
             self._started[run.name] = self._pool.submit(self._run, run)
 
     def finish(self, run: ProcessRun) -> dict[str, WorkloadResult]:
-        """Send the signal, wait for the process, and return one result per workload."""
+        """Send the signal, and return one result per workload."""
         self.start(run)
         self._signals[run.name].send(run.session.seconds(Kind.TIMING))
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
@@ -81,7 +81,7 @@ class ProcessRuns:
 
 
 def require_samples(result: WorkloadResult) -> WorkloadResult:
-    """Mark a result without a finite number for every sample as missing. The kernel is not to blame for an unread clock."""
+    """Mark a result as missing if a sample is not a finite number."""
     lacking = [key for key in SAMPLE_KEYS.values() if not _is_finite(result.values.get(key))]
     if result.missing is not None or not lacking:
         return result
@@ -90,12 +90,12 @@ def require_samples(result: WorkloadResult) -> WorkloadResult:
 
 
 def subject_failed(result: WorkloadResult | None) -> bool:
-    """Return whether the workload itself failed. It is then not run again."""
+    """Return whether the workload itself failed."""
     return result is not None and result.missing is not None and result.missing.code in SUBJECT_AT_FAULT
 
 
 def keep_results(session: Session, kind: str, name: str, results: Iterable[WorkloadResult]) -> list[str]:
-    """Copy the processes' result files into the run folder, and return their names as observations carry them."""
+    """Copy result files into the run folder, and return their names."""
     files = sorted({result.result_file for result in results if result.result_file.exists()})
     kept: list[Path] = []
     for index, file in enumerate(files):

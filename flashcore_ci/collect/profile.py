@@ -23,7 +23,7 @@ MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
 
 class Profiler:
-    """Make jobs under ncu, and remember the report file of each workload."""
+    """Make jobs under ncu, and remember each workload's report."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -32,7 +32,7 @@ class Profiler:
         self._numbers = itertools.count()
 
     def make_job(self, workloads: tuple[Workload, ...]) -> JobSpec:
-        """Return a job that profiles these workloads in one process."""
+        """Return a job in one process."""
         report = self.session.artifact("profile", f"report-{next(self._numbers)}.ncu-rep")
         self.reports |= {workload.id: report for workload in workloads}
         return self.session.job(
@@ -60,7 +60,7 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
 
 
 def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
-    """Read a report. It is empty if ncu cannot read it, or if the run is stopped."""
+    """Read a report, which is empty if ncu fails."""
     argv = ncu.reading_argv(profiler.tool, report)
     try:
         done = process.run(argv, logs=profiler.session.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS)
@@ -87,14 +87,14 @@ def _observe(
 
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
-    """Return ncu's error. It is cached, because the output may be long and all workloads of a process share it."""
+    """Return ncu's error from its long output, once per process."""
     return ncu.complaint(f"{completed.text()}\n{completed.error_text()}")
 
 
 def _readings(
     result: WorkloadResult, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
 ) -> dict[str, Reading] | Missing:
-    """Return the readings, or why they are missing. An error of the machine comes before one of the workload."""
+    """Return the readings or a reason, the machine's first."""
     complaint = None if result.completed is None else _complaint(result.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint

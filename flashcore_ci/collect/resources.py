@@ -1,4 +1,4 @@
-"""Turn build evidence into observations. Pure: nothing is measured or judged here."""
+"""Turn build evidence into observations. Nothing is measured or judged here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARPGROUP_MMA = "HGMMA"
 
 
 def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
-    """Return the observation ``build/errors`` of a subject. It is missing, with the compiler's first error, if that failed."""
+    """Return ``build/errors`` of a subject, or the compiler's first error."""
     identity = static_identity(Kind.BUILD, build, [entry.symbol for entry in build.entries], protocol)
     error = build.error
     if error is None:
@@ -33,13 +33,13 @@ def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
 
 
 def observe_resources(description: Description, build: BuildEvidence, protocol: Protocol) -> tuple[Observation, ...]:
-    """Return one observation per entry function that the subject declares, compiled or not."""
+    """Return one observation per declared entry function, compiled or not."""
     spec = description.build
     return () if spec is None else tuple(_observe_entry(entry, build, protocol) for entry in spec.entries)
 
 
 def observe(descriptions: Iterable[Description], builds: Iterable[BuildEvidence], protocol: Protocol) -> tuple[Observation, ...]:
-    """Return all static observations on the builds of these subjects, in their order."""
+    """Return all static observations on the builds of these subjects."""
     by_subject = {build.subject: build for build in builds}
     observations: list[Observation] = []
     for description in descriptions:
@@ -87,7 +87,7 @@ def _violations(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
 
 
 def _waits(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
-    """Detect a serialised loop: it waits about once per warpgroup MMA."""
+    """Detect a serialised loop, which waits about once per warpgroup MMA."""
     limit = spec.max_waits_per_hgmma
     count = entry.count(WARPGROUP_MMA)
     if limit is None or entry.waits <= limit * count:

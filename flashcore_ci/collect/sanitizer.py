@@ -1,6 +1,6 @@
-"""Run the four checks of compute-sanitizer, and list the launches that they check.
+"""Run compute-sanitizer's four checks, and list the launches that they check.
 
-A clean log counts only if a planted bug was reported, and if every planned kernel is among the checked launches.
+A clean log counts only if a planted bug was reported and every planned kernel was checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Workloads = tuple[Workload, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What one check reported for one workload. ``seconds`` is the workload's share of the process."""
+    """What one check reported for one workload."""
 
     findings: Reading
     found: tuple[Finding, ...] = ()
@@ -44,14 +44,14 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedLaunches:
-    """Kernels launched between a workload's two marks: those that the tool checks, and others."""
+    """Kernels between a workload's marks: checked by the tool, and others."""
 
     checked: tuple[str, ...]
     others: tuple[str, ...]
 
 
 def collect(session: Session) -> tuple[Observation, ...]:
-    """Return one observation per workload, with the readings of all four checks."""
+    """Return one observation per workload."""
     workloads = session.workloads(Kind.SANITIZER)
     if not workloads:
         return ()
@@ -77,14 +77,13 @@ def collect(session: Session) -> tuple[Observation, ...]:
 
 
 def _require_control(results: dict[str, CheckResult], failed: Missing | None) -> dict[str, CheckResult]:
-    """Replace clean readings if the control failed. Findings stay."""
     if failed is None:
         return results
     return {name: replace(one, findings=failed) if one.findings == CLEAN else one for name, one in results.items()}
 
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Run one check on every workload, in two groups if some need the option for bulk copies."""
+    """Run one check, in two groups if some workloads load bulk copies."""
     if sanitizer.too_old(version):
         too_old = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
@@ -96,7 +95,7 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
 
 
 def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
-    """Return whether the check would misread ordinary loads of what bulk copies wrote to shared memory."""
+    """Return whether the check misreads ordinary loads of bulk-copied data."""
     if name not in sanitizer.GLOBAL_ONLY:
         return False
     build = session.plan.description(workload.subject).build
@@ -105,7 +104,7 @@ def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
 
 
 def _check_group(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Check all workloads in one process. If it is not clean, check each alone, so that a finding has one owner."""
+    """Check workloads together, then alone if not clean, to attribute findings."""
     unhealthy = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
 
     def together(workloads: Workloads) -> dict[str, CheckResult]:
@@ -131,19 +130,18 @@ def _died(result: CheckResult) -> bool:
 
 
 def _may_blame(results: dict[str, CheckResult], session: Session) -> bool:
-    """Return whether crashes and hangs may be the workloads' own: a known-good kernel still computes."""
+    """Return False if a workload died and a known-good kernel fails too."""
     return not any(_died(result) for result in results.values()) or session.is_healthy()
 
 
 def _is_final(reading: Reading) -> bool:
-    """Return whether checking alone can add nothing: the reading is clean, or run or machine stopped."""
     if isinstance(reading, Missing):
         return reading.code in {Code.INTERRUPTED, Code.DEVICE_UNHEALTHY}
     return reading.value == 0
 
 
 def _run_check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Check workloads in one process. For several, only a clean reading counts (see ``_check_group``)."""
+    """Check in one process. For several workloads only a clean reading counts."""
     bulk = _loads_bulk_copies(session, name, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
@@ -173,7 +171,6 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
-    """List the launches of each workload that the checks' filter lets through."""
 
     def together(workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
         return _list_in_one_process(session, tool, workloads)
@@ -203,7 +200,7 @@ def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> 
 
 
 def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | Missing:
-    """Return the launches between the marks of the workload with this index, from 0. The marks' grid width is index + 1."""
+    """Return the launches between a workload's marks."""
     inside, began, ended = [], False, False
     for launch in launches:
         if launch.kernel == "flashcore_ci_begin" and launch.width == index + 1:
@@ -222,7 +219,6 @@ def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | 
 
 
 def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> dict[str, WorkloadResult]:
-    """Launch the workloads in one process under a tool."""
     spec = session.job(
         "launch",
         name,
@@ -237,7 +233,7 @@ def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> di
 
 
 def _kernels(session: Session, workloads: Workloads) -> tuple[str, ...]:
-    """Return the planned entry functions, or none (the tool then checks every kernel) if a subject names none."""
+    """Return the planned entry functions. An empty tuple means every kernel."""
     named = [session.entries(workload) for workload in workloads]
     return tuple(sorted({kernel for kernels in named for kernel in kernels})) if all(named) else ()
 
@@ -269,7 +265,7 @@ def _observe(
 
 
 def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) -> Reading:
-    """Count the checked launches. Missing if a planned kernel (``entries``) was launched too rarely or not at all."""
+    """Count the checked launches. Missing if a planned kernel has too few."""
     if isinstance(launches, Missing):
         return launches
     absent = sorted(set(entries) - set(launches.checked))
@@ -285,7 +281,6 @@ def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) 
 
 
 def _in_checkout(finding: Finding, root: Path) -> Finding:
-    """Return the finding with its file relative to the checkout."""
     path = Path(finding.file)
     inside = finding.file and path.is_absolute() and path.is_relative_to(root)
     return replace(finding, file=path.relative_to(root).as_posix() if inside else finding.file)

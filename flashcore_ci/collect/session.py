@@ -1,4 +1,4 @@
-"""Describe one collection: its checkout, plan, builds, GPU and tools, and how its workers are started."""
+"""Describe one collection, and how its workers are started."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ CLEAN_EXIT = frozenset({0})
 class Session:
     """What the collectors of one run share.
 
-    - ``root`` is the checkout, ``libraries`` its built libraries, and ``python`` an interpreter with torch.
-    - ``uuid`` names the GPU. ``allow`` are names (globs) of processes that may share it.
+    - ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch.
+    - ``uuid`` names the GPU. ``allow`` are globs of processes that may share it.
     - ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
-    - ``sanitizer`` and ``ncu`` are None if not found. ``versions`` are the tools' versions by name.
-    - ``lock_clocks`` is the SM clock in MHz to hold while measuring, or None. ``lock_timeout`` is in seconds.
+    - ``lock_clocks`` is an SM clock in MHz to hold, ``lock_timeout`` is in seconds.
     - ``origin`` has commit, version and time. Collecting adds device, tools and clock policy.
     """
 
@@ -57,29 +56,29 @@ class Session:
 
     @property
     def clock_policy(self) -> str:
-        """What sets the SM clock, as provenance records it."""
+        """What sets the SM clock."""
         return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
 
     def artifact(self, kind: str, name: str) -> Path:
-        """Return the path for a file of the run, and create its folder."""
+        """Return the path of an artifact, in an existing folder."""
         path = self.run_folder / "artifacts" / kind / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def relative(self, path: Path) -> str:
-        """Return an artifact's name as observations carry it: its path inside the run folder."""
+        """Return an artifact's path inside the run folder."""
         return path.relative_to(self.run_folder).as_posix()
 
     def workloads(self, kind: Kind) -> tuple[Workload, ...]:
-        """Return the planned workloads of this kind whose kernels were built."""
+        """Return the planned workloads that were built."""
         return tuple(workload for workload in self.plan.workloads_for(kind) if self.identity(kind, workload) is not None)
 
     def build(self, subject: str) -> BuildEvidence | None:
-        """Return the build of this subject, if there is one."""
+        """Return the build of this subject, if any."""
         return next((build for build in self.builds if build.subject == subject), None)
 
     def identity(self, kind: Kind, workload: Workload) -> Identity | None:
-        """Return what a measurement of this kind depends on, or None if the workload was not built."""
+        """Return what such a measurement depends on, or None without a build."""
         build = self.build(workload.subject)
         problem = self.plan.description(workload.subject).problem(workload.id)
         return None if build is None else workload_identity(kind, workload, problem, build, self.plan.protocol)
@@ -89,7 +88,7 @@ class Session:
         return self.plan.description(workload.subject).problem(workload.id).entries
 
     def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
-        """Return the Python files that evidence on these workloads covers, or None if a subject has no machine code."""
+        """Return the Python files that evidence depends on, if digests cover them."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
         if any(description.build is None for description in described):
             return None
@@ -107,13 +106,13 @@ class Session:
         return Observation(kind=kind, target=workload.id, identity=identity, **learned)
 
     def require_sanitizer(self) -> Path:
-        """Return compute-sanitizer. CannotCollectError if it was not found."""
+        """Return compute-sanitizer, or raise CannotCollectError."""
         if self.sanitizer is None:
             raise CannotCollectError("compute-sanitizer was not found", fix="flashcore-ci toolchain install")
         return self.sanitizer
 
     def require_ncu(self) -> Path:
-        """Return ncu. CannotCollectError if it was not found."""
+        """Return ncu, or raise CannotCollectError."""
         if self.ncu is None:
             raise CannotCollectError("ncu (Nsight Compute) was not found", fix="install Nsight Compute, which is not on PyPI")
         return self.ncu
@@ -154,7 +153,7 @@ class Session:
         return {"name": name, "file": str(self.root / self.plan.description(name).file), "library": library}
 
     def probe(self) -> JobResult:
-        """Run a known-good kernel in a process of its own."""
+        """Run a known-good kernel."""
         return child.run(self.job("probe", "probe", (), seconds=PROBE_SECONDS))
 
     def is_healthy(self) -> bool:
@@ -162,7 +161,10 @@ class Session:
         return probe_failure(self.probe()) is None
 
     def check_exclusive(self) -> Missing | None:
-        """Return why this GPU cannot be timed now: foreign processes use it, or the driver fails. None if it can."""
+        """Return why this GPU cannot be timed now, or None.
+
+        Foreign processes use it, or the driver fails.
+        """
         try:
             users = nvml.read(self.uuid).users
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
@@ -175,9 +177,9 @@ class Session:
 
 
 def probe_failure(result: JobResult) -> Missing | None:
-    """Return what the probe found wrong with the GPU.
+    """Return what the probe found wrong with the GPU, or None.
 
-    CannotCollectError if the worker did not reach the GPU, because that says nothing about its health.
+    CannotCollectError if the worker did not reach the GPU.
     """
     failure = result.failure
     if failure is None:

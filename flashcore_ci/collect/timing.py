@@ -19,7 +19,7 @@ from flashcore_ci.model.suite import Kind, Workload
 
 
 class Timer:
-    """The timing processes. The first may start, and wait for its signal, while other collectors measure."""
+    """The timing processes. The first may start early."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -32,7 +32,7 @@ class Timer:
             self._runs.start(self._run(number, workloads))
 
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
-        """Send this process its signal, and wait for all that it measures."""
+        """Send the signal, and wait for the results."""
         return self._runs.finish(self._run(number, workloads))
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Timer:
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
-    """Return one observation per timed workload. A workload that fails by itself is not run again."""
+    """Return one observation per workload. A failing one is not run again."""
     workloads = remaining = session.workloads(Kind.TIMING)
     results: dict[str, list[WorkloadResult]] = {workload.id: [] for workload in workloads}
     artifacts: list[str] = []
@@ -82,10 +82,9 @@ def _observe(
 
 
 def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | None:
-    """Return why there are fewer samples than processes, or None if there are enough.
+    """Return why there are fewer samples than processes, or None.
 
-    ``failures`` has one item per process that ran, None if it gave a sample. A failure of the subject comes before the most
-    common reason.
+    ``failures`` has one item per process, None for a sample. A failure of the subject comes first, then the most common reason.
     """
     samples = sum(missing is None for missing in failures)
     if samples >= processes:
@@ -101,7 +100,7 @@ def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | N
 
 
 def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]:
-    """Return medians over processes, of what all of them measured."""
+    """Return medians over processes."""
     sampled = {name: (key, METRICS[name].unit) for name, key in SAMPLE_KEYS.items()}
     others = {
         "std/within": ("std_percent", "%"),

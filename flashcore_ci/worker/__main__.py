@@ -1,6 +1,6 @@
 """Run ``python -m flashcore_ci.worker JOB RESULT``.
 
-Exit status: 0 done, 1 with a traceback, 2 usage, 3 the CUDA context is lost.
+Exit status: 0 done, 1 with a traceback, 2 usage, 3 CUDA context lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONTEXT_LOST = 3
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in the first file and write the result to the second."""
+    """Run the job in the first file, and write the second."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2

@@ -1,4 +1,4 @@
-"""Check after timing that the timed launches did their work: a time without work proves nothing."""
+"""Check that timed launches did their work."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class OutputChangedError(Exception):
 
 
 def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *, by_reference: bool) -> None:
-    """Raise OutputChangedError or ValueError, with the reason, if the timed launches did not do their work.
+    """Raise OutputChangedError or ValueError if the launches did not do their work.
 
-    ``ms`` is the measured time of one launch. ``audited`` are the buffers of a random launch that repeated its first output.
-    ``by_reference`` also compares with the reference. That takes long, so one random workload per process is enough.
+    ``ms`` is the time of one launch. ``audited`` are the buffers of a random launch. ``by_reference`` also compares with the
+    reference. That is slow, so one random workload per process is enough.
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
@@ -41,7 +41,7 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
 
 
 def outlasts_stream(launcher: Launcher, ms: float) -> bool:
-    """Return whether the device works on for long after the launch's own stream is done."""
+    """Return whether the device works on after the launch's own stream."""
     import torch
 
     joined = []
@@ -56,12 +56,12 @@ def outlasts_stream(launcher: Launcher, ms: float) -> bool:
 
 
 def far_from(outputs: Any, reference: Any) -> bool:
-    """Return whether any output is more than 2 % off on average. The job ``correctness`` is the finer judge."""
+    """Return whether any output is more than 2 % off on average."""
     return any(not tensors.mean_error(outputs[name], reference[name]) <= MAX_MEAN_ERROR for name in outputs)
 
 
 def replays_results(pool: BufferPool, launcher: Launcher) -> bool:
-    """Return whether a timed launch on new values differs, in any bit, from a launch on these values elsewhere in memory."""
+    """Return whether a timed launch ignores new values at the same addresses."""
     subject, used = pool.subject, pool.sets[0]
     fresh = subject.inputs(pool.work.params, OTHER_SEED + pool.work.seed)
     changed = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in used.inputs.items()}

@@ -1,4 +1,4 @@
-"""Give every timed launch other values at other addresses than the launch before."""
+"""Give every timed launch other values and addresses than the one before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashcore_ci.worker.redzones import RedZones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSet:
-    """Inputs from ``seed``, outputs that the subject may fill but not replace, and the outputs of the first launch."""
+    """Inputs from ``seed``, outputs to fill, and the outputs of the first launch."""
 
     seed: int
     inputs: Any
@@ -21,12 +21,12 @@ class BufferSet:
     first: dict[str, Any]
 
     def differs(self) -> Any:
-        """Compare the outputs with the first launch's, bit by bit. The result is a tensor: this does not synchronize."""
+        """Compare the outputs with the first launch's bits, without synchronizing."""
         return tensors.differ(self.first, self.outputs)
 
 
 class BufferPool:
-    """The buffer sets of one workload, with red zones around all of them."""
+    """The buffer sets of one workload, inside red zones."""
 
     def __init__(self, subject: Any, work: Work) -> None:
         self.subject = subject
@@ -36,7 +36,7 @@ class BufferPool:
         self.bytes_per_set = 0
 
     def grow(self, count: int) -> None:
-        """Grow to at least ``count`` sets. Each new set is launched once."""
+        """Grow to at least ``count`` sets, and launch once on each new set."""
         import torch
 
         new = [self._make_set(self.work.seed + number) for number in range(len(self.sets), count)]

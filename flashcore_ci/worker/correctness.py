@@ -1,7 +1,7 @@
-"""Compare each workload with PyTorch in its own precision, with float64, and with itself.
+"""Compare each workload with PyTorch, with float64, and with itself.
 
-The job runs on a stream that is not the default one, and two launches are submitted while that stream is held. Work that a
-subject submits to another stream then finishes before the outputs are poisoned, and counts as never written.
+The job's stream is held during two launches. Work that a subject submits to another stream then finishes before the
+outputs are poisoned, and counts as never written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputAccuracy:
-    """The errors of one output against float64: the worst one, PyTorch's worst one, and the allowance for rounding."""
+    """One output's worst error against float64, PyTorch's, and the rounding allowance."""
 
     name: str
     worst: tensors.Difference
@@ -34,7 +34,7 @@ class OutputAccuracy:
 
     @property
     def ratio(self) -> float:
-        """The error over 2 x PyTorch's error + allowance. Up to 1 passes. If no error is allowed, any error is infinite."""
+        """The error over 2 x PyTorch's error + allowance: at most 1 passes."""
         allowed = ALLOWED_TIMES * self.pytorch + self.allowance
         if math.isinf(allowed):  # PyTorch overflowed, which must not allow any error
             return math.nan
@@ -45,7 +45,7 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResults:
-    """The first launch's outputs, masks of elements that were never written, and how many repeats differed."""
+    """The first outputs, masks of unwritten elements, and how many repeats differed."""
 
     first: dict[str, Any]
     unwritten: dict[str, Any]
@@ -53,7 +53,7 @@ class LaunchResults:
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome per workload: readings, histograms and notes."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)
@@ -87,7 +87,7 @@ def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -
 
 
 def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) -> LaunchResults:
-    """Launch once and then ``repeats`` times. An element counts as written if it lost either poison."""
+    """Launch 1 + ``repeats`` times. An element is written if it lost either poison."""
     outputs = subject.outputs(inputs)
     _run(subject, inputs, outputs, 0)
     first = {name: tensor.clone() for name, tensor in outputs.items()}
@@ -104,7 +104,7 @@ def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) ->
 
 
 def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int, *, late: bool = False) -> None:
-    """Launch into poisoned outputs that the subject cannot replace. ``late`` holds the stream while submitting."""
+    """Launch into poisoned outputs. ``late`` holds the stream meanwhile."""
     import torch
 
     if late:
@@ -115,7 +115,6 @@ def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], po
 
 
 def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -> dict[str, Any] | None:
-    """Return a missing outcome if a planned entry function does not run, else None."""
     import torch
 
     if not entries:
@@ -151,7 +150,6 @@ def _compare(
 
 
 def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the errors against float64, of the kernel and of PyTorch, for the first outputs."""
     sides = {"ours": first, "pytorch": low}
     names = list(first)[:MAX_HISTOGRAMS]
     return {
@@ -162,7 +160,7 @@ def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping
 
 
 def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:
-    """Compare an output with ``exact`` (float64), and PyTorch's ``low`` too. All three have one shape."""
+    """Compare an output and PyTorch's ``low`` with ``exact`` (float64)."""
     return OutputAccuracy(
         name=name,
         worst=tensors.largest_difference(output, exact),
@@ -176,7 +174,7 @@ def _rank_nan_first(value: float) -> float:
 
 
 def _require_same_outputs(outputs: Mapping[str, Any], reference: Mapping[str, Any], what: str) -> None:
-    """Refuse a reference with other outputs or shapes, which broadcasting would hide. ValueError."""
+    """Raise ValueError if names or shapes differ: broadcasting would hide it."""
     if set(outputs) != set(reference):
         raise ValueError(f"outputs are {sorted(outputs)}, the {what} gives {sorted(reference)}")
     if not any(bool(tensor.isfinite().any()) for tensor in reference.values()):

@@ -1,4 +1,4 @@
-"""Call each subject's ``build`` and ``problem``. This job needs neither torch nor a GPU."""
+"""Call each subject's ``build`` and ``problem``, without torch or a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flashcore_ci.worker.subject_file import last_line, load, location_in
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome per subject: its ``description``, or its ``problems``."""
+    """Write one outcome per subject."""
     for subject in job.subjects:
         result.start(subject.name)
         result.finish(subject.name, _describe(job, subject))

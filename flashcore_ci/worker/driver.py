@@ -1,6 +1,6 @@
-"""Call the CUDA driver (libcuda) for what torch lacks: the SM clock in the stream, markers, the profiler switch, the L2.
+"""Call the CUDA driver (libcuda) for what torch lacks.
 
-The kernels are PTX, which the driver compiles. So the worker's machine needs no compiler.
+The kernels are PTX, which the driver compiles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Driver:
             self._call("cuModuleGetFunction", ctypes.byref(self._functions[name]), module, name.encode("ascii"))
 
     def tick(self) -> Any:
-        """Read every SM's clock at this point of the stream, into the returned tensor."""
+        """Read every SM's clock at this point of the stream."""
         import torch
 
         readings = torch.zeros((SLOTS, 2), dtype=torch.int64, device="cuda")
@@ -74,7 +74,7 @@ class Driver:
         return readings
 
     def megahertz(self, before: Any, after: Any) -> float:
-        """Return the SM clock between two ticks in MHz: the median over SMs, or NaN if both ticks share none."""
+        """Return the median SM clock between two ticks in MHz, or NaN without a common SM."""
         import torch
 
         cycles, nanoseconds = (after - before).cpu().double().unbind(1)
@@ -84,7 +84,7 @@ class Driver:
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
 
     def begin(self, index: int) -> None:
-        """Mark the beginning of the workload with this index, counted from 0."""
+        """Mark the beginning of the workload with this index, from 0."""
         self._launch("flashcore_ci_begin", index + 1, 1)
 
     def end(self, index: int) -> None:
@@ -100,11 +100,11 @@ class Driver:
         self._call("cuProfilerStop")
 
     def reset_persisting_lines(self) -> None:
-        """Return persisting L2 lines to normal use. A flush does not evict them."""
+        """Return persisting L2 lines to normal use."""
         self._call("cuCtxResetPersistingL2Cache")
 
     def persisting_bytes(self) -> int:
-        """Return how many bytes of the L2 are set aside for persisting lines."""
+        """Return how many bytes of the L2 persist."""
         size = ctypes.c_size_t()
         self._call("cuCtxGetLimit", ctypes.byref(size), PERSISTING_L2_CACHE_SIZE)
         return size.value

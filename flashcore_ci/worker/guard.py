@@ -1,4 +1,4 @@
-"""Run each workload of a job, and turn what it raises into an outcome. A lost CUDA context ends the job."""
+"""Run each workload of a job, and turn exceptions into outcomes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 
 
 def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
-    """Run ``action`` on every workload. Return False if the CUDA context is lost: the rest needs another process.
+    """Run ``action`` on every workload. Return False if the CUDA context is lost.
 
-    Memory goes back to the driver after each workload. That is slow, so it is skipped while the fraction ``spare`` is unused.
+    Freeing memory in between is slow, so it is skipped while the fraction ``spare`` is unused.
     """
     import torch
 
@@ -35,12 +35,12 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
         outcome = attempt(work, action)
         if "missing" not in outcome and (file := undeclared_import(job)):
             outcome = missing(Code.RAISED, f"imports {file}, which build() does not name in binding: its changes would go unseen")
-        lost = context_error()
-        if lost:
-            outcome = missing(Code.CRASH, lost)
+        broken = context_error()
+        if broken:
+            outcome = missing(Code.CRASH, broken)
         outcome["seconds"] = round(time.monotonic() - began, 3)
         result.finish(work.id, outcome)
-        if lost:
+        if broken:
             return False
         used = torch.cuda.memory_reserved() / torch.cuda.get_device_properties(0).total_memory
         if used > 1.0 - spare or not spare:
@@ -51,7 +51,7 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
-    """Return the action's outcome, or the exception as an outcome."""
+    """Return the action's outcome, or its exception as an outcome."""
     import torch
 
     try:
@@ -64,9 +64,9 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
 
 
 def undeclared_import(job: Job) -> str:
-    """Return an imported Python file of the checkout that no subject declares, or an empty string.
+    """Return an imported file of the checkout that no subject declares, or "".
 
-    ``job.options["python"]`` lists the declared files. It is None where evidence is not bound to Python files.
+    ``job.options["python"]`` lists declared files, or has None if any may be imported.
     """
     declared = job.options.get("python")
     if declared is None:
@@ -83,12 +83,11 @@ def undeclared_import(job: Job) -> str:
 
 @functools.cache
 def _resolved(file: str) -> Path:
-    """Resolve a path once: thousands of files are checked after every workload."""
     return Path(file).resolve()
 
 
 def context_error() -> str:
-    """Return in one line why the CUDA context is lost, or an empty string."""
+    """Return why the CUDA context is lost, or an empty string."""
     import torch
 
     try:
@@ -99,9 +98,9 @@ def context_error() -> str:
 
 
 def begin(job: Job, result: Result) -> None:
-    """Import torch, wait for the start signal if the job has one, then record the machine.
+    """Import torch, wait for the start signal if there is one, record the machine.
 
-    The GPU is not touched before the signal, because another process may still be measuring.
+    Before the signal another process may still be measuring, so the GPU is not touched.
     """
     import torch
 
@@ -118,7 +117,7 @@ def begin(job: Job, result: Result) -> None:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until the file exists. TimeoutError if the parent has ended, or after 15 minutes."""
+    """Wait for a file. TimeoutError after 15 minutes or without a parent."""
     deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
     while not path.exists():
         if time.monotonic() > deadline or os.getppid() != parent:

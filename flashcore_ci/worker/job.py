@@ -1,4 +1,4 @@
-"""Read the job file and write the result file that a worker and its parent exchange."""
+"""Read the job file and write the result file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULT_SCHEMA = "result-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject to import. ``library`` is None if it has no machine code of its own."""
+    """A subject to import, and its library if it has one."""
 
     name: str
     file: Path
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. The result repeats the job file's ``digest`` and the ``nonce``, so that no other result is taken for it."""
+    """What to do. ``digest`` and ``nonce`` bind the result to it."""
 
     kind: str
     nonce: str
@@ -73,7 +73,7 @@ class Job:
 
 
 class Result:
-    """The result file, written again after every step so that a crash loses one workload at most."""
+    """The result file, written again after every step."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class Result:
         }
 
     def environment(self, **facts: str | int) -> None:
-        """Add facts about the machine. The next step writes them."""
+        """Add facts about the machine."""
         self.content["environment"].update(facts)
 
     def start(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Result:
 
 
 def json_number(value: float) -> float | str:
-    """Return a float, or ``"nan"``, ``"inf"`` or ``"-inf"``, which JSON cannot carry as numbers."""
+    """Return a float, or ``"nan"``, ``"inf"`` or ``"-inf"``."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
@@ -130,5 +130,5 @@ def json_value(value: Any) -> Any:
 
 
 def missing(code: Code, message: str) -> dict[str, Any]:
-    """Return the outcome of a workload without a measurement."""
+    """Return the outcome of a failed workload."""
     return {"missing": {"code": code.value, "message": message}}

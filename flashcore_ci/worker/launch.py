@@ -1,4 +1,4 @@
-"""Launch each workload a few times under a tool, between two marker kernels."""
+"""Launch each workload a few times under a tool, between two markers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashcore_ci.worker.subject_file import Subjects
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome per workload: how many launches completed."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)

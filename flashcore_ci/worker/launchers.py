@@ -1,8 +1,7 @@
 """Launch a workload for timing, into poisoned outputs and with a cold L2.
 
-``SingleLaunch`` puts one launch between two events. ``GraphLaunch`` is for kernels under 50 µs, where launch overhead would
-dominate. It puts a CUDA graph between two events, with one launch on each of many buffer sets. The L2 is flushed before the
-graph, and no set comes twice in it, so every launch finds a cold L2.
+Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. The L2 is flushed before the graph
+and each launch has other buffers, so every launch finds a cold L2.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ HOLD_CYCLES = 10_000_000  # about 5 ms: longer than it takes to submit the trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingContext:
-    """What all workloads of this process share. ``flush`` is a buffer of twice the L2."""
+    """What all workloads share. ``flush`` is twice as large as the L2."""
 
     driver: Driver
     sensors: Sensors
     flush: Any
 
     def empty_l2(self) -> None:
-        """Overwrite the L2. Persisting lines are reset first, because a flush does not evict them."""
+        """Overwrite the L2, including persisting lines, which a flush does not evict."""
         if self.driver.persisting_bytes():
             self.driver.reset_persisting_lines()
         self.flush.zero_()
@@ -61,7 +60,10 @@ class SingleLaunch:
 
 
 class GraphLaunch:
-    """Launch once on every buffer set, as one CUDA graph. ValueError if a launch cannot be captured."""
+    """Launch once on every buffer set, as one CUDA graph.
+
+    ValueError if a launch cannot be captured.
+    """
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         self._context, self._pool, self._choose = context, pool, choose
@@ -88,7 +90,7 @@ Launcher = SingleLaunch | GraphLaunch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCost:
-    """Milliseconds per event pair: between its events, from pair to pair on the GPU, and to submit on the host."""
+    """Milliseconds per event pair: between its events, per pair on GPU and on host."""
 
     timed: float
     device: float
@@ -96,7 +98,7 @@ class LaunchCost:
 
 
 def measure_cost(launcher: Launcher) -> LaunchCost:
-    """Measure a few launches while the stream is held, so that no launch waits for the host."""
+    """Measure a few launches while the stream is held, so none waits for the host."""
     import torch
 
     launcher.launch()

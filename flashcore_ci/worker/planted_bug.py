@@ -1,7 +1,4 @@
-"""Launch a kernel with a planted bug, which compute-sanitizer around this process must report. This needs no torch.
-
-The job's kind is ``control``. The kernels are PTX, which the driver compiles.
-"""
+"""Launch a kernel with a planted bug, which compute-sanitizer must report."""
 
 from __future__ import annotations
 
@@ -87,7 +84,7 @@ after:
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome, ``control``: the kernel, and the driver's status after it (0: no error)."""
+    """Write one outcome, ``control``."""
     kernel = f"flashcore_ci_control_{job.options['check']}"
     result.start("control")
     result.finish("control", {"kernel": kernel, "status": _launch(kernel)})
@@ -95,7 +92,7 @@ def run(job: Job, result: Result) -> bool:
 
 
 def _launch(kernel: str) -> int:
-    """Launch on the first device and wait. RuntimeError if a call before the launch fails."""
+    """Launch and wait. RuntimeError if an earlier call fails."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: Any) -> None:

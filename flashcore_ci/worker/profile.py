@@ -1,4 +1,4 @@
-"""Run each workload once under a profiler, inside an NVTX range with its id."""
+"""Run each workload once under a profiler, in an NVTX range with its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UPS = 2
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome per workload: the number of profiled runs."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)

@@ -1,4 +1,4 @@
-"""Surround tensors with bytes that a kernel must not change, to detect writes out of bounds."""
+"""Detect writes out of bounds by bytes that a kernel must not change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RedZones:
         self._zones: list[tuple[str, Any]] = []
 
     def surround(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy every storage between two red zones. Values, shapes, strides and shared memory stay as they are."""
+        """Copy every storage between two red zones. Shapes and sharing stay."""
         import torch
 
         moved: dict[int, Any] = {}
@@ -26,7 +26,7 @@ class RedZones:
         }
 
     def overwritten(self) -> str:
-        """Return the name of a tensor whose red zone was overwritten, or an empty string."""
+        """Return the name of an overwritten tensor, or an empty string."""
         import torch
 
         if not self._zones or not bool((torch.cat([zone for _, zone in self._zones]) != CANARY).any()):

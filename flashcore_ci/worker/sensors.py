@@ -1,4 +1,4 @@
-"""Read NVML after each block: clock, power, temperature, and why the clocks are held. NVML may be absent."""
+"""Read clock, power, temperature and clock reasons from NVML, if present."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THROTTLED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorReading:
-    """NVML's SM clock in MHz, power in watts, temperature in degrees Celsius, and the bit mask of clock reasons."""
+    """MHz, watts, degrees Celsius, and the mask of clock reasons."""
 
     mhz: int
     watts: float
@@ -22,12 +22,12 @@ class SensorReading:
 
     @property
     def throttled(self) -> bool:
-        """Whether a sample taken now is spoilt."""
+        """Whether heat or hardware spoils this sample."""
         return bool(self.reasons & THROTTLED)
 
 
 class Sensors:
-    """The sensors of the GPU with this UUID."""
+    """The sensors of one GPU."""
 
     def __init__(self, uuid: str) -> None:
         self._nvml: Any = None
@@ -39,7 +39,7 @@ class Sensors:
             self._nvml = pynvml
 
     def read(self) -> SensorReading | None:
-        """Return the present values, or None without NVML or its Python module."""
+        """Return the present values, or None without NVML."""
         if self._nvml is None:
             return None
         nvml, handle = self._nvml, self._handle

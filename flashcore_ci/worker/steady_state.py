@@ -1,10 +1,9 @@
 """Decide from blocks of launches when a GPU has settled. Pure arithmetic.
 
-The first 0.1 s are the lead, in which clock and power follow the new load. Then the last 0.2 s of blocks are the window.
-The GPU has settled when the median cycles of the window's halves differ by less than 0.3 %, and their clocks by at most 30 MHz.
+The first 0.1 s are the lead, in which clock and power follow the load. The last 0.2 s of blocks are the window. The GPU has
+settled when the median cycles of the window's halves differ by less than 0.3 %, and their clocks by at most 30 MHz.
 
-Drift is measured in cycles (time x clock), because under a power cap the clock jitters by some per cent from block to block.
-Medians of halves keep a single block from deciding. docs/protocol.md shows why a longer window would only cost time.
+Drift is in cycles, because a power cap moves the clock from block to block.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_CLOCK_MOVE, MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One block: seconds since the first block began, median launch time in ms, SM clock in MHz, and whether it was throttled."""
+    """Seconds since the first block, median launch time in ms, SM clock in MHz."""
 
     at: float
     ms: float
@@ -33,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyState:
-    """The window's usable blocks, how its halves differ (drift of the cycles in %, move of the clock in MHz), and whether it settled."""
+    """The usable blocks of the window, and how its halves differ (%, MHz)."""
 
     blocks: tuple[Block, ...]
     drift: float
@@ -44,12 +43,11 @@ class SteadyState:
 def assess(blocks: Sequence[Block]) -> SteadyState:
     """Assess the window that ends with the last block.
 
-    Throttled blocks do not count, and at most half of the window may be throttled. Too few blocks are unsettled.
+    Throttled blocks do not count, and at most half of the window may be throttled.
     """
     recent = [block for block in blocks if block.at > blocks[-1].at - WINDOW_SECONDS]
-    recent = (
-        recent if len(recent) >= MIN_BLOCKS else list(blocks[-MIN_BLOCKS:])
-    )  # long launches make long blocks, and so a longer window
+    if len(recent) < MIN_BLOCKS:  # long launches make long blocks, and so a longer window
+        recent = list(blocks[-MIN_BLOCKS:])
     window = tuple(block for block in recent if not block.throttled)
     if 2 * len(window) < MIN_BLOCKS:
         return SteadyState(blocks=window, drift=0.0, clock_move=0.0, settled=False)
@@ -65,19 +63,19 @@ def assess(blocks: Sequence[Block]) -> SteadyState:
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:
-    """Return by how many per cent the median cycles of the second half exceed those of the first."""
+    """Return by how many per cent the second half's cycles exceed the first's."""
     first, second = (statistics.median(block.megacycles for block in half) for half in _halves(blocks))
     return 100.0 * (second / first - 1.0)
 
 
 def clock_move(blocks: Sequence[Block]) -> float:
-    """Return by how many MHz the median clocks of the two halves differ."""
+    """Return by how many MHz the halves' clocks differ."""
     first, second = (statistics.median(block.mhz for block in half) for half in _halves(blocks))
     return abs(second - first)
 
 
 def relative_std(values: Sequence[float]) -> float:
-    """Return the population standard deviation over the mean, in per cent."""
+    """Return the standard deviation over the mean, in per cent."""
     return 100.0 * statistics.pstdev(values) / statistics.fmean(values)
 
 

@@ -11,9 +11,9 @@ from flashcore_ci.worker.job import Job, Subject
 
 
 def load(subject: Subject) -> ModuleType:
-    """Import the subject under a unique module name. Exceptions of its file pass through.
+    """Import the subject under a unique module name.
 
-    ``SUBJECT`` in the module is the subject's name in the suite, because one file may be many subjects.
+    ``SUBJECT`` is its name in the suite, because one file may be many subjects.
     """
     name = f"flashcore_ci_subject_{''.join(c if c.isalnum() else '_' for c in subject.name)}"
     spec = importlib.util.spec_from_file_location(name, subject.file)
@@ -27,7 +27,7 @@ def load(subject: Subject) -> ModuleType:
 
 
 class Subjects:
-    """The subjects of a job. Each is imported and loads its library at first use."""
+    """The subjects of a job. Each loads its library at first use."""
 
     def __init__(self, job: Job) -> None:
         self._declared = {subject.name: subject for subject in job.subjects}
@@ -44,13 +44,13 @@ class Subjects:
 
 
 def last_line(error: BaseException) -> str:
-    """Return an exception as the last line of a traceback, at most 300 characters."""
+    """Return an exception in one line of at most 300 characters."""
     text = " ".join(str(error).split("\n", maxsplit=1)[0].split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 def location_in(path: Path) -> str:
-    """Return the file and line in ``path`` of the exception being handled, or an empty string."""
+    """Return the file and line in ``path`` of the handled exception, or ""."""
     trace = sys.exc_info()[2]
     line = 0
     while trace is not None:

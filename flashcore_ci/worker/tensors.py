@@ -1,4 +1,4 @@
-"""Poison and compare tensors, part by part so that memory stays bounded. Works on any device."""
+"""Poison and compare tensors, part by part so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POISONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The largest absolute difference of two tensors, its index, and the two values there."""
+    """The largest absolute difference, its index, and both values."""
 
     value: float
     index: tuple[int, ...]
@@ -32,8 +32,8 @@ def bits(tensor: Any) -> Any:
     """View a tensor's elements as integers of the same size."""
     import torch
 
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    return tensor.view(whole)
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.view(integer)
 
 
 def poison(outputs: Mapping[str, Any], which: int) -> None:
@@ -55,21 +55,21 @@ def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 
 def differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
-    """Return whether any bit differs, as a tensor on the outputs' device. This does not synchronize."""
+    """Return a tensor, whether any bit differs, without synchronizing."""
     import torch
 
     return torch.stack([(bits(first[name]) != bits(second[name])).any() for name in first]).any()
 
 
 def may_change(used: Any, fresh: Any) -> bool:
-    """Return whether ``fresh`` may be copied to ``used``: floating values that do not overlap in memory."""
+    """Return whether ``fresh`` may be copied to ``used``: floats that do not overlap."""
     import torch
 
     return isinstance(used, torch.Tensor) and used.is_floating_point() and used.shape == fresh.shape and 0 not in used.stride()
 
 
 def refuse_changed(used: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
-    """Raise ValueError if an input differs from what the same parameters and seed give again."""
+    """Raise ValueError if an input is not what its seed gives."""
     import torch
 
     for name, tensor in used.items():
@@ -88,7 +88,7 @@ def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def largest_difference(first: Any, second: Any) -> Difference:
-    """Return the largest |first - second|. Equal infinities differ by 0, and any NaN is the largest."""
+    """Return the largest |first - second|. Any NaN is larger than all numbers."""
     worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
     for offset, x, y in _parts(first, second):
         distance = (x - y).abs().masked_fill(x == y, 0.0)
@@ -101,7 +101,7 @@ def largest_difference(first: Any, second: Any) -> Difference:
 
 
 def mean_error(outputs: Any, reference: Any) -> float:
-    """Return the sum of |outputs - reference| over the sum of finite |reference|. NaN if the shapes differ."""
+    """Return the sum of errors over the sum of finite |reference|, or NaN."""
     import torch
 
     if outputs.shape != reference.shape:
@@ -114,7 +114,7 @@ def mean_error(outputs: Any, reference: Any) -> float:
 
 
 def error_histogram(first: Any, second: Any) -> dict[str, Any]:
-    """Count |first - second| by powers of two, in the fields of ``model.reading.Histogram``."""
+    """Count |first - second| by powers of two, as ``model.reading.Histogram``."""
     import torch
 
     counts, zeros, not_finite = [0] * POWERS, 0, 0
@@ -130,9 +130,9 @@ def error_histogram(first: Any, second: Any) -> dict[str, Any]:
 
 
 def rounding_error(reference: Any) -> float:
-    """Return the largest |ref + 0.3 - 0.3 - ref| over finite elements, in the reference's own precision.
+    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do.
 
-    FlashAttention's tests allow the same (https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py).
+    See https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py.
     """
     largest, flat = 0.0, _flat(reference)
     for start in range(0, flat.numel(), PART):
@@ -144,7 +144,7 @@ def rounding_error(reference: Any) -> float:
 
 
 def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
-    """Count the elements that are not finite where the reference is, or that were never written."""
+    """Count elements that were never written, or finite in the reference only."""
     count = 0
     flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
     for start in range(0, flat.numel(), PART):

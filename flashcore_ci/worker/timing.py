@@ -1,12 +1,12 @@
-"""Time every workload of a job in one fresh process, each until its GPU cycles settle.
+"""Time every workload in one fresh process, until its GPU cycles settle.
 
-A measurement reads as a sentence: choose a launcher, submit blocks until they settle, record the last window, audit the launches.
+Choose a launcher, submit blocks until they settle, record the last window, audit the launches.
 
-- A launch finds a cold L2, poisoned outputs, and other values at other addresses than the launch before.
+- A launch finds a cold L2, poisoned outputs, and other values and addresses than the launch before.
 - A block is 3 to 100 launches, about 15 ms, between two readings of every SM's clock.
-- The next block is submitted before the last one is read. If the host is still too slow, the stream is held before each block.
-  So the GPU never waits for the host, and its clock stays that of a loaded GPU.
-- One launch per block, drawn at random, must repeat the first output of its buffers.
+- The next block is submitted before the last one is read. If the host is still too slow, the stream is held before each
+  block. So the GPU never waits for the host, and keeps the clock of a loaded GPU.
+- One random launch per block must repeat the first output of its buffers.
 
 The reasons are in docs/protocol.md.
 """
@@ -41,7 +41,7 @@ HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock hol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingBlock:
-    """A submitted block: clock readings, event pairs, the audited buffers, whether their output differs, and the end event."""
+    """A submitted block, not yet read."""
 
     before: Any
     after: Any
@@ -53,7 +53,7 @@ class PendingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """All blocks and sensor readings of one workload, its last state, and the buffers audited last."""
+    """All blocks and sensor readings, the last state, and the buffers audited last."""
 
     blocks: list[Block]
     readings: list[SensorReading]
@@ -64,7 +64,7 @@ class Measurement:
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload: the sample and every block.
 
-    ``options["batched"]`` maps workloads to "use a CUDA graph", so that two binaries are launched the same way.
+    ``options["batched"]`` makes two binaries launch a workload alike: in a CUDA graph or not.
     """
     import torch
 
@@ -103,7 +103,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
 
 
 def _choose_launcher(context: TimingContext, pool: BufferPool, batched: bool | None) -> tuple[Launcher, LaunchCost]:
-    """Use a CUDA graph if ``batched`` says so, or, where it is None, if one launch takes less than 50 µs."""
+    """Use a CUDA graph if ``batched``, or by default below 50 µs per launch."""
     single = SingleLaunch(context, pool)
     cost = launchers.measure_cost(single)
     if not (cost.timed < SHORT_MS if batched is None else batched):
@@ -114,13 +114,13 @@ def _choose_launcher(context: TimingContext, pool: BufferPool, batched: bool | N
 
 
 def _launches_per_block(cost: LaunchCost) -> int:
-    """Return how many event pairs fill a block of about 15 ms, L2 flushes included."""
+    """Return how many launches fill about 15 ms."""
     fewest, most = BLOCK_LAUNCHES
     return max(fewest, min(most, round(BLOCK_MS / max(cost.device, cost.host))))
 
 
 def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: float) -> PendingBlock:
-    """Submit ``count`` launches without waiting. The stream first idles for ``hold`` ms, so that the host stays ahead."""
+    """Submit ``count`` launches after ``hold`` ms, which keep the host ahead."""
     import torch
 
     drawn = random.randrange(count)  # noqa: S311 - the subject must not be able to predict it
@@ -139,7 +139,10 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
 
 
 def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBlock]) -> Measurement:
-    """Submit blocks until the window settles or MAX_SECONDS pass. OutputChangedError if an audited launch differs."""
+    """Submit blocks until the window settles or MAX_SECONDS pass.
+
+    OutputChangedError if an audited launch differs from the first.
+    """
     blocks: list[Block] = []
     readings: list[SensorReading] = []
     state = steady_state.assess(())
@@ -166,7 +169,7 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
 
 
 def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[str, Any]:
-    """Return the sample (medians over the last window) and every block, per single launch."""
+    """Return the medians over the last window, and every block."""
     blocks = [dataclasses.replace(block, ms=block.ms / launcher.launches) for block in measurement.blocks]
     state = measurement.state
     window = {block.at for block in state.blocks}
@@ -188,7 +191,6 @@ def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[st
 
 
 def _why_unsettled(measurement: Measurement, dropped: int) -> dict[str, Any]:
-    """Return why the sample does not count, as an outcome. It is empty if the blocks settled."""
     state, count = measurement.state, len(measurement.blocks)
     if state.settled:
         return {}
