@@ -1,4 +1,4 @@
-"""A GPU on which nothing is wrong, as NVML shows one."""
+"""The state of a healthy GPU, as NVML reports it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""As much of torch as the bindings of ``kernel/flashcore`` use, without numbers: shapes, strides, types, devices and addresses.
+"""Stand in for torch in tests of the bindings: tensors with shapes, strides, types, devices and addresses, but no numbers.
 
-The bindings check arguments and fill a structure; a library that only keeps what it was given stands in for the kernels. So their
-tests need neither torch nor a GPU.
+The bindings check arguments and fill a structure. A stand-in library keeps what it is given.
+So their tests need neither torch nor a GPU.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def is_grad_enabled() -> bool:
     return True
 
 
-def offered(major: int = 1) -> Any:
-    """What PyTorch's tensors offer by DLPack: a capsule of a table that begins with its version and has the reading function sixth."""
+def exchange_capsule(major: int = 1) -> Any:
+    """Return a DLPack exchange capsule: a table with its version first and the reading function sixth."""
     table = (ctypes.c_uint64 * 7)(major, *[0xF00] * 6)
     _tables.append(table)
     capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -131,8 +131,8 @@ def offered(major: int = 1) -> Any:
     return capsule(ctypes.addressof(table), _TABLE, None)
 
 
-_TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither
-Tensor.__dlpack_c_exchange_api__ = offered()  # type: ignore[attr-defined]
+_TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither alive
+Tensor.__dlpack_c_exchange_api__ = exchange_capsule()  # type: ignore[attr-defined]
 
 dtype, device = Dtype, Device
 state = SimpleNamespace(stream=7, capturing=False)

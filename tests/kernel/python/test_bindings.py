@@ -196,7 +196,7 @@ def test_a_tensor_that_pytorch_cannot_show_is_refused_in_one_line(bound: Any, mo
         bound.flashcore.decode(**cache())
 
 
-@pytest.mark.parametrize("offered", [None, torch.offered(major=2)])
+@pytest.mark.parametrize("offered", [None, torch.exchange_capsule(major=2)])
 def test_a_torch_that_does_not_show_its_tensors_is_refused(bound: Any, monkeypatch: pytest.MonkeyPatch, offered: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", offered)
     with pytest.raises(bound.library.LibraryError, match=r"PyTorch 2.11 or newer is needed|PyTorch has version 2"):

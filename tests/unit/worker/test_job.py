@@ -39,7 +39,7 @@ def test_another_version_is_refused(tmp_path):
         Job.read(path)
 
 
-def test_the_result_on_disk_always_says_what_is_in_flight(job, tmp_path):
+def test_the_result_on_disk_names_what_is_in_flight(job, tmp_path):
     path = tmp_path / "result.json"
     result = Result(job, path)
 
@@ -57,14 +57,14 @@ def test_the_result_on_disk_always_says_what_is_in_flight(job, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_not_a_number_is_spelled_out_and_never_ends_the_worker(job, tmp_path):
+def test_not_a_number_is_a_text_and_does_not_end_the_worker(job, tmp_path):
     path = tmp_path / "result.json"
     Result(job, path).finish("w", {"mhz": math.nan, "blocks": [[0.5, math.inf]], "kept": 3})
     assert json.loads(path.read_text())["outcomes"]["w"] == {"mhz": "nan", "blocks": [[0.5, "inf"]], "kept": 3}
 
 
 @pytest.mark.parametrize(("value", "carried"), [(1, 1.0), (0.5, 0.5), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
-def test_numbers_are_carried_so_that_they_come_back(value, carried):
+def test_numbers_survive_json(value, carried):
     assert json_number(value) == carried
     assert float(json_number(value)) == value or math.isnan(value)
 

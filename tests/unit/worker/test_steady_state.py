@@ -12,7 +12,7 @@ BLOCKS = json.loads((Path(__file__).parents[2] / "recordings/timing/blocks.json"
 
 
 def steady(count=100, *, every=0.015, slope=0.0, clock=1800.0, clock_slope=0.0, throttled=()):
-    """Blocks of one megacycle a launch that gain ``slope`` per cent a second, on a clock that gains ``clock_slope`` MHz a second."""
+    """Make blocks of one megacycle per launch. ``slope`` is in per cent per second, ``clock_slope`` in MHz per second."""
     blocks = []
     for index in range(count):
         at = (index + 1) * every
@@ -56,13 +56,13 @@ def test_the_clock_may_move_thirty_megahertz_from_half_to_half(clock_slope, sett
     assert state.clock_move == pytest.approx(abs(clock_slope) * WINDOW_SECONDS / 2, rel=0.15)
 
 
-def test_one_wild_block_decides_nothing():
+def test_a_single_outlier_decides_nothing():
     blocks = steady()
     blocks[-1] = Block(at=blocks[-1].at, ms=blocks[-1].ms * 50, mhz=1800.0)
     assert steady_state.assess(blocks).settled
 
 
-def test_throttled_blocks_are_no_sample():
+def test_throttled_blocks_are_not_sampled():
     state = steady_state.assess(steady(throttled=range(90, 94)))
     assert state.settled
     assert not any(block.throttled for block in state.blocks)
@@ -89,7 +89,7 @@ def test_every_recorded_kernel_settles_within_a_second_to_its_final_cycles(name)
     assert statistics.median(block.megacycles for block in state.blocks) == pytest.approx(final, rel=3e-3)
 
 
-def test_in_time_the_same_kernel_had_not_settled():
+def test_in_milliseconds_the_same_kernel_had_not_settled():
     blocks = recorded("attention-s8192-d128")
     sample = first_settled(blocks).blocks
     final = statistics.median(block.ms for block in blocks if block.at > 3.0)

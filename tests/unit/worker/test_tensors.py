@@ -11,7 +11,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1])
-def test_poison_is_not_a_number_and_is_told_from_the_other(dtype, which):
+def test_poison_is_not_a_number_and_differs_from_the_other(dtype, which):
     outputs = {"o": torch.zeros(5, 2, dtype=dtype)[:, :1]}
     tensors.poison(outputs, which)
     assert outputs["o"].isnan().all()
@@ -42,7 +42,7 @@ def test_nothing_differs_in_empty_outputs():
     assert tensors.largest_difference(torch.zeros(0, 4), torch.zeros(0, 4)).value == 0
 
 
-def test_bad_values_are_those_where_a_number_was_due_and_those_never_written():
+def test_bad_values_are_not_finite_or_never_written():
     ours = torch.tensor([1.0, math.nan, -math.inf, math.inf, 2.0])
     reference = torch.tensor([1.0, 1.0, -math.inf, 1.0, 2.0])
     unwritten = torch.tensor([False, False, False, False, True])
@@ -64,20 +64,20 @@ def compare(ours, low, exact):
     return found["readings"]
 
 
-def test_as_wrong_as_pytorch_is_half_of_what_is_allowed():
+def test_an_error_as_large_as_pytorchs_is_half_of_the_limit():
     exact = torch.zeros(4, dtype=torch.float64)
     low = torch.full((4,), 2.0**-10, dtype=torch.float16)
     assert compare(low, low, exact)["error/ratio"] <= 0.5
     assert compare(low * 8, low, exact)["error/ratio"] > 1
 
 
-def test_a_nan_in_the_output_is_carried_and_never_lost():
+def test_a_nan_in_the_output_is_kept():
     zeros = torch.zeros(3)
     readings = compare(torch.tensor([0.0, math.nan, 0.0]), zeros, zeros.double())
     assert (readings["diff/max"], readings["error/ratio"]) == ("nan", "nan")
 
 
-def test_any_error_where_none_is_allowed_is_infinite():
+def test_an_error_where_none_is_allowed_is_infinite():
     zeros = torch.zeros(3)
     assert compare(zeros + 1e-3, zeros, zeros.double())["error/ratio"] == "inf"
     assert compare(zeros, zeros, zeros.double())["error/ratio"] == 0
@@ -125,28 +125,28 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
     monkeypatch.setattr(tensors, "PART", 3)  # parts do not change the answer
     exact = torch.zeros(9, dtype=torch.float64)
     ours = torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0**-41, -(2.0**30), math.nan, math.inf, 0.75])
-    counted = tensors.error_histogram(ours, exact)
-    assert {counted["first"] + index: count for index, count in enumerate(counted["counts"]) if count} == {
+    histogram = tensors.error_histogram(ours, exact)
+    assert {histogram["first"] + index: count for index, count in enumerate(histogram["counts"]) if count} == {
         -40: 1,  # the smallest holds what is smaller still
         -1: 1,
         0: 2,
         1: 1,
         7: 1,  # the last holds what is larger
     }
-    assert (counted["zeros"], counted["not_finite"]) == (1, 2)
-    assert len(counted["counts"]) == tensors.POWERS
+    assert (histogram["zeros"], histogram["not_finite"]) == (1, 2)
+    assert len(histogram["counts"]) == tensors.POWERS
 
 
-def test_equal_infinities_and_no_elements_are_no_errors():
+def test_equal_infinities_and_empty_tensors_have_no_errors():
     assert tensors.error_histogram(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
     assert sum(tensors.error_histogram(torch.zeros(0), torch.zeros(0))["counts"]) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_element_is_counted_once_for_us_and_for_pytorch(dtype):
+def test_every_element_is_counted_once_for_the_kernel_and_for_pytorch(dtype):
     outputs = {name: torch.randn(7, 5).to(dtype) for name in "abcdef"}
     exact = {name: torch.randn(7, 5, dtype=torch.float64) for name in outputs}
     histograms = correctness._histograms(outputs, outputs, exact)
     assert list(histograms) == [f"error/{side}/{name}" for name in "abcd" for side in ("ours", "pytorch")]
-    for counted in histograms.values():
-        assert sum(counted["counts"]) + counted["zeros"] + counted["not_finite"] == 35
+    for histogram in histograms.values():
+        assert sum(histogram["counts"]) + histogram["zeros"] + histogram["not_finite"] == 35
