@@ -78,7 +78,7 @@ def _measure(session: Session) -> Collected:
             probed = probe.result()
             unhealthy = probe_failure(probed)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
-                observations = [replace(one, readings=(), findings=(), missing=unhealthy) for one in observations]
+                observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
             problem = unhealthy or session.check_exclusive()
             if problem is None:
                 session.progress("profile")

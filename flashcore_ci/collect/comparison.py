@@ -138,7 +138,7 @@ def run_rounds(
     runs = ProcessRuns(head.scratch)
     artifacts: list[str] = []
     batched: dict[str, bool] = {}
-    remaining = tuple(one.workload for one in series.values())
+    remaining = tuple(pairs.workload for pairs in series.values())
     try:
         for begin, end in itertools.pairwise((0, *looks.rounds)):
             if not remaining or process.stopping():

@@ -79,7 +79,8 @@ def collect(session: Session) -> tuple[Observation, ...]:
 def _require_control(results: dict[str, CheckResult], failed: Missing | None) -> dict[str, CheckResult]:
     if failed is None:
         return results
-    return {name: replace(one, findings=failed) if one.findings == CLEAN else one for name, one in results.items()}
+    clean = {name: result for name, result in results.items() if result.findings == CLEAN}
+    return results | {name: replace(result, findings=failed) for name, result in clean.items()}
 
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
@@ -88,7 +89,8 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
         too_old = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
-    groups = [group for group in (tuple(one for one in workloads if one not in bulk), bulk) if group]
+    others = tuple(workload for workload in workloads if workload not in bulk)
+    groups = [group for group in (others, bulk) if group]
     with ThreadPoolExecutor(len(groups)) as pool:
         checked = pool.map(lambda group: _check_group(session, tool, version, name, group), groups)
         return {key: value for group in checked for key, value in group.items()}
@@ -121,7 +123,8 @@ def _check_group(session: Session, tool: Path, version: str, name: str, workload
 
     first, second = isolation.run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=AT_ONCE)
     if not _may_blame(second, session):
-        second = {key: replace(one, findings=unhealthy) if _died(one) else one for key, one in second.items()}
+        dead = {name: result for name, result in second.items() if _died(result)}
+        second |= {name: replace(result, findings=unhealthy) for name, result in dead.items()}
     return first | second
 
 

@@ -37,7 +37,7 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
         raise OutputChangedError("a timed launch, drawn at random, is more than 2 % off the reference")
     tensors.refuse_changed(audited.inputs, pool.subject.inputs(pool.work.params, audited.seed))
     if replays_results(pool, launcher):
-        raise OutputChangedError("on other values at the same addresses a launch gave what these values do not give")
+        raise OutputChangedError("a launch on other values at the same addresses did not compute their output")
 
 
 def outlasts_stream(launcher: Launcher, ms: float) -> bool:
