@@ -36,7 +36,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class GpuState:
     """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in degrees Celsius.
 
     ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none, ``persistent`` where its driver
@@ -64,7 +64,7 @@ class State:
     persistent: bool | None = None
 
 
-def read(gpu: str) -> State:
+def read(gpu: str) -> GpuState:
     """The state of the GPU with this index or UUID. CannotCollectError without driver, module, or such a GPU."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
@@ -73,7 +73,7 @@ def read(gpu: str) -> State:
         errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
-        return State(
+        return GpuState(
             name=nvml.nvmlDeviceGetName(handle),
             uuid=nvml.nvmlDeviceGetUUID(handle),
             driver=nvml.nvmlSystemGetDriverVersion(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
@@ -26,7 +26,7 @@ class Diagnosis:
     fix: str = ""
 
 
-def diagnose_gpu(state: State, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
+def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
     """Diagnose the GPU."""
     return (
         Diagnosis(name="gpu", fact=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
@@ -73,27 +73,27 @@ def render(diagnoses: tuple[Diagnosis, ...]) -> str:
     return "\n".join(text) + "\n"
 
 
-def _architecture(state: State) -> Diagnosis:
+def _architecture(state: GpuState) -> Diagnosis:
     other = state.compute_capability != ARCHITECTURE
     fix = "use an H100, H200 or GH200: the kernels are built for Hopper (sm_90a)" if other else ""
     return Diagnosis(name="arch", fact=f"compute capability {state.compute_capability}", problem=other, fix=fix)
 
 
-def _driver(state: State) -> Diagnosis:
+def _driver(state: GpuState) -> Diagnosis:
     branch = state.driver.split(".")[0]
     old = not (branch.isdecimal() and int(branch) >= MIN_DRIVER)
     fix = f"install driver {MIN_DRIVER} or newer: CUDA 13.0 needs it" if old else ""
     return Diagnosis(name="driver", fact=f"{state.driver} (CUDA {state.cuda})", problem=old, fix=fix)
 
 
-def _compute_mode(state: State) -> Diagnosis:
+def _compute_mode(state: GpuState) -> Diagnosis:
     """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second one."""
     bad = state.mig or state.compute_mode == "prohibited"
     fix = "use the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
     return Diagnosis(name="mode", fact=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)
 
 
-def _ecc(state: State) -> Diagnosis:
+def _ecc(state: GpuState) -> Diagnosis:
     if state.ecc is None:
         return Diagnosis(name="ecc", fact="this GPU has no ECC")
     bad = bool(state.ecc_errors)
@@ -102,13 +102,13 @@ def _ecc(state: State) -> Diagnosis:
     return Diagnosis(name="ecc", fact=f"{'on' if state.ecc else 'off'}{count}", problem=bad, fix=fix)
 
 
-def _throttle(state: State) -> Diagnosis:
+def _throttle(state: GpuState) -> Diagnosis:
     bad = bool(HARMFUL & set(state.reasons))
     fix = NEXT_STEP[Code.THROTTLED] if bad else ""
     return Diagnosis(name="throttle", fact=", ".join(state.reasons) or "none", problem=bad, fix=fix)
 
 
-def _processes(state: State, allow: tuple[str, ...]) -> Diagnosis:
+def _processes(state: GpuState, allow: tuple[str, ...]) -> Diagnosis:
     others, hidden = strangers(state.users, allow), unseen(state.users)
     if others:
         named = ", ".join(f"{user.name} ({user.pid})" for user in others)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from flashcore_ci.adapters.host import Host
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
 from flashcore_ci.doctor.checks import GIB, HARMFUL, MIN_DISK_BYTES
 
 PAGE = "docs/runner.md"
@@ -32,7 +32,7 @@ class RunnerFacts:
     """
 
     host: Host
-    state: State | None
+    state: GpuState | None
     counters_work: bool | None
     passwordless_sudo: bool
     allow: tuple[str, ...]

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from flashcore_ci.adapters import clock, lock, nvml, process
 from flashcore_ci.collect import calibration
-from flashcore_ci.collect.calibration import Ledger, Part, Wanted
+from flashcore_ci.collect.calibration import Ledger, Part, Targets
 from flashcore_ci.collect.collect import device_of
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine, illness
-from flashcore_ci.collect.process_runs import Trial, Trials
-from flashcore_ci.collect.session import Session
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
+from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.judge.power import sights
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Device
@@ -54,9 +53,9 @@ class CalibrationRun:
     planted_processes: int
 
     @property
-    def wanted(self) -> Wanted:
+    def targets(self) -> Targets:
         """The processes of the whole recording."""
-        return Wanted(same=self.same_processes, planted=self.planted_processes)
+        return Targets(same=self.same_processes, planted=self.planted_processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +79,10 @@ def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
     ledger, file = _record(run, progress)
     margins = references.margins(load_suite(run.suite)) if file is not None else {}
     return Calibration(
-        same=len(ledger.of("same")),
-        planted=len(ledger.of("planted")),
+        same=len(ledger.processes_of("same")),
+        planted=len(ledger.processes_of("planted")),
         file=file,
-        complete=calibration.next_part(ledger, run.wanted) is None,
+        complete=calibration.next_part(ledger, run.targets) is None,
         power=tuple(map(str, sights(files.read(Noise, file), margins))) if file is not None else (),
     )
 
@@ -95,64 +94,64 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
     with marked(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
-        machines = (
-            _machine(run.suite, scratch / "same", progress),
-            _machine(run.planted, scratch / "planted", progress),
+        sessions = (
+            _session(run.suite, scratch / "same", progress),
+            _session(run.planted, scratch / "planted", progress),
         )
-        device = _device(machines[0])
-        ledger = _resume(run.folder / LEDGER, _key(machines, device), device)
+        device = _device(sessions[0])
+        ledger = _resume(run.folder / LEDGER, _key(sessions, device), device)
         deadline = None if run.seconds is None else began + run.seconds
-        ledger = _measure(ledger, run, machines, deadline, progress)
-        return ledger, _write_noise(ledger, machines, run, commit=host.provenance(run.suite, scratch).commit)
+        ledger = _measure(ledger, run, sessions, deadline, progress)
+        return ledger, _write_noise(ledger, sessions, run, commit=host.provenance(run.suite, scratch).commit)
 
 
 def _measure(
-    ledger: Ledger, run: CalibrationRun, machines: tuple[Machine, ...], deadline: float | None, progress: Progress
+    ledger: Ledger, run: CalibrationRun, sessions: tuple[Session, ...], deadline: float | None, progress: Progress
 ) -> Ledger:
     """Add processes until time is up. A stopped process leaves nothing."""
-    trials = Trials(machines[0].session.context.scratch)
+    runs = ProcessRuns(sessions[0].scratch)
     longest: dict[Part, float] = {}
-    upcoming: Trial | None = None
+    upcoming: ProcessRun | None = None
     try:
-        while (part := calibration.next_part(ledger, run.wanted)) is not None:
+        while (part := calibration.next_part(ledger, run.targets)) is not None:
             began, number = clock.monotonic(), len(ledger.processes)
             if process.stopping() or (deadline is not None and began + longest.get(part, 0.0) > deadline):
                 break
-            trial = upcoming or calibration.trial(part, ledger, number, same=machines[0], planted=machines[1])
-            after = calibration.foreseen(ledger, part, run.wanted)
-            upcoming = after and calibration.trial(after, ledger, number + 1, same=machines[0], planted=machines[1])
-            trials.start(trial)
+            current = upcoming or calibration.process_run(part, ledger, number, same=sessions[0], planted=sessions[1])
+            after = calibration.following_part(ledger, part, run.targets)
+            upcoming = after and calibration.process_run(after, ledger, number + 1, same=sessions[0], planted=sessions[1])
+            runs.start(current)
             if upcoming is not None:
-                trials.start(upcoming)
-            progress(f"{part}: process {number + 1} of {_total(run.wanted)}")
-            outcomes = trials.finish(trial)
+                runs.start(upcoming)
+            progress(f"{part}: process {number + 1} of {_total(run.targets)}")
+            results = runs.finish(current)
             if process.stopping():
                 break
-            for name, outcome in outcomes.items():
-                if outcome.missing is not None:
-                    progress(f"{name}: not measured: {outcome.missing.code}: {outcome.missing.message}")
-            _keep_results(outcomes, run.folder / f"process-{number:03d}.json")
-            ledger = ledger.with_process(part, outcomes)
+            for name, result in results.items():
+                if result.missing is not None:
+                    progress(f"{name}: not measured: {result.missing.code}: {result.missing.message}")
+            _keep_results(results, run.folder / f"process-{number:03d}.json")
+            ledger = ledger.with_process(part, results)
             write_atomically(run.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
     finally:
-        trials.close()
+        runs.close()
     return ledger
 
 
-def _keep_results(outcomes: dict[str, Outcome], file: Path) -> None:
-    for result in {outcome.result for outcome in outcomes.values() if outcome.result.exists()}:
-        write_atomically(file, result.read_bytes())
+def _keep_results(results: dict[str, WorkloadResult], file: Path) -> None:
+    for kept in {result.result_file for result in results.values() if result.result_file.exists()}:
+        write_atomically(file, kept.read_bytes())
 
 
-def _total(wanted: Wanted) -> int:
-    return wanted.same + wanted.planted + (1 if wanted.planted else 0)
+def _total(targets: Targets) -> int:
+    return targets.same + targets.planted + (1 if targets.planted else 0)
 
 
-def _write_noise(ledger: Ledger, machines: tuple[Machine, ...], run: CalibrationRun, *, commit: str) -> Path | None:
-    if not ledger.of("same"):
+def _write_noise(ledger: Ledger, sessions: tuple[Session, ...], run: CalibrationRun, *, commit: str) -> Path | None:
+    if not ledger.processes_of("same"):
         return None
-    noise = calibration.noise(ledger, same=machines[0], planted=machines[1], commit=commit)
+    noise = calibration.noise(ledger, same=sessions[0], planted=sessions[1], commit=commit)
     path = run.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
     _refuse_foreign(path)
     write_atomically(path, codec.encode(noise))
@@ -172,7 +171,7 @@ def _refuse_foreign_folder(folder: Path) -> None:
         raise UsageError(f"{folder} holds other files than a recording", fix="give --work a new or empty folder")
 
 
-def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
+def _session(request: Request, scratch: Path, progress: Progress) -> Session:
     scratch.mkdir()
     plan = make_plan(load_suite(request), request, progress)
     builds = build_plan(plan, request, progress)
@@ -181,8 +180,7 @@ def _machine(request: Request, scratch: Path, progress: Progress) -> Machine:
             raise CannotCollectError(
                 f"{build.subject} does not compile: {build.error.message}", fix=f"flashcore-ci build --suite {request.suite}"
             )
-    context = host.context(request, progress, scratch)
-    return Machine(session=Session(context=context, plan=plan, builds=builds, uuid=nvml.read(request.gpu).uuid))
+    return host.session(request, progress, scratch, plan=plan, builds=builds)
 
 
 @contextlib.contextmanager
@@ -193,24 +191,24 @@ def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _device(machine: Machine) -> Device:
+def _device(session: Session) -> Device:
     """Describe the GPU. CannotCollectError when it is unhealthy or busy."""
-    probed = machine.probe()
-    ill = illness(probed) or machine.session.busy()
-    if ill is not None:
-        raise CannotCollectError(f"{ill.code}: {ill.message}", fix="flashcore-ci doctor")
-    return device_of(nvml.read(machine.session.uuid), probed.environment)
+    probed = session.probe()
+    problem = probe_failure(probed) or session.check_exclusive()
+    if problem is not None:
+        raise CannotCollectError(f"{problem.code}: {problem.message}", fix="flashcore-ci doctor")
+    return device_of(nvml.read(session.uuid), probed.environment)
 
 
-def _key(machines: tuple[Machine, ...], device: Device) -> str:
+def _key(sessions: tuple[Session, ...], device: Device) -> str:
     """Digest what must not change between calls."""
     identities = [
-        machine.session.observation(Kind.TIMING, workload).identity
-        for machine in machines
-        for workload in machine.session.workloads(Kind.TIMING)
+        session.observation(Kind.TIMING, workload).identity
+        for session in sessions
+        for workload in session.workloads(Kind.TIMING)
     ]
     fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
-    policy = machines[0].session.context.clock_policy
+    policy = sessions[0].clock_policy
     return digest_of(fields, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
 
 

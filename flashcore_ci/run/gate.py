@@ -21,7 +21,7 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.base.prepare import Base
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.run.build import build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
@@ -143,8 +143,8 @@ def _measure(
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
-    context = host.context(request, progress, logs.resolve())
-    evidence = collect(plan, builds, context, None if base is None else prepare.for_collector(base, plan, builds, request))
+    session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
+    evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
     write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)

@@ -12,9 +12,10 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
-from flashcore_ci.collect.context import Context
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.evidence import BuildEvidence, Provenance
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
 
@@ -70,21 +71,25 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
     return installed
 
 
-def context(request: Request, progress: Progress, scratch: Path) -> Context:
-    """Tell the collector about this machine."""
+def session(
+    request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]
+) -> Session:
+    """Tell the collector about this run and this machine."""
     settings = request.settings
-    return Context(
+    return Session(
+        plan=plan,
+        builds=builds,
+        uuid=nvml.read(request.gpu).uuid,
         root=request.root,
         python=settings.python,
         libraries=request.binaries,
-        run=request.out,
+        run_folder=request.out,
         scratch=scratch,
         lock_dir=settings.lock_dir,
         lock_timeout=request.lock_timeout,
         origin=provenance(request, scratch),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
-        gpu=request.gpu,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         progress=progress,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flashcore_ci.adapters import clock, sanitizer
 from flashcore_ci.collect import child
-from flashcore_ci.collect.sanitizer import between_marks, counted
+from flashcore_ci.collect.sanitizer import between_marks, count_checked
 from flashcore_ci.model.codes import PASSING
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import Evidence, Observation
@@ -133,7 +133,7 @@ def _wrong_kernel(good: GoodRun, gate: str) -> str:
     text = good.files[LAUNCH_LIST].decode()
     for entry in entries:
         text = text.replace(f"Kernel: {entry}\n", f"Kernel: {entry}_of_another_subject\n")
-    return _code(counted(between_marks(sanitizer.parse_launches(text), index), entries))
+    return _code(count_checked(between_marks(sanitizer.parse_launches(text), index), entries))
 
 
 def _cut_log(good: GoodRun, gate: str) -> str:

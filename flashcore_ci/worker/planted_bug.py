@@ -1,7 +1,4 @@
-"""Job ``control``: a kernel with a planted bug, which the tool around this process must report. torch is not needed.
-
-The kernels are PTX that the driver compiles when it loads them, as in ``driver``.
-"""
+"""Launch a kernel with a planted bug, which compute-sanitizer must report."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ PTX = b"""
 .target sm_70
 .address_size 64
 
-// One thread writes behind its allocation of four bytes.
+// One thread writes past its allocation of four bytes.
 .visible .entry flashcore_ci_control_memcheck(.param .u64 memory)
 {
     .reg .pred %idle;
@@ -32,7 +29,7 @@ PTX = b"""
     ret;
 }
 
-// One thread reads what nobody wrote, and writes it back.
+// One thread reads uninitialised memory, and writes it back.
 .visible .entry flashcore_ci_control_initcheck(.param .u64 memory)
 {
     .reg .pred %idle;
@@ -67,7 +64,7 @@ PTX = b"""
     ret;
 }
 
-// Half of the second warp passes a block barrier by, and has work to do afterwards.
+// Half of the second warp skips a block barrier, and has work to do afterwards.
 .visible .entry flashcore_ci_control_synccheck(.param .u64 memory)
 {
     .reg .pred %passes;
@@ -87,7 +84,7 @@ after:
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome, ``control``: the kernel that was launched, and the driver's status afterwards (0: it noticed nothing)."""
+    """Write one outcome, ``control``."""
     kernel = f"flashcore_ci_control_{job.options['check']}"
     result.start("control")
     result.finish("control", {"kernel": kernel, "status": _launch(kernel)})
@@ -95,7 +92,7 @@ def run(job: Job, result: Result) -> bool:
 
 
 def _launch(kernel: str) -> int:
-    """Launch on the first device and wait. RuntimeError when it does not even come to the launch."""
+    """Launch and wait. RuntimeError if an earlier call fails."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: Any) -> None:

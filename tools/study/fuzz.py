@@ -164,7 +164,7 @@ def result_reader(folder: Path) -> Reader:
         if isinstance(content, Missing):
             return content
         for one in content["outcomes"].values():
-            child.missing_of(one)
+            child.missing_from(one)
             correctness.readings(one.get("readings", {}))
         return content
 

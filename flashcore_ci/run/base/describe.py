@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore_ci.collect.describe import describe
+from flashcore_ci.collect.isolation import run_together_then_alone
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.subject import Description, Problem
 from flashcore_ci.model.suite import SubjectRef, Suite, Workload
@@ -79,13 +79,18 @@ class BaseDescriber:
 
     def _describe(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> SubjectAnswer:
         """Ask about all workloads together. On failure, ask one by one."""
-        together = self._ask(suite, subject, workloads, root)
-        if not isinstance(together, str):
-            return SubjectAnswer(description=together)
-        with ThreadPoolExecutor(MAX_WORKERS) as pool:
-            answers = list(pool.map(lambda workload: self._ask(suite, subject, (workload,), root), workloads))
-        reasons = {workload.id: why for workload, why in zip(workloads, answers, strict=True) if isinstance(why, str)}
-        descriptions = [answer for answer in answers if not isinstance(answer, str)]
+        together, alone = run_together_then_alone(
+            workloads,
+            together=lambda part: dict.fromkeys((workload.id for workload in part), self._ask(suite, subject, part, root)),
+            again=lambda answers: tuple(workload for workload in workloads if isinstance(answers[workload.id], str)),
+            alone=lambda workload: self._ask(suite, subject, (workload,), root),
+            at_once=MAX_WORKERS,
+        )
+        answers = together | alone
+        reasons = {name: why for name, why in answers.items() if isinstance(why, str)}
+        descriptions = [answer for answer in answers.values() if not isinstance(answer, str)]
+        if not alone:
+            return SubjectAnswer(description=descriptions[0] if descriptions else None, reasons=reasons)
         problems = tuple(problem for description in descriptions for problem in description.problems)
         description = replace(descriptions[0], problems=problems) if descriptions else None
         return SubjectAnswer(description=description, reasons=reasons)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci.adapters import git
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.collect.collect import Opponents
+from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.judge import interim
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
@@ -30,22 +30,6 @@ from flashcore_ci.run.base.describe import BaseDescriber, SubjectAnswer
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """A commit's checkout with head's subject files, and its builds.
-
-    ``identities`` say what it would run, ``cannot`` why it cannot (by workload).
-    """
-
-    commit: str
-    root: Path
-    libraries: Path
-    plan: Plan
-    builds: tuple[BuildEvidence, ...]
-    identities: dict[str, Identity]
-    cannot: dict[str, str]
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
@@ -101,20 +85,18 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         )
 
 
-def for_collector(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> Opponents:
-    """Give the collector the base, and the verdict's stopping rule."""
+def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> InterimLooks:
+    """Return when the comparison may stop, by the verdict's own rule."""
     known_references = references.of(request.root / request.suite)
     heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
     same = frozenset(
         name for name, head in heads.items() if name in base.identities and is_same_code(base.identities[name], head)
     )
 
-    def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
+    def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return interim.is_final(plan, target, samples, provenance=provenance, standards=known_references, same=same)
 
-    return Opponents(
-        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.LOOKS, final=final
-    )
+    return InterimLooks(rounds=interim.LOOKS, is_final=is_final)
 
 
 def _has_build(subject: str, descriptions: Iterable[Description]) -> bool:

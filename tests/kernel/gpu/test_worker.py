@@ -9,7 +9,7 @@ import pytest
 from factories import make_workload
 
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Order
+from flashcore_ci.collect.child import JobSpec
 
 torch = pytest.importorskip("torch")
 
@@ -66,7 +66,7 @@ def run_workload(folder: Path, kind: str, text: str, *, entries: tuple[str, ...]
     (folder / "helper.py").write_text("", encoding="utf-8")
     (folder / "subject.py").write_text(f"import sys; sys.path.insert(0, {str(folder)!r})\n{SUBJECT}{text}", encoding="utf-8")
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
-    order = Order(
+    order = JobSpec(
         kind=kind,
         name=kind,
         python=Path(sys.executable),
@@ -78,7 +78,7 @@ def run_workload(folder: Path, kind: str, text: str, *, entries: tuple[str, ...]
         options={"repeats": 3, "entries": {"big": entries}, "python": list(files), "uuid": uuid, "order": 0},
     )
     ended = child.run(order)
-    assert ended.fault is None, ended.fault
+    assert ended.failure is None, ended.failure
     return ended.outcomes["big"]
 
 

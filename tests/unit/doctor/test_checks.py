@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from sound_gpu import SOUND
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import GpuState, User
 from flashcore_ci.doctor import checks
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 
 
-def problems(state: State, allow: tuple[str, ...] = ()) -> dict[str, checks.Diagnosis]:
+def problems(state: GpuState, allow: tuple[str, ...] = ()) -> dict[str, checks.Diagnosis]:
     return {line.name: line for line in checks.diagnose_gpu(state, allow) if line.problem}
 
 
