@@ -11,7 +11,7 @@ import click
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Wanted
-from flashcore_ci.judge.power import sights
+from flashcore_ci.judge.power import analyse_power
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.noise import Noise
 from flashcore_ci.run import calibrate, gate, references
@@ -90,6 +90,6 @@ def command(
         err=True,
     )
     if written is not None:
-        for sight in sights(files.read(Noise, written), references.margins(gate.suite_of(requests[0]))):
-            click.echo(sight)
+        for workload in analyse_power(files.read(Noise, written), references.margins(gate.suite_of(requests[0]))):
+            click.echo(workload)
     return ExitCode.INCONCLUSIVE if calibration.next_part(ledger, wish.wanted) else ExitCode.PASSED

@@ -7,13 +7,13 @@ from collections.abc import Container, Mapping
 from flashcore_ci.judge import no_slower
 from flashcore_ci.judge.judge import setting_of
 from flashcore_ci.judge.references import Standards
-from flashcore_ci.judge.stats.sequential_test import LOOKS
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Statistic
 
-__all__ = ["LOOKS", "is_final"]
+__all__ = ["INTERIM_LOOKS", "is_final"]
 
 
 def is_final(

@@ -14,8 +14,8 @@ from flashcore_ci.judge.no_slower import METRIC
 from flashcore_ci.judge.references import Setting
 from flashcore_ci.judge.rules import Answer, unanswered
 from flashcore_ci.judge.stats.descriptive import mean, sample_std
-from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, of_variance
-from flashcore_ci.judge.stats.sequential_test import MISS, UNCHANGED, percent
+from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, moderated_estimate
+from flashcore_ci.judge.stats.sequential_test import ALPHA_NULL, BETA, percent
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
@@ -51,11 +51,11 @@ def change(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | Non
     if not all(value > 0 for value in (*before, *now)):
         raise ValueError("a measurement is above zero")
     logs = [[math.log(value) for value in side] for side in (before, now)]
-    freedom = len(before) + len(now) - 2
-    variance = math.fsum((len(side) - 1) * sample_std(side) ** 2 for side in logs) / freedom
-    single = Prior(variance=prior.variance / 2.0, freedom=prior.freedom) if prior else None  # a round has two processes
+    df = len(before) + len(now) - 2
+    variance = math.fsum((len(side) - 1) * sample_std(side) ** 2 for side in logs) / df
+    single = Prior(variance=prior.variance / 2.0, df=prior.df) if prior else None  # a round has two processes
     weight = 1.0 / len(before) + 1.0 / len(now)
-    return of_variance(mean(logs[1]) - mean(logs[0]), variance, freedom, weight, rounds=len(now), prior=single)
+    return moderated_estimate(mean(logs[1]) - mean(logs[0]), variance, df, weight, rounds=len(now), prior=single)
 
 
 def _comparable(row: BaselineRow, observation: Observation) -> bool:
@@ -64,11 +64,11 @@ def _comparable(row: BaselineRow, observation: Observation) -> bool:
 
 def _answer(check: Check, found: Estimate, setting: Setting, baseline: Baseline, row: BaselineRow) -> Answer:
     margin = math.log1p(check.limit.value / 100.0)
-    lower, upper = found.lower(UNCHANGED / setting.rows), found.upper(MISS)
+    lower, upper = found.lower_bound(ALPHA_NULL / setting.rows), found.upper_bound(BETA)
     if lower > margin:
         outcome, code = Outcome.FAIL, Code.DRIFTED
     elif upper <= margin:
-        outcome, code = Outcome.PASS, Code.FASTER if found.upper(MISS) < -margin else Code.SAME
+        outcome, code = Outcome.PASS, Code.FASTER if found.upper_bound(BETA) < -margin else Code.SAME
     else:
         outcome, code = Outcome.INCONCLUSIVE, Code.UNDECIDED
     interval = f"surely {percent(lower):+.2f} % to {percent(upper):+.2f} %"

@@ -9,7 +9,7 @@ from flashcore_ci.judge.references import CYCLES, TIME, Setting
 from flashcore_ci.judge.rules import Answer, Facts, unanswered
 from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import Estimate
-from flashcore_ci.judge.stats.sequential_test import LOOKS, TIME_MARGIN, Decision, Errors, Rounds, percent
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, TIME_MARGIN, Decision, ErrorBudget, Rounds, percent
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.evidence import Identity, Observation
 from flashcore_ci.model.identity import digest_of, is_covered, is_same_code
@@ -38,7 +38,7 @@ def answer(check: Check, observation: Observation, setting: Setting) -> Answer:
     except ValueError as error:
         return unanswered(_invalid(str(error)), facts)
     if decision is None:
-        few = f"{_rounds(observation)} rounds were completed, {LOOKS[0]} are needed"
+        few = f"{_rounds(observation)} rounds were completed, {INTERIM_LOOKS[0]} are needed"
         return unanswered(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
     return _answer(check, decision, setting, facts)
 
@@ -49,13 +49,13 @@ def is_final(check: Check, samples: Mapping[str, Samples], setting: Setting) -> 
         decision = decided(check, samples, setting)
     except ValueError:
         return False
-    return decision is not None and decision.code in sequential_test.FINAL
+    return decision is not None and decision.code in sequential_test.FINAL_CODES
 
 
 def decided(check: Check, samples: Mapping[str, Samples], setting: Setting) -> Decision | None:
     """What the rounds say; None when there are too few to look. ValueError when they cannot have been measured."""
     primary = _scale(samples, setting.primary)
-    if len(primary.base) < LOOKS[0]:
+    if len(primary.base) < INTERIM_LOOKS[0]:
         return None
     time = None if setting.primary == TIME else _scale(samples, TIME)
     if time is not None and len(time.base) != len(primary.base):
@@ -113,50 +113,50 @@ def _answer(check: Check, decision: Decision, setting: Setting, facts: Facts) ->
 
 def _message(check: Check, decision: Decision, setting: Setting) -> str:
     """One line: what was found, in which scale, after how many rounds."""
-    errors = decision.errors
+    budget = decision.budget
     scale = "time" if setting.primary == TIME else "cycles"
-    found = f"{_signed(decision.primary.mean)} in {scale} after {decision.primary.rounds} rounds, {_interval(decision.primary, errors)}"
+    found = f"{_signed(decision.primary.mean)} in {scale} after {decision.primary.rounds} rounds, {_interval(decision.primary, budget)}"
     margin = f"the margin is {check.limit.value:g} %"
     if decision.code is Code.BIMODAL:
         return f"the machine has two speeds ({'; '.join(decision.modes)}): {found}"
-    if decision.code is Code.BELOW_RESOLUTION and decision.resolution is not None:
-        return f"{found}; {margin}, the smallest that holds here is {_up(percent(decision.resolution))} %"
+    if decision.code is Code.BELOW_RESOLUTION and decision.resolvable_margin is not None:
+        return f"{found}; {margin}, the smallest that holds here is {_up(percent(decision.resolvable_margin))} %"
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
         allowed = f"more than {percent(TIME_MARGIN):.2g} % is held against it"
-        return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, decision.beside)}; {allowed}; {found}"
-    loud = decision.code is Code.UNDECIDED and decision.primary.today is not None and not decision.primary.moderated
-    noisier = f"; today its rounds scatter {decision.primary.today:.2g} times as much as recorded" if loud else ""
+        return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, decision.time_budget)}; {allowed}; {found}"
+    loud = decision.code is Code.UNDECIDED and decision.primary.scatter_ratio is not None and not decision.primary.moderated
+    noisier = f"; today its rounds scatter {decision.primary.scatter_ratio:.2g} times as much as recorded" if loud else ""
     return f"{found}; {margin}{noisier}"
 
 
 def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]]:
-    errors = decision.errors
+    budget = decision.budget
     scales = (
-        ("time" if setting.primary == TIME else "cycles", decision.primary, errors),
-        ("time", decision.time, decision.beside),
+        ("time" if setting.primary == TIME else "cycles", decision.primary, budget),
+        ("time", decision.time, decision.time_budget),
     )
     yield "rounds", str(decision.primary.rounds)
-    convicting = f"unchanged {errors.unchanged:.2g}, within the margin {errors.within:.2g}"
-    yield "errors", f"SLOWER though {convicting}; SAME though slower {errors.same:.2g}; {setting.rows} rows"
+    convicting = f"unchanged {budget.alpha_null:.2g}, within the margin {budget.alpha_margin:.2g}"
+    yield "errors", f"SLOWER though {convicting}; SAME though slower {budget.beta:.2g}; {setting.rows} rows"
     for name, estimate, at in scales:
         if estimate is not None:
             yield f"slowdown/{name}", f"{_signed(estimate.mean)} ({_interval(estimate, at)})"
             yield f"noise/{name}", _noise(estimate)
-    if decision.resolution is not None:
-        yield "margin that holds", f"{_up(percent(decision.resolution))} %"
+    if decision.resolvable_margin is not None:
+        yield "margin that holds", f"{_up(percent(decision.resolvable_margin))} %"
 
 
 def _noise(estimate: Estimate) -> str:
-    scatter = f"a round scatters by {100.0 * estimate.error * math.sqrt(estimate.rounds):.2g} %"
-    if estimate.today is None:
+    scatter = f"a round scatters by {100.0 * estimate.standard_error * math.sqrt(estimate.rounds):.2g} %"
+    if estimate.scatter_ratio is None:
         return f"{scatter}; no recording of it on such a machine"
     used = "used with the recording" if estimate.moderated else "noisier than the recording, which is not used"
-    return f"{scatter}; today {estimate.today:.2g} times the recording, {used}; {estimate.freedom:.3g} degrees of freedom"
+    return f"{scatter}; today {estimate.scatter_ratio:.2g} times the recording, {used}; {estimate.df:.3g} degrees of freedom"
 
 
-def _interval(estimate: Estimate, errors: Errors) -> str:
-    lower = f"{_signed(estimate.lower(errors.within))} to " if errors.within > 0 else "at most "
-    return f"surely {lower}{_signed(estimate.upper(errors.same))}"
+def _interval(estimate: Estimate, budget: ErrorBudget) -> str:
+    lower = f"{_signed(estimate.lower_bound(budget.alpha_margin))} to " if budget.alpha_margin > 0 else "at most "
+    return f"surely {lower}{_signed(estimate.upper_bound(budget.beta))}"
 
 
 def _signed(log_ratio: float) -> str:

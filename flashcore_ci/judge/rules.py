@@ -101,7 +101,7 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
     if not spread > 0:
         return Missing(code=Code.INVALID_RESULT, message="every value is the same to the last digit: that is no measurement"), ()
-    groups = descriptive.two_groups(samples.values)
+    groups = descriptive.split_at_gap(samples.values)
     if groups is None:
         return measured(spread, "%"), ()
     slow, fast = (f"{len(group)} near {descriptive.mean(group):.6g} {samples.unit}" for group in groups)

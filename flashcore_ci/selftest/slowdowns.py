@@ -9,15 +9,15 @@ from fnmatch import fnmatchcase
 from flashcore_ci.judge.references import CYCLES, TIME
 from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import priors
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds
 from flashcore_ci.model.codes import FAILING
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
 from flashcore_ci.model.suite import Kind, Roof, Suite
 from flashcore_ci.selftest.model import Caught, Planted
 
-ROUNDS = LOOKS[1]
-"""The first look that may convict."""
+ROUNDS = INTERIM_LOOKS[1]
+"""The first look that may exceeds."""
 
 
 def caught(planted: Planted, suite: Suite, noises: Iterable[Noise]) -> Caught:

@@ -16,7 +16,7 @@ MARGIN = math.log1p(0.003)
 ROWS = 16
 deviations = st.floats(-0.01, 0.01)
 pairs = st.lists(st.tuples(deviations, deviations), min_size=5, max_size=12)
-priors = st.none() | st.builds(Prior, variance=st.floats(1e-9, 1e-4), freedom=st.floats(0.5, 24.0))
+priors = st.none() | st.builds(Prior, variance=st.floats(1e-9, 1e-4), df=st.floats(0.5, 24.0))
 slowness = st.floats(-0.05, 0.2)
 
 

@@ -11,12 +11,11 @@ from rival_rules import Side
 
 from flashcore_ci.judge.stats.distributions import f_quantile
 from flashcore_ci.judge.stats.paired_estimate import Prior, priors
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Errors, Rounds, decide, primary_share
+from flashcore_ci.judge.stats.sequential_test import FINAL_CODES, INTERIM_LOOKS, ErrorBudget, Rounds, decide, primary_share
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.noise import Noise, Planted, Series
 from flashcore_ci.model.suite import Roof
 
-FINAL = frozenset({Code.FASTER, Code.SAME, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK})
 Draw = list[tuple[int, int]]
 """Positions in base's and in head's series, one pair a round."""
 
@@ -39,9 +38,9 @@ class Row:
         return self.roof is not Roof.MEMORY
 
     @property
-    def errors(self) -> Errors:
+    def budget(self) -> ErrorBudget:
         """Those of the last look."""
-        return Errors.of(rows=self.rows, share=primary_share(beside=self.compute_bound))
+        return ErrorBudget.of(rows=self.rows, share=primary_share(with_time=self.compute_bound))
 
     def verdict(self, base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> Code:
         """What the gate says after the look at which it stops. ``slowdown`` (log ratio) is laid on head."""
@@ -51,11 +50,11 @@ class Row:
             first, second = getattr(base, name), getattr(head, name)
             scales.append((tuple(first[i] for i, _ in draw), tuple(factor * second[j] for _, j in draw)))
         code = Code.UNDECIDED
-        for look in LOOKS:
+        for look in INTERIM_LOOKS:
             rounds = [Rounds(base=one[:look], head=two[:look]) for one, two in scales]
             time = rounds[1] if self.compute_bound else None
             code = decide(rounds[0], time, margin=self.margin, rows=self.rows, noise=self.priors).code
-            if code in FINAL:
+            if code in FINAL_CODES:
                 break
         return code
 
@@ -83,7 +82,7 @@ def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def draws(source: random.Random, count: int, times: int, rounds: int = LOOKS[-1]) -> Iterator[Draw]:
+def draws(source: random.Random, count: int, times: int, rounds: int = INTERIM_LOOKS[-1]) -> Iterator[Draw]:
     """Rounds of two processes that followed each other when they were recorded, in random order, with replacement.
 
     Neighbours, as in a real round: what drifts more slowly than a round stays out, and what does not stays in.
@@ -100,8 +99,8 @@ def planted_draws(source: random.Random, count: int, times: int) -> Iterator[Dra
     """Recorded rounds of a planted slow-down, with replacement; never one round alone before the first look."""
     for _ in range(times):
         draw = [0]
-        while len(set(draw[: LOOKS[0]])) == 1:
-            draw = [source.randrange(count) for _ in range(LOOKS[-1])]
+        while len(set(draw[: INTERIM_LOOKS[0]])) == 1:
+            draw = [source.randrange(count) for _ in range(INTERIM_LOOKS[-1])]
         yield [(index, index) for index in draw]
 
 

@@ -6,17 +6,16 @@ import math
 import random
 from collections.abc import Callable
 
-from resampling import FINAL
 from rival_rules import RULES, Side
 
 from flashcore_ci.judge.stats.paired_estimate import Prior
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds, decide
+from flashcore_ci.judge.stats.sequential_test import FINAL_CODES, INTERIM_LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 
 TRIALS = 1000
 ROWS = 16
 MARGIN = math.log1p(0.003)
-RECORDED = Prior(variance=2e-6, freedom=20.0)
+RECORDED = Prior(variance=2e-6, df=20.0)
 """What was recorded of every one of them: a process scatters by 0.1 %, independently. For most of them that is wrong."""
 
 Machine = Callable[[random.Random, int], tuple[float, float]]
@@ -38,7 +37,7 @@ def drooping(source: random.Random, process: int) -> tuple[float, float]:
     return source.gauss(0.0, 1e-3), -0.06 * process / 24 + source.gauss(0.0, 1.5e-2)
 
 
-def two_speeds(source: random.Random, _: int) -> tuple[float, float]:
+def bimodal(source: random.Random, _: int) -> tuple[float, float]:
     """Every process is fast, or 2 % slow, by a coin."""
     return source.gauss(0.0, 2e-4) + 0.02 * source.randint(0, 1), source.gauss(0.0, 5e-3)
 
@@ -57,7 +56,7 @@ KINDS: dict[str, Machine] = {
     "independent noise": independent,
     "drift": drifting,
     "clock droop": drooping,
-    "two speeds": two_speeds,
+    "two speeds": bimodal,
     "heavy tails": heavy_tails,
     "twice as noisy as recorded": twice_as_noisy,
 }
@@ -94,7 +93,7 @@ class Counts:
 def comparison(source: random.Random, machine: Machine) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Twelve rounds of two processes in random order: (log cycles, log clock) of base's and head's."""
     sides: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
-    for number in range(LOOKS[-1]):
+    for number in range(INTERIM_LOOKS[-1]):
         for turn, side in enumerate(source.sample((0, 1), 2)):
             sides[side].append(machine(source, 2 * number + turn))
     return sides
@@ -110,9 +109,9 @@ def sides_of(logs: tuple[list[tuple[float, float]], ...], shift: float) -> tuple
 def verdict(cycles: list[list[float]], ms: list[list[float]]) -> Code:
     """Ours, after the look at which it stops."""
     code = Code.UNDECIDED
-    for look in LOOKS:
+    for look in INTERIM_LOOKS:
         rounds = [Rounds(base=tuple(base[:look]), head=tuple(head[:look])) for base, head in (cycles, ms)]
         code = decide(rounds[0], rounds[1], margin=MARGIN, rows=ROWS, noise=(RECORDED, None)).code
-        if code in FINAL:
+        if code in FINAL_CODES:
             break
     return code

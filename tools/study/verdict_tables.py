@@ -19,10 +19,10 @@ from resampling import Row, draws, interval, planted_draws, rows_of, sides
 from rival_rules import RULES
 from simulated_noise import KINDS, simulated
 
-from flashcore_ci.judge.stats.sequential_test import detectable, percent, resolution
+from flashcore_ci.judge.stats.sequential_test import minimum_detectable_slowdown, percent, resolvable_margin
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.noise import Noise
-from flashcore_ci.run import references as cli_standards
+from flashcore_ci.run import references
 from flashcore_ci.store import record_files
 from flashcore_ci.suite.loader import load
 
@@ -45,7 +45,7 @@ def recording() -> Noise | None:
 
 def margins() -> dict[str, float]:
     """The margin (%) of every workload that the default suite compares."""
-    return cli_standards.margins(load(SUITE, root=ROOT))
+    return references.margins(load(SUITE, root=ROOT))
 
 
 def tables(noise: Noise | None) -> str:
@@ -74,7 +74,7 @@ def source(noise: Noise, rows: tuple[Row, ...]) -> str:
         f"processes of each of {len(rows)} workloads, from {len(noise.sittings)} sessions, the last on "
         f"{noise.sittings[-1].collected_at[:10]}. A suite below is these {len(rows)} workloads. They share alpha with all "
         f"{rows[0].rows} comparisons of the default suite. "
-        f"In cycles the recording counts for {rows[0].priors[0].freedom:.0f} degrees of freedom."
+        f"In cycles the recording counts for {rows[0].priors[0].df:.0f} degrees of freedom."
     )
 
 
@@ -103,7 +103,7 @@ def workload_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Cod
     yield "| workload | ms | scatter between processes | margin | resolvable margin | minimum detectable slowdown (power 95 %) | A/A undecided | power at +0.5 % | +1 % | +2 % |"
     yield "| --- " * 10 + "|"
     for row in rows:
-        prior, errors = row.priors[0], row.errors
+        prior, budget = row.priors[0], row.budget
         counts = unchanged[0][row.workload]
         undecided = SUITES - sum(counts[code] for code in PASSING | FAILING)
         cells = (
@@ -111,8 +111,8 @@ def workload_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Cod
             f"{sorted(row.same.ms)[len(row.same.ms) // 2]:.3g}",
             f"{100 * math.sqrt(prior.variance / 2):.3f} %{'' if row.compute_bound else ' (time)'}",
             f"{percent(row.margin):.2g} %",
-            f"{percent(resolution(prior, errors)):.2f} %",
-            f"{percent(detectable(prior, row.margin, errors)):.2f} %",
+            f"{percent(resolvable_margin(prior, budget)):.2f} %",
+            f"{percent(minimum_detectable_slowdown(prior, row.margin, budget)):.2f} %",
             _rate(undecided, SUITES),
             *(_rate(found[row.workload, level], DRAWS) for level in LEVELS),
         )

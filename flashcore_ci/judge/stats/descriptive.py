@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-FEWEST_FOR_TWO_GROUPS = 4
-CLEAR_GAP = 3.0
-WORTH_SAYING = 0.005
+MIN_VALUES_TO_SPLIT = 4
+MIN_GAP_TO_WIDTH = 3.0
+MIN_RELATIVE_GAP = 0.005
 
 
 def mean(values: Sequence[float]) -> float:
@@ -43,18 +43,20 @@ def relative_std(values: Sequence[float]) -> float:
     return 100.0 * spread / centre
 
 
-def two_groups(values: Sequence[float], *, apart: float = WORTH_SAYING) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def split_at_gap(
+    values: Sequence[float], *, min_gap: float = MIN_RELATIVE_GAP
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """The slow and the fast group when the values plainly fall into two, else None.
 
     The values are parted at their widest gap (single linkage: Sneath 1957). Plainly: at least two values on each side, a
-    gap 3 times as wide as either group and more than ``apart`` (a share) of the mean.
+    gap 3 times as wide as either group and more than ``min_gap`` (a share) of the mean.
     """
     ordered = sorted(values)
-    if len(ordered) < FEWEST_FOR_TWO_GROUPS:
+    if len(ordered) < MIN_VALUES_TO_SPLIT:
         return None
     cut = max(range(1, len(ordered)), key=lambda index: ordered[index] - ordered[index - 1])
     low, high = tuple(ordered[:cut]), tuple(ordered[cut:])
     gap = high[0] - low[-1]
     widest = max(low[-1] - low[0], high[-1] - high[0])
-    plain = min(len(low), len(high)) > 1 and gap > CLEAR_GAP * widest and gap > apart * abs(mean(ordered))
+    plain = min(len(low), len(high)) > 1 and gap > MIN_GAP_TO_WIDTH * widest and gap > min_gap * abs(mean(ordered))
     return (high, low) if plain else None

@@ -3,7 +3,7 @@
 A round gives one ratio: the log of head's median over base's, each in a fresh process of its own beside the other, so that
 whatever drifts more slowly than a round divides out. Few rounds estimate a variance badly, and at the tiny errors that a suite
 of many rows needs, Student's t pays for that dearly (12 rounds, 1e-5: 7.1 standard errors instead of 4.3). Therefore the
-variance is moderated: the recorded noise of this workload counts as ``freedom`` further degrees of freedom,
+variance is moderated: the recorded noise of this workload counts as ``df`` further degrees of freedom,
 
     s2 = (d0 s0^2 + d s^2) / (d0 + d),    (mean - true) / sqrt(s2 / n)  ~  t with d0 + d degrees of freedom
 
@@ -26,10 +26,10 @@ from flashcore_ci.judge.stats.descriptive import mean, sample_std
 from flashcore_ci.judge.stats.distributions import f_quantile, t_quantile
 from flashcore_ci.model.noise import Noise, Series
 
-NOISIER_TODAY = 0.05
-CHUNK = 8
+NOISIER_ALPHA = 0.05
+CHUNK_SIZE = 8
 """Processes whose scatter counts as that of one occasion: about as long as a comparison takes."""
-MOST_FREEDOM = 24.0
+MAX_PRIOR_DF = 24.0
 """The recording never counts for more than this, however constant it looked: it is finite itself."""
 
 
@@ -38,7 +38,7 @@ class Prior:
     """The recorded noise of one workload: variance of a round's log ratio, and the degrees of freedom that it is worth."""
 
     variance: float
-    freedom: float
+    df: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,42 +47,44 @@ class Estimate:
 
     rounds: int
     mean: float
-    error: float
-    freedom: float
-    today: float | None = None
+    standard_error: float
+    df: float
+    scatter_ratio: float | None = None
     moderated: bool = False
 
-    def lower(self, error: float) -> float:
+    def lower_bound(self, alpha: float) -> float:
         """The true log ratio is below this with at most this probability."""
-        return self.mean - t_quantile(error, self.freedom) * self.error
+        return self.mean - t_quantile(alpha, self.df) * self.standard_error
 
-    def upper(self, error: float) -> float:
+    def upper_bound(self, alpha: float) -> float:
         """The true log ratio is above this with at most this probability."""
-        return self.mean + t_quantile(error, self.freedom) * self.error
+        return self.mean + t_quantile(alpha, self.df) * self.standard_error
 
 
 def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
     """The estimate from the log ratios of at least two rounds. ValueError when nothing scatters."""
     count = len(ratios)
-    return of_variance(mean(ratios), sample_std(ratios) ** 2, count - 1, 1.0 / count, rounds=count, prior=prior)
+    return moderated_estimate(mean(ratios), sample_std(ratios) ** 2, count - 1, 1.0 / count, rounds=count, prior=prior)
 
 
-def of_variance(centre: float, variance: float, freedom: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
+def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
     """The estimate ``centre``, whose own variance is ``weight`` times that of one value, moderated by ``prior``.
 
     ValueError when nothing scatters: no machine repeats itself to the last digit.
     """
     if not variance > 0:
         raise ValueError("every value is the same to the last digit: that is no measurement")
-    today, moderated = None, False
+    scatter_ratio, moderated = None, False
     if prior is not None:
-        today = math.sqrt(variance / prior.variance)
-        moderated = variance <= prior.variance * f_quantile(NOISIER_TODAY, freedom, prior.freedom)
+        scatter_ratio = math.sqrt(variance / prior.variance)
+        moderated = variance <= prior.variance * f_quantile(NOISIER_ALPHA, df, prior.df)
         if moderated:
-            variance = (prior.freedom * prior.variance + freedom * variance) / (prior.freedom + freedom)
-            freedom += prior.freedom
-    error = math.sqrt(variance * weight)
-    return Estimate(rounds=rounds, mean=centre, error=error, freedom=freedom, today=today, moderated=moderated)
+            variance = (prior.df * prior.variance + df * variance) / (prior.df + df)
+            df += prior.df
+    standard_error = math.sqrt(variance * weight)
+    return Estimate(
+        rounds=rounds, mean=centre, standard_error=standard_error, df=df, scatter_ratio=scatter_ratio, moderated=moderated
+    )
 
 
 @cache
@@ -93,9 +95,9 @@ def priors(noise: Noise, scale: str) -> dict[str, Prior]:
     variance of its own; how much these differ, over all workloads, beyond what chance explains gives the degrees of freedom.
     """
     chunks = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
-    freedom = min(MOST_FREEDOM, common_freedom(tuple(tuple(found) for found in chunks.values() if len(found) > 1)))
+    df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(found) for found in chunks.values() if len(found) > 1)))
     return {
-        name: Prior(variance=2.0 * _pooled(found), freedom=min(freedom, sum(d for d, _ in found)))
+        name: Prior(variance=2.0 * _pooled(found), df=min(df, sum(d for d, _ in found)))
         for name, found in chunks.items()
         if found and _pooled(found) > 0
     }
@@ -104,13 +106,13 @@ def priors(noise: Noise, scale: str) -> dict[str, Prior]:
 def chunk_variances(series: Series, scale: str) -> list[tuple[int, float]]:
     """(degrees of freedom, variance of the logs) of each chunk of consecutive processes; what is left over joins the last one."""
     values = [math.log(value) for value in getattr(series, scale)]
-    count = max(1, len(values) // CHUNK)
-    edges = [*range(0, count * CHUNK, CHUNK), len(values)]
+    count = max(1, len(values) // CHUNK_SIZE)
+    edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]
     parts = [values[start:end] for start, end in itertools.pairwise(edges)]
     return [(len(part) - 1, sample_std(part) ** 2) for part in parts if len(part) > 1]
 
 
-def common_freedom(workloads: tuple[tuple[tuple[int, float], ...], ...]) -> float:
+def estimate_prior_df(workloads: tuple[tuple[tuple[int, float], ...], ...]) -> float:
     """Smyth's d0: log variances scatter by trigamma(d/2) from chance alone, and by trigamma(d0/2) because they differ."""
     excess, count = 0.0, 0
     for found in workloads:
@@ -121,8 +123,8 @@ def common_freedom(workloads: tuple[tuple[tuple[int, float], ...], ...]) -> floa
         excess += (len(logs) - 1) * (sample_std(logs) ** 2 - chance)
         count += len(logs) - 1
     if not count or excess / count <= 0:
-        return MOST_FREEDOM
-    low, high = 1e-3, MOST_FREEDOM  # in d0, of which trigamma(d0/2) is a falling function
+        return MAX_PRIOR_DF
+    low, high = 1e-3, MAX_PRIOR_DF  # in d0, of which trigamma(d0/2) is a falling function
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if trigamma(middle / 2) > excess / count else (low, middle)

@@ -120,7 +120,7 @@ def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request
         return interim.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
 
     return Opponents(
-        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.LOOKS, final=final
+        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.INTERIM_LOOKS, final=final
     )
 
 

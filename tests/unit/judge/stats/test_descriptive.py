@@ -3,7 +3,7 @@ import statistics as standard
 
 import pytest
 
-from flashcore_ci.judge.stats.descriptive import mean, relative_std, sample_std, two_groups
+from flashcore_ci.judge.stats.descriptive import mean, relative_std, sample_std, split_at_gap
 
 
 def test_against_the_standard_library():
@@ -30,7 +30,7 @@ def test_what_has_no_relative_spread(values):
 
 
 def test_two_plain_groups():
-    assert two_groups((100.0, 103.0, 100.1, 103.1)) == ((103.0, 103.1), (100.0, 100.1))
+    assert split_at_gap((100.0, 103.0, 100.1, 103.1)) == ((103.0, 103.1), (100.0, 100.1))
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_two_plain_groups():
     ],
 )
 def test_no_two_groups(values):
-    assert two_groups(values) is None
+    assert split_at_gap(values) is None

@@ -8,22 +8,22 @@ from comparing import lognormal, make_noise
 
 from flashcore_ci.judge.stats.paired_estimate import Prior, priors
 from flashcore_ci.judge.stats.sequential_test import (
-    BESIDE,
-    LOOKS,
-    Errors,
+    INTERIM_LOOKS,
+    TIME_SHARE,
+    ErrorBudget,
     Rounds,
+    bimodality,
     decide,
-    detectable,
+    minimum_detectable_slowdown,
     percent,
     primary_share,
-    resolution,
-    two_speeds,
+    resolvable_margin,
 )
 from flashcore_ci.model.codes import Code
 
 MARGIN = math.log1p(0.003)
-ERRORS = Errors.of(rows=16, share=0.9)
-QUIET = Prior(variance=2e-6, freedom=20)  # a process scatters by 0.1 %
+BUDGET = ErrorBudget.of(rows=16, share=0.9)
+QUIET = Prior(variance=2e-6, df=20)  # a process scatters by 0.1 %
 
 
 def made(percent_=0.0, count=8, noise=0.1, seed=1):
@@ -35,24 +35,24 @@ def code(primary, time=None, noise=(QUIET, QUIET), margin=MARGIN):
 
 
 def test_errors_are_split_over_rows_scales_and_looks():
-    cycles = [Errors.of(rows=16, share=primary_share(beside=True), rounds=rounds) for rounds in LOOKS]
-    time = [Errors.of(rows=16, share=BESIDE, rounds=rounds) for rounds in LOOKS]
-    assert sum(errors.unchanged for errors in cycles + time) * 16 == pytest.approx(0.001)
-    assert sum(errors.within for errors in cycles + time) * 16 == pytest.approx(0.01)
-    assert sum(errors.same for errors in cycles) == pytest.approx(0.05)
-    assert primary_share(beside=False) == 1.0
+    cycles = [ErrorBudget.of(rows=16, share=primary_share(with_time=True), rounds=rounds) for rounds in INTERIM_LOOKS]
+    time = [ErrorBudget.of(rows=16, share=TIME_SHARE, rounds=rounds) for rounds in INTERIM_LOOKS]
+    assert sum(budget.alpha_null for budget in cycles + time) * 16 == pytest.approx(0.001)
+    assert sum(budget.alpha_margin for budget in cycles + time) * 16 == pytest.approx(0.01)
+    assert sum(budget.beta for budget in cycles) == pytest.approx(0.05)
+    assert primary_share(with_time=False) == 1.0
 
 
 def test_each_scale_is_judged_at_its_own_share():
     found = decide(made(count=12), made(count=12, seed=7), margin=MARGIN, rows=16, noise=(QUIET, QUIET))
-    assert (found.errors, found.beside) == (ERRORS, Errors.of(rows=16, share=BESIDE))
-    assert found.errors.within == pytest.approx(9 * found.beside.within)
+    assert (found.budget, found.time_budget) == (BUDGET, ErrorBudget.of(rows=16, share=TIME_SHARE))
+    assert found.budget.alpha_margin == pytest.approx(9 * found.time_budget.alpha_margin)
 
 
 def test_rounds_that_were_lost_never_widen_an_error():
-    found = [Errors.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
-    for field in ("unchanged", "within", "same"):
-        shares = [getattr(errors, field) for errors in found]
+    found = [ErrorBudget.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
+    for field in ("alpha_null", "alpha_margin", "beta"):
+        shares = [getattr(budget, field) for budget in found]
         assert shares == sorted(shares)
 
 
@@ -139,7 +139,7 @@ class TestTwoSpeeds:
         assert code(self.coin(4, percent_=10.0)) is Code.SLOWER
 
     def test_a_real_change_is_no_second_speed(self):
-        assert two_speeds(made(5.0), MARGIN) == ()
+        assert bimodality(made(5.0), MARGIN) == ()
 
     def test_a_coin_never_convicts(self):
         codes = {code(self.coin(seed, count=count)) for seed in range(300) for count in (8, 12)}
@@ -151,7 +151,7 @@ class TestResolution:
         noisy = priors(make_noise(2.0), "ms")["big"]
         found = decide(made(0.0, count=12, noise=2.0), None, margin=MARGIN, rows=16, noise=(noisy, None))
         assert found.code is Code.BELOW_RESOLUTION
-        assert 0.01 < found.resolution < 0.06
+        assert 0.01 < found.resolvable_margin < 0.06
 
     def test_what_is_plain_is_said_all_the_same(self):
         noisy = priors(make_noise(2.0), "ms")["big"]
@@ -159,7 +159,7 @@ class TestResolution:
 
     def test_the_margin_that_it_names_holds(self):
         prior = priors(make_noise(1.0), "ms")["big"]
-        margin = resolution(prior, ERRORS)
+        margin = resolvable_margin(prior, BUDGET)
         trials = [made(0.0, count=12, noise=1.0, seed=seed) for seed in range(1, 400)]
         codes = [code(rounds, noise=(prior, prior), margin=margin) for rounds in trials]
         assert codes.count(Code.SAME) >= 0.95 * len(codes)
@@ -167,7 +167,7 @@ class TestResolution:
 
     def test_what_it_can_detect_is_detected(self):
         prior = priors(make_noise(0.2), "ms")["big"]
-        least = percent(detectable(prior, MARGIN, ERRORS))
+        least = percent(minimum_detectable_slowdown(prior, MARGIN, BUDGET))
         trials = [made(least, count=12, noise=0.2, seed=seed) for seed in range(1, 400)]
         assert sum(code(rounds, noise=(prior, prior)) is Code.SLOWER for rounds in trials) >= 0.9 * len(trials)
 
