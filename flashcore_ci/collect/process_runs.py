@@ -18,7 +18,7 @@ from flashcore_ci.collect.child import Go, Order
 from flashcore_ci.collect.context import Context
 from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine, shared
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
 
@@ -90,7 +90,7 @@ def sampled(outcome: Outcome) -> Outcome:
 
 def guilty(outcome: Outcome | None) -> bool:
     """Whether the workload itself is at fault: it is not tried again."""
-    return outcome is not None and outcome.missing is not None and outcome.missing.code in SUBJECT_AT_FAULT
+    return outcome is not None and outcome.missing is not None and outcome.missing.code in SUBJECT_FAILURES
 
 
 def keep(context: Context, kind: str, name: str, outcomes: Iterable[Outcome]) -> list[str]:

@@ -11,7 +11,7 @@ from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect.isolation import Outcome
 from flashcore_ci.collect.machine import Machine
 from flashcore_ci.collect.process_runs import SAMPLED, Trial, Trials, guilty, keep
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
@@ -89,7 +89,7 @@ def shortfall(tries: Sequence[Missing | None], processes: int) -> Missing | None
     reasons = [missing for missing in tries if missing is not None]
     if not reasons:
         return Missing(code=Code.TOO_FEW_PROCESSES, message=f"{survivors} of {processes} processes ran")
-    guilty = [missing for missing in reasons if missing.code in SUBJECT_AT_FAULT]
+    guilty = [missing for missing in reasons if missing.code in SUBJECT_FAILURES]
     commonest = Counter(missing.code for missing in reasons).most_common(1)[0][0]
     chosen = guilty[0] if guilty else next(missing for missing in reasons if missing.code is commonest)
     code = chosen.code if guilty or not survivors or chosen.code is Code.INTERRUPTED else Code.TOO_FEW_PROCESSES

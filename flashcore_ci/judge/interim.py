@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from flashcore_ci.judge import no_slower
-from flashcore_ci.judge.judge import setting_of
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.judge import comparison_context
+from flashcore_ci.judge.references import References
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.plan import Plan
@@ -22,7 +22,7 @@ def is_final(
     samples: Mapping[str, Samples],
     *,
     provenance: Provenance,
-    standards: Standards,
+    references: References,
     same: Container[str],
 ) -> bool:
     """Whether every check of ``plan`` that compares ``target`` has its verdict, so that further rounds would not be looked at.
@@ -31,4 +31,6 @@ def is_final(
     are the workloads whose code is the same on both sides.
     """
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
-    return all(no_slower.is_final(check, samples, setting_of(plan, check, provenance, standards, same=same)) for check in checks)
+    return all(
+        no_slower.is_final(check, samples, comparison_context(plan, check, provenance, references, same=same)) for check in checks
+    )

@@ -21,7 +21,7 @@ PART_NAMES = {
     "workload": "workload",
     "collector": "collector",
 }
-NOWHERE = Origin(kind="none")
+NO_ORIGIN = Origin(kind="none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class MatchedEvidence:
     """The observation that answers a check with its source; or ``missing`` says why there is none."""
 
     observation: Observation | None = None
@@ -48,7 +48,7 @@ class Match:
     @property
     def origin(self) -> Origin:
         """Where the answer came from."""
-        return self.source.origin if self.source else NOWHERE
+        return self.source.origin if self.source else NO_ORIGIN
 
 
 @dataclass(slots=True)
@@ -60,12 +60,12 @@ class Matcher:
     sources: tuple[Source, ...]
     base: Mapping[str, Identity] = field(default_factory=dict)
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
-    _matches: dict[tuple[Kind, str], tuple[Match, ...]] = field(init=False, default_factory=dict)
+    _matches: dict[tuple[Kind, str], tuple[MatchedEvidence, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
-    def matches(self, check: Check) -> tuple[Match, ...]:
+    def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
         """What answers this check, at least one match; the checks of one kind on one target share it.
 
         What was measured live answers alone. Of recordings all do, so that none can hide another.
@@ -75,11 +75,11 @@ class Matcher:
             self._matches[key] = self._find(check)
         return self._matches[key]
 
-    def _find(self, check: Check) -> tuple[Match, ...]:
+    def _find(self, check: Check) -> tuple[MatchedEvidence, ...]:
         expected = self.expected(check, self.builds)
         if isinstance(expected, Missing):
-            return (Match(missing=expected),)
-        answers: list[Match] = []
+            return (MatchedEvidence(missing=expected),)
+        answers: list[MatchedEvidence] = []
         others: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
             found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
@@ -88,9 +88,9 @@ class Matcher:
             ]
             if same and any(observation != same[0] for observation in same):
                 contradiction = f"{len(same)} observations of the same thing contradict each other"
-                answers.append(Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
+                answers.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
             elif same:
-                answers.append(Match(source=source, observation=same[0]))
+                answers.append(MatchedEvidence(source=source, observation=same[0]))
             if same and source.origin.kind == "live":
                 break
             others += [observation.identity for observation in found]
@@ -140,12 +140,12 @@ def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], li
     return index
 
 
-def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> Match:
+def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> MatchedEvidence:
     """No source measured what would run now: nothing at all, or something else, and then what differs."""
     if not others:
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
-        return Match(missing=Missing(code=Code.NO_EVIDENCE, message=message))
+        return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
     changed = min((expected.changed(other) for other in others), key=len)
     names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
     message = f"the evidence is of something else; changed since: {names}"
-    return Match(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)
+    return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 
 from flashcore_ci.judge.no_slower import METRIC
-from flashcore_ci.judge.references import Setting
-from flashcore_ci.judge.rules import Answer, unanswered
+from flashcore_ci.judge.references import ComparisonContext
+from flashcore_ci.judge.rules import Evaluation, evaluate_missing
 from flashcore_ci.judge.stats.descriptive import mean, sample_std
 from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, moderated_estimate
 from flashcore_ci.judge.stats.sequential_test import ALPHA_NULL, BETA, percent
@@ -25,25 +25,25 @@ from flashcore_ci.model.reading import Missing, measured
 from flashcore_ci.model.verdict import Outcome, Reason
 
 
-def answer(check: Check, observation: Observation, setting: Setting) -> Answer:
+def evaluate(check: Check, observation: Observation, context: ComparisonContext) -> Evaluation:
     """Judge one workload's timings against its baseline."""
     if observation.missing is not None:
-        return unanswered(observation.missing)
-    baseline = setting.standards.baseline(setting.provenance)
+        return evaluate_missing(observation.missing)
+    baseline = context.references.baseline(context.provenance)
     row = baseline.of(check.target) if baseline else None
     if baseline is None or row is None or not _comparable(row, observation):
-        return unanswered(Missing(code=Code.NO_BASELINE, message=_why_none(check, observation, setting, row)))
-    samples = dict(observation.samples).get(METRIC[setting.primary])
-    if samples is None or samples.unit != METRICS[METRIC[setting.primary]].unit:
-        return unanswered(Missing(code=Code.METRIC_ABSENT, message=f"no samples named {METRIC[setting.primary]}"))
+        return evaluate_missing(Missing(code=Code.NO_BASELINE, message=_why_none(check, observation, context, row)))
+    samples = dict(observation.samples).get(METRIC[context.primary])
+    if samples is None or samples.unit != METRICS[METRIC[context.primary]].unit:
+        return evaluate_missing(Missing(code=Code.METRIC_ABSENT, message=f"no samples named {METRIC[context.primary]}"))
     if len(samples.values) < max(2, check.gate.min_samples):
         few = f"{len(samples.values)} processes gave a value, {check.gate.min_samples} are needed"
-        return unanswered(Missing(code=Code.TOO_FEW_PROCESSES, message=few))
+        return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few))
     try:
-        found = change(getattr(row, setting.primary), samples.values, setting.prior(check.target, setting.primary))
+        found = change(getattr(row, context.primary), samples.values, context.prior(check.target, context.primary))
     except ValueError as error:
-        return unanswered(Missing(code=Code.INVALID_RESULT, message=str(error)))
-    return _answer(check, found, setting, baseline, row)
+        return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=str(error)))
+    return _evaluate(check, found, context, baseline, row)
 
 
 def change(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
@@ -62,9 +62,9 @@ def _comparable(row: BaselineRow, observation: Observation) -> bool:
     return (row.asked, row.collector) == (observation.identity.workload, observation.identity.collector)
 
 
-def _answer(check: Check, found: Estimate, setting: Setting, baseline: Baseline, row: BaselineRow) -> Answer:
+def _evaluate(check: Check, found: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow) -> Evaluation:
     margin = math.log1p(check.limit.value / 100.0)
-    lower, upper = found.lower_bound(ALPHA_NULL / setting.rows), found.upper_bound(BETA)
+    lower, upper = found.lower_bound(ALPHA_NULL / context.rows), found.upper_bound(BETA)
     if lower > margin:
         outcome, code = Outcome.FAIL, Code.DRIFTED
     elif upper <= margin:
@@ -73,28 +73,28 @@ def _answer(check: Check, found: Estimate, setting: Setting, baseline: Baseline,
         outcome, code = Outcome.INCONCLUSIVE, Code.UNDECIDED
     interval = f"surely {percent(lower):+.2f} % to {percent(upper):+.2f} %"
     message = f"{percent(found.mean):+.2f} % against the baseline of {row.collected_at[:10]}, {interval}; the margin is {check.limit.value:g} %"
-    reason = Reason(code=code, message=message, facts=tuple(_facts(found, baseline, row, setting)))
-    return Answer(outcome=outcome, reading=measured(percent(found.mean), "%"), reason=reason)
+    reason = Reason(code=code, message=message, facts=tuple(_facts(found, baseline, row, context)))
+    return Evaluation(outcome=outcome, reading=measured(percent(found.mean), "%"), reason=reason)
 
 
-def _facts(found: Estimate, baseline: Baseline, row: BaselineRow, setting: Setting) -> Iterator[tuple[str, str]]:
+def _facts(found: Estimate, baseline: Baseline, row: BaselineRow, context: ComparisonContext) -> Iterator[tuple[str, str]]:
     yield "baseline", f"{baseline.device}, driver {baseline.driver}, {row.collected_at}, commit {row.commit[:12]}"
     yield "processes", f"{len(row.ms)} in the baseline, {found.rounds} now"
-    yield "rows", str(setting.rows)
-    if row.collected_at == setting.provenance.collected_at:
+    yield "rows", str(context.rows)
+    if row.collected_at == context.provenance.collected_at:
         yield "note", "the baseline was proposed from this very run"
 
 
-def _why_none(check: Check, observation: Observation, setting: Setting, row: BaselineRow | None) -> str:
+def _why_none(check: Check, observation: Observation, context: ComparisonContext, row: BaselineRow | None) -> str:
     """Which baseline would have been needed, and what there is instead."""
-    device = setting.provenance.device
+    device = context.provenance.device
     here = (
-        f"{device.name}, driver {device.driver}, clocks {setting.provenance.clock_policy}"
+        f"{device.name}, driver {device.driver}, clocks {context.provenance.clock_policy}"
         if device
         else "a machine without a GPU"
     )
-    if setting.standards.baseline(setting.provenance) is None:
-        others = [f"{one.device}, driver {one.driver}, clocks {one.clock_policy}" for one in setting.standards.baselines]
+    if context.references.baseline(context.provenance) is None:
+        others = [f"{one.device}, driver {one.driver}, clocks {one.clock_policy}" for one in context.references.baselines]
         return f"there is no baseline for {here}; there are: {'; '.join(others) or 'none'}"
     if row is None:
         return f"the baseline for {here} has no row for {check.target}"

@@ -15,7 +15,7 @@ CYCLES = "megacycles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standards:
+class References:
     """All that the checkout holds; which of it applies depends on where the evidence is from."""
 
     noises: tuple[Noise, ...] = ()
@@ -34,13 +34,13 @@ class Standards:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ComparisonContext:
     """What one comparison needs to know besides its samples: its roof, how many rows share the error, where it was measured."""
 
     roof: Roof
     rows: int
     provenance: Provenance
-    standards: Standards = field(default_factory=Standards)
+    references: References = field(default_factory=References)
 
     @property
     def primary(self) -> str:
@@ -49,5 +49,5 @@ class Setting:
 
     def prior(self, workload: str, scale: str) -> Prior | None:
         """The recorded noise of this workload on this kind of machine."""
-        noise = self.standards.noise(self.provenance)
+        noise = self.references.noise(self.provenance)
         return priors(noise, scale).get(workload) if noise else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flashcore_ci.judge.stats import descriptive
 from flashcore_ci.judge.stats.distributions import chi2_quantile
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.plan import Check
@@ -20,7 +20,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Evaluation:
     """The outcome of one check before waivers: what was read, and why that is good or not."""
 
     outcome: Outcome
@@ -29,36 +29,36 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-def answer(check: Check, observation: Observation) -> Answer:
+def evaluate(check: Check, observation: Observation) -> Evaluation:
     """Judge one observation by its check."""
     reading, notes = _reading(check.gate, observation)
     facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
-        return unanswered(reading, facts)
+        return evaluate_missing(reading, facts)
     most = METRICS[check.gate.metric].most if check.gate.metric in METRICS else math.inf
     if reading.value < 0 or reading.value > most:  # -1 for "none" would be within most limits
-        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0{_above(most)}"
-        return unanswered(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
+        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0{_upper_limit_text(most)}"
+        return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
     limit = check.limit
     asked = f"{check.gate.rule} {limit.value:g} {limit.unit}"
     if reading.unit != limit.unit:
         reason = Reason(code=Code.UNIT_MISMATCH, message=f"{reading.value:g} {reading.unit} against {asked}", facts=facts)
-        return Answer(outcome=Outcome.INCONCLUSIVE, reading=reading, reason=reason, notes=notes)
-    if holds(check.gate.rule, reading.value, limit.value):
+        return Evaluation(outcome=Outcome.INCONCLUSIVE, reading=reading, reason=reason, notes=notes)
+    if satisfies(check.gate.rule, reading.value, limit.value):
         reason = Reason(code=Code.WITHIN_LIMIT, message=f"{reading.value:g} {reading.unit} {asked}", facts=facts)
-        return Answer(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
-    code = _broken(check.gate.rule, reading.value, limit.value)
+        return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
+    code = _failure_code(check.gate.rule, reading.value, limit.value)
     reason = Reason(code=code, message=f"{reading.value:g} {reading.unit} is not {asked}", facts=facts)
-    return Answer(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
+    return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
 
 
-def unanswered(missing: Missing, facts: Facts = ()) -> Answer:
+def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
     """No number: FAIL when that is the subject's own doing, else INCONCLUSIVE."""
-    outcome = Outcome.FAIL if missing.code in SUBJECT_AT_FAULT else Outcome.INCONCLUSIVE
-    return Answer(outcome=outcome, reading=missing, reason=Reason(code=missing.code, message=missing.message, facts=facts))
+    outcome = Outcome.FAIL if missing.code in SUBJECT_FAILURES else Outcome.INCONCLUSIVE
+    return Evaluation(outcome=outcome, reading=missing, reason=Reason(code=missing.code, message=missing.message, facts=facts))
 
 
-def holds(rule: Rule, value: float, limit: float) -> bool:
+def satisfies(rule: Rule, value: float, limit: float) -> bool:
     """Whether ``value`` keeps the rule. False whenever either is NaN: no comparison with NaN is true."""
     return {
         Rule.LESS: value < limit,
@@ -68,11 +68,11 @@ def holds(rule: Rule, value: float, limit: float) -> bool:
     }[rule]
 
 
-def _above(most: float) -> str:
+def _upper_limit_text(most: float) -> str:
     return f" and never above {most:g}" if math.isfinite(most) else ""
 
 
-def _broken(rule: Rule, value: float, limit: float) -> Code:
+def _failure_code(rule: Rule, value: float, limit: float) -> Code:
     below = rule is Rule.AT_LEAST or (rule is Rule.EQUAL and value < limit)
     return Code.UNDER_LIMIT if below else Code.OVER_LIMIT
 
@@ -83,10 +83,10 @@ def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, 
         return observation.missing, ()
     if gate.statistic is Statistic.VALUE:
         return observation.reading(gate.metric), ()
-    return _spread(gate, observation)
+    return _relative_std(gate, observation)
 
 
-def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
+def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
     """Relative standard deviation in % over the samples, one for each fresh process."""
     samples = dict(observation.samples).get(gate.metric)
     if samples is None:
@@ -115,8 +115,8 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
         for name, samples in observation.samples:
             if name == gate.metric:
                 yield "processes", str(len(samples.values))
-                yield from _sight(check, len(samples.values))
-            yield name, _range(samples.values, samples.unit)
+                yield from _power_facts(check, len(samples.values))
+            yield name, _range_text(samples.values, samples.unit)
         return
     family = gate.metric.split("/")[0]
     for name, reading in observation.readings:
@@ -124,14 +124,14 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
             yield name, f"{reading.value:.6g} {reading.unit}" if isinstance(reading, Measured) else f"none: {reading.message}"
 
 
-def _sight(check: Check, count: int) -> Iterator[tuple[str, str]]:
+def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
     """How large a true spread so many processes overlook no more than one time in twenty, by the distribution of a variance."""
     if count > 1:
         seen = check.limit.value * math.sqrt((count - 1) / chi2_quantile(0.95, count - 1))
         yield "sees", f"a true spread of {seen:.2g} {check.limit.unit} is red 19 times in 20 with {count} processes"
 
 
-def _range(values: tuple[float, ...], unit: str) -> str:
+def _range_text(values: tuple[float, ...], unit: str) -> str:
     if not values:
         return "no value"
     text = f"{min(values):.6g} to {max(values):.6g} {unit}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flashcore_ci.judge.waivers import RED
+from flashcore_ci.judge.waivers import NOT_PASSING
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.verdict import Outcome, Verdict
 
@@ -41,7 +41,7 @@ def headline(verdicts: Sequence[Verdict]) -> str:
 
 def _not_passed(verdicts: Sequence[Verdict]) -> tuple[tuple[str, int], ...]:
     deferred = sum(verdict.deferred for verdict in verdicts)
-    advisory = sum(v.outcome in RED and not v.blocks and not v.deferred for v in verdicts)
+    advisory = sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts)
     return (
         ("red but advisory", advisory),
         ("waived", sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts)),

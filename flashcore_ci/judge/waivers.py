@@ -11,8 +11,8 @@ from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Outcome, Verdict
 
-LONGEST = dt.timedelta(days=366)
-RED = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
+MAX_DURATION = dt.timedelta(days=366)
+NOT_PASSING = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
 def day_of(as_of: str) -> dt.date:
@@ -21,14 +21,14 @@ def day_of(as_of: str) -> dt.date:
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
 
-def holds(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
+def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
     """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared.
 
     One that ends in more than a year does not: what never ends is no exception but another limit.
     """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
-    return day <= dt.date.fromisoformat(waiver.expires) <= day + LONGEST
+    return day <= dt.date.fromisoformat(waiver.expires) <= day + MAX_DURATION
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
@@ -40,13 +40,13 @@ def covers(waiver: Waiver, verdict: Verdict) -> bool:
     return counted and bool(verdict.findings) and all(fnmatchcase(text, waiver.finding) for text in said)
 
 
-def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
+def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
     """The verdict, WAIVED when it is red and a waiver for it still holds."""
-    if verdict.outcome not in RED:
+    if verdict.outcome not in NOT_PASSING:
         return verdict
     for waiver in waivers:
         named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
-        if named and holds(waiver, verdict, day) and covers(waiver, verdict):
+        if named and is_active(waiver, verdict, day) and covers(waiver, verdict):
             until = f"for {waiver.pair}" if waiver.pair else f"until {waiver.expires}"
             what = f"suppressed ({waiver.finding})" if waiver.finding else "waived"
             note = f"{what} {until} by {waiver.owner}: {waiver.reason}"
@@ -54,7 +54,7 @@ def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict
     return verdict
 
 
-def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
+def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
     """One line for each waiver that does nothing: it has ended, names no check or another pair, or is no longer needed.
 
     A waiver of a pair waits for the comparison: where nothing is compared, nothing is said of it.
@@ -63,15 +63,15 @@ def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"
         verdict = found.get((waiver.gate, waiver.target))
-        if waiver.pair and verdict is not None and not holds(waiver, verdict, day):
+        if waiver.pair and verdict is not None and not is_active(waiver, verdict, day):
             yield f"{name} is for another pair, {waiver.pair}, and does nothing"
-        elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + LONGEST:
+        elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + MAX_DURATION:
             yield f"{name} would end on {waiver.expires}, in more than a year, and does nothing"
-        elif not waiver.pair and not holds(waiver, verdict, day):
+        elif not waiver.pair and not is_active(waiver, verdict, day):
             yield f"{name} ended on {waiver.expires} and does nothing"
         elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
-        elif verdict is not None and verdict.outcome in RED and not covers(waiver, verdict):
+        elif verdict is not None and verdict.outcome in NOT_PASSING and not covers(waiver, verdict):
             yield f"{name} is for findings like {waiver.finding!r}, and there are others"
         elif verdict is not None and verdict.outcome is Outcome.PASS:
             yield f"{name} is not needed: the check passes"

@@ -13,7 +13,7 @@ from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
-from flashcore_ci.judge.judge import Source, baseless, judge
+from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, known
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
@@ -79,7 +79,7 @@ def _gate(request: Request, progress: Progress, measured: tuple[Source, ...]) ->
                 plan, so_far.base = comparable(plan, base.cannot), base.identities
                 so_far.plan = plan
             so_far.sources += measured or evidence_for(plan, builds, request, progress, base)
-        so_far.plan = comparable(plan, baseless(plan, builds, tuple(so_far.sources), so_far.base))
+        so_far.plan = comparable(plan, workloads_without_base(plan, builds, tuple(so_far.sources), so_far.base))
         report = judged(so_far, request, as_of=request.as_of or clock.now())
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
@@ -165,7 +165,7 @@ def measure(
     context = host.context(request, progress, logs.resolve())
     evidence = collect(plan, builds, context, None if base is None else prepare.opponents(base, plan, builds, request))
     source = Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
-    write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
+    write_run(request.out, comparable(plan, workloads_without_base(plan, builds, (source,))), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -204,7 +204,7 @@ def _judge_run(run: Path, request: Request, progress: Progress) -> Report:
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
         so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         so_far.sources.append(recorded.source_of(recording))
-        so_far.plan = comparable(so_far.plan, baseless(so_far.plan, evidence.builds, tuple(so_far.sources)))
+        so_far.plan = comparable(so_far.plan, workloads_without_base(so_far.plan, evidence.builds, tuple(so_far.sources)))
         report = judged(so_far, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -224,7 +224,7 @@ def judged(so_far: SoFar, request: Request, *, as_of: str) -> Report:
         as_of=as_of,
         stale=StalePolicy(request.stale),
         tool=__version__,
-        standards=references.of(request.root / request.suite),
+        references=references.of(request.root / request.suite),
         base=so_far.base,
     )
     asked = f"only a part of the suite was asked: --only {' --only '.join(request.only)}" if request.only else ""

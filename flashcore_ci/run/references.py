@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.noise import Noise
@@ -17,10 +17,10 @@ NOISE = "noise"
 BASELINES = "baselines"
 
 
-def of(suite: Path) -> Standards:
+def of(suite: Path) -> References:
     """All of them. EvidenceError for a broken file, or for two baselines of one kind of machine."""
     folder = suite.parent
-    return Standards(
+    return References(
         noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
         baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),
     )

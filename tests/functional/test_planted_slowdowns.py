@@ -88,7 +88,7 @@ def verdicts(gate: str, percent: float) -> list[Verdict]:
         as_of=evidence.provenance.collected_at,
         stale=StalePolicy.BLOCK,
         tool="test",
-        standards=references.of(SUITE),
+        references=references.of(SUITE),
     )
     return [verdict for verdict in report.verdicts if verdict.gate == gate]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.noise import Noise
 from flashcore_ci.model.reading import Measured
@@ -44,7 +44,7 @@ def judged(name: str) -> Report:
         as_of=recorded.provenance.collected_at,
         stale=StalePolicy.BLOCK,
         tool="test",
-        standards=Standards(
+        references=References(
             noises=(record_files.read(Noise, RUNS / f"{COMMIT}-noise.json.xz"),),
             baselines=(record_files.read(Baseline, RUNS / f"{COMMIT}-baseline.json.xz"),),
         ),

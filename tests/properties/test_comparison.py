@@ -2,7 +2,7 @@
 
 import math
 
-from comparing import CHECK, comparison, make_noise, samples_of, setting, verdict_on
+from comparing import CHECK, comparison, context, make_noise, samples_of, verdict_on
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -77,7 +77,7 @@ def test_nonsense_never_passes_and_never_fails(found, bad, where, noisy):
     values[where] = bad
     samples = samples_of(values[::2], values[1::2])
     noise = make_noise(0.1) if noisy else None
-    final = no_slower.is_final(CHECK, dict(samples), setting(noise))
+    final = no_slower.is_final(CHECK, dict(samples), context(noise))
     verdict = verdict_on(comparison(samples))
     if bad <= 0:
         assert verdict.outcome is Outcome.INCONCLUSIVE

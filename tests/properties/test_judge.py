@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from report_factories import LIVE
 
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.judge.rules import holds
+from flashcore_ci.judge.rules import satisfies
 from flashcore_ci.judge.stats.descriptive import relative_std
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing, Samples
@@ -78,7 +78,7 @@ def test_every_check_has_one_verdict_and_the_exit_code_follows_from_them(found, 
         if verdict.outcome is Outcome.PASS:
             assert isinstance(verdict.reading, Measured)
             assert verdict.reading.unit == verdict.unit
-            assert holds(verdict.rule, verdict.reading.value, verdict.limit)
+            assert satisfies(verdict.rule, verdict.reading.value, verdict.limit)
             assert verdict.origin == LIVE
             assert verdict.reason.code is Code.WITHIN_LIMIT
         if verdict.deferred:
@@ -94,7 +94,7 @@ def test_judging_is_a_function(found, waived):
 @given(st.sampled_from(Rule), numbers, numbers)
 def test_nan_keeps_no_rule(rule, value, limit):
     if math.isnan(value) or math.isnan(limit):
-        assert not holds(rule, value, limit)
+        assert not satisfies(rule, value, limit)
 
 
 def outcome_of(rule, limit, value, severity=Severity.BLOCKING):

@@ -8,7 +8,7 @@ from evidence_factories import good_observation, make_evidence, make_provenance
 from factories import make_build, make_check, make_gate, make_limit, make_plan, make_workload
 from judging import judged
 
-from flashcore_ci.judge.references import Setting, Standards
+from flashcore_ci.judge.references import ComparisonContext, References
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.reading import Samples
@@ -99,5 +99,7 @@ def make_noise(percent=0.1, processes=40, seed=5, workload="big", **changes):
     return Noise(**{**fields, **changes})
 
 
-def setting(noise=None, rows=1, roof=Roof.COMPUTE):
-    return Setting(roof=roof, rows=rows, provenance=make_provenance(), standards=Standards(noises=(noise,) if noise else ()))
+def context(noise=None, rows=1, roof=Roof.COMPUTE):
+    return ComparisonContext(
+        roof=roof, rows=rows, provenance=make_provenance(), references=References(noises=(noise,) if noise else ())
+    )

@@ -117,7 +117,7 @@ def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request
     )
 
     def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
-        return interim.is_final(plan, target, samples, provenance=provenance, standards=known, same=same)
+        return interim.is_final(plan, target, samples, provenance=provenance, references=known, same=same)
 
     return Opponents(
         root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.INTERIM_LOOKS, final=final

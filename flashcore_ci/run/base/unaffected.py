@@ -55,7 +55,7 @@ def narrowed(
         except (SuiteError, EvidenceError, CannotCollectError) as error:
             because = str(error).splitlines()[0]
             return Narrowed(plan=plan, said=f"--changed: everything was asked, since {named} cannot be built: {because}")
-    here = Side(plan=plan, builds=builds, waivers=suite.waivers, standards=references.of(request.root / request.suite))
+    here = Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(request.root / request.suite))
     return _without(plan, unaffected(here, before), named)
 
 
@@ -73,7 +73,7 @@ def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Si
         jobs=request.compilers,
         progress=lambda done, of, source: progress(f"compiled {done} of {of} of the base: {source}"),
     )
-    return Side(plan=plan, builds=builds, waivers=suite.waivers, standards=references.of(tree / request.suite))
+    return Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(tree / request.suite))
 
 
 def _without(plan: Plan, same: frozenset[tuple[str, str]], named: str) -> Narrowed:

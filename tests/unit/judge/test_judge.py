@@ -7,7 +7,7 @@ from factories import BUILD, FINITE, MEMCHECK, SOL_DRAM, SPILLS, make_check, mak
 from judging import BUILDS, GOOD, NOON, PLAN, judged, one, only, seen
 from report_factories import LIVE
 
-from flashcore_ci.model.codes import NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind, Rule, Severity
@@ -92,7 +92,7 @@ class TestRules:
         missing = Missing(code=code, message="why not")
         for changes in ({"readings": (("finite/bad-values", missing),)}, {"missing": missing}):
             verdict = seen(make_check(FINITE), **changes)
-            assert verdict.outcome is (Outcome.FAIL if code in SUBJECT_AT_FAULT else Outcome.INCONCLUSIVE)
+            assert verdict.outcome is (Outcome.FAIL if code in SUBJECT_FAILURES else Outcome.INCONCLUSIVE)
             assert verdict.blocks
             assert verdict.reading == missing
             assert (verdict.reason.code, verdict.reason.message) == (code, "why not")

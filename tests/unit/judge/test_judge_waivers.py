@@ -99,7 +99,10 @@ class TestSuppressions:
 
     def test_a_suppression_shows_what_it_suppresses(self):
         verdict = replace(only(judged(RED), "finite"), findings=(self.FOUND,), reading=Measured(value=2.0, unit="count"))
-        found = waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
+        found = waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
         assert found.outcome is Outcome.WAIVED
         assert found.notes[-1].startswith("suppressed (k k.cu:7 *) until 2026-12-31 by kernels: ")
-        assert waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome is Outcome.FAIL
+        assert (
+            waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome
+            is Outcome.FAIL
+        )

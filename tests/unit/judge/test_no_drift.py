@@ -8,7 +8,7 @@ from evidence_factories import good_observation, make_evidence, make_provenance
 from factories import make_build, make_check, make_limit
 from judging import judged
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing, Samples
@@ -49,8 +49,8 @@ def baseline(observation=None, collected_at="2026-11-01T00:00:00Z", **changes):
 
 def verdict(observation, *baselines, check=DRIFT, workload=COMPUTE, noise=None, **provenance):
     evidence = make_evidence(observations=(observation,), provenance=make_provenance(**provenance))
-    standards = Standards(baselines=baselines, noises=(noise,) if noise else ())
-    return judged(evidence, plan=plan_of(check, workload=workload), standards=standards).verdicts[0]
+    references = References(baselines=baselines, noises=(noise,) if noise else ())
+    return judged(evidence, plan=plan_of(check, workload=workload), references=references).verdicts[0]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_outcomes(percent, outcome, code):
 def test_ten_merges_each_within_its_margin_are_caught_together():
     """Each merge costs 0.4 %, within the margin of 0.6 % that its workload has; the baseline stays where it was."""
     margin = make_check(replace(NO_SLOWER, limits=(make_limit(0.6, "%"),)))
-    held, noise = baseline(), Standards(noises=(make_noise(0.1),))
+    held, noise = baseline(), References(noises=(make_noise(0.1),))
     merged, drifts = [], []
     for merge in range(1, 11):
         before, after = (100.0 * (1.004**count - 1.0) for count in (merge - 1, merge))
         sides = samples_of(lognormal(merge, 12, percent=before), lognormal(merge + 500, 12, percent=after))
-        merged.append(verdict_on(comparison(sides), check=margin, standards=noise).outcome)
+        merged.append(verdict_on(comparison(sides), check=margin, references=noise).outcome)
         drifts.append(verdict(timing(after, seed=merge), held, noise=make_noise(0.1)).outcome)
     assert merged == [Outcome.PASS] * 10
     assert drifts[:3] == [Outcome.PASS] * 3

@@ -12,12 +12,12 @@ from comparing import (
     NO_DRIFT,
     NO_SLOWER,
     comparison,
+    context,
     lognormal,
     make_noise,
     plan_of,
     rounds,
     samples_of,
-    setting,
     verdict_on,
 )
 from evidence_factories import make_evidence
@@ -26,15 +26,15 @@ from judging import judged
 from report_factories import LIVE, RECORDED
 
 from flashcore_ci.judge import no_slower
-from flashcore_ci.judge.judge import Source, baseless
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.judge import Source, workloads_without_base
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.identity import NO_MACHINE_CODE
 from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
 
-QUIET = Standards(noises=(make_noise(0.1),))
+QUIET = References(noises=(make_noise(0.1),))
 
 
 def facts(verdict):
@@ -51,7 +51,7 @@ def facts(verdict):
     ],
 )
 def test_outcomes(percent, outcome, code):
-    verdict = verdict_on(comparison(rounds(percent)), standards=QUIET)
+    verdict = verdict_on(comparison(rounds(percent)), references=QUIET)
     assert (verdict.outcome, verdict.reason.code) == (outcome, code)
     assert verdict.reading.value == pytest.approx(percent, abs=0.1)
     assert verdict.blocks is (outcome is not Outcome.PASS)
@@ -61,7 +61,7 @@ def test_outcomes(percent, outcome, code):
 def test_the_facts_that_one_needs_to_believe_it():
     observation = comparison(rounds(2.0))
     observation = replace(observation, readings=(("blocks/dropped", Measured(value=3.0, unit="count")),))
-    said = facts(verdict_on(observation, standards=QUIET))
+    said = facts(verdict_on(observation, references=QUIET))
     assert said["rounds"] == "8"
     assert said["blocks/dropped"] == "3 count"
     assert said["base/clock/sm"] == said["head/clock/sm"] == "1700 to 1700 MHz"
@@ -74,7 +74,7 @@ def test_the_facts_that_one_needs_to_believe_it():
 
 def test_a_memory_bound_kernel_is_judged_in_time():
     clocks = {"mhz": 1700.0, "head_mhz": 1600.0}  # the same cycles at a lower clock: 6 % more time
-    assert verdict_on(comparison(rounds(0.0, **clocks)), standards=QUIET).reason.code is Code.SLOWER_AT_LOWER_CLOCK
+    assert verdict_on(comparison(rounds(0.0, **clocks)), references=QUIET).reason.code is Code.SLOWER_AT_LOWER_CLOCK
     memory = replace(COMPUTE, roof=Roof.MEMORY)
     verdict = verdict_on(comparison(rounds(0.0, **clocks), plan=plan_of(workload=memory)), workload=memory)
     assert verdict.reason.code is Code.SLOWER
@@ -82,7 +82,7 @@ def test_a_memory_bound_kernel_is_judged_in_time():
 
 
 def test_slower_at_a_lower_clock_says_both():
-    verdict = verdict_on(comparison(rounds(0.0, mhz=1700.0, head_mhz=1600.0)), standards=QUIET)
+    verdict = verdict_on(comparison(rounds(0.0, mhz=1700.0, head_mhz=1600.0)), references=QUIET)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reading.value == pytest.approx(6.25, abs=0.2)
     assert "in time" in verdict.reason.message
@@ -110,21 +110,21 @@ class TestCodeThatNoDigestCovers:
 
     @pytest.mark.parametrize("base", [{}, {"subject": "the base's own file"}])
     def test_is_judged_by_its_samples(self, base):
-        answered = no_slower.answer(CHECK, self.uncovered(comparison(rounds(2.0)), **base), setting())
+        answered = no_slower.evaluate(CHECK, self.uncovered(comparison(rounds(2.0)), **base), context())
         assert (answered.outcome, answered.reason.code) == (Outcome.FAIL, Code.SLOWER)
         assert "no digest covers it" in dict(answered.reason.facts)["code"]
 
     def test_is_never_the_same_code(self):
-        answered = no_slower.answer(CHECK, self.uncovered(comparison(())), setting())
+        answered = no_slower.evaluate(CHECK, self.uncovered(comparison(())), context())
         assert answered.outcome is Outcome.INCONCLUSIVE
 
     def test_has_no_pair_that_a_waiver_could_name(self):
-        answered = no_slower.answer(CHECK, self.uncovered(comparison(rounds(2.0))), setting())
+        answered = no_slower.evaluate(CHECK, self.uncovered(comparison(rounds(2.0))), context())
         assert "pair" not in dict(answered.reason.facts)
         assert not any("to accept it" in note for note in answered.notes)
 
     def test_is_still_refused_for_another_workload(self):
-        answered = no_slower.answer(CHECK, self.uncovered(comparison(rounds()), workload="other"), setting())
+        answered = no_slower.evaluate(CHECK, self.uncovered(comparison(rounds()), workload="other"), context())
         assert answered.reason.code is Code.INVALID_RESULT
 
 
@@ -150,7 +150,7 @@ class TestRefused:
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
     def test_values_without_scatter(self):
-        verdict = verdict_on(comparison(samples_of((1.0,) * 8, (1.0,) * 8)), standards=QUIET)
+        verdict = verdict_on(comparison(samples_of((1.0,) * 8, (1.0,) * 8)), references=QUIET)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
     def test_sides_of_different_length(self):
@@ -183,7 +183,7 @@ class TestBases:
 
         def said(*observations, base=None):
             source = Source(origin=LIVE, evidence=make_evidence(observations=observations))
-            return baseless(plan_of(), (BUILD,), (source,), base)
+            return workloads_without_base(plan_of(), (BUILD,), (source,), base)
 
         assert said(lost) == {"big": "the base cannot run it: raised"}
         assert said(lost, base={"big": lost.base}) == said(lost)
@@ -197,7 +197,7 @@ class TestBases:
         sources = tuple(
             Source(origin=RECORDED, evidence=make_evidence(observations=(one,))) for one in (lost, comparison(rounds()))
         )
-        assert baseless(plan_of(), (BUILD,), sources) == {}
+        assert workloads_without_base(plan_of(), (BUILD,), sources) == {}
 
     def test_rows_are_those_of_the_same_question(self):
         plan = plan_of(CHECK, make_check(NO_DRIFT))
@@ -209,9 +209,9 @@ class TestBases:
     @pytest.mark.parametrize("changes", [{"clock_policy": "locked at 1500 MHz"}, {"device": "NVIDIA H100"}])
     def test_the_noise_of_another_machine_or_clock_says_nothing_here(self, changes):
         observation = comparison(rounds())
-        facts = dict(verdict_on(observation, standards=Standards(noises=(make_noise(0.1, **changes),))).reason.facts)
+        facts = dict(verdict_on(observation, references=References(noises=(make_noise(0.1, **changes),))).reason.facts)
         assert facts["noise/cycles"].endswith("no recording of it on such a machine")
-        used = dict(verdict_on(observation, standards=Standards(noises=(make_noise(0.1),))).reason.facts)
+        used = dict(verdict_on(observation, references=References(noises=(make_noise(0.1),))).reason.facts)
         assert "recording" in used["noise/cycles"]
         assert not used["noise/cycles"].endswith("no recording of it on such a machine")
 
@@ -242,23 +242,23 @@ class TestBases:
 
 class TestNoise:
     def test_a_recording_of_another_product_is_not_used(self):
-        other = Standards(noises=(make_noise(0.1, device="NVIDIA H100"),))
-        said = facts(verdict_on(comparison(rounds()), standards=other))
+        other = References(noises=(make_noise(0.1, device="NVIDIA H100"),))
+        said = facts(verdict_on(comparison(rounds()), references=other))
         assert "no recording of it on such a machine" in said["noise/cycles"]
 
     def test_noisier_than_recorded_is_said(self):
-        verdict = verdict_on(comparison(rounds(noise=1.0)), standards=QUIET)
+        verdict = verdict_on(comparison(rounds(noise=1.0)), references=QUIET)
         said = facts(verdict)
         assert "times as much as recorded" in verdict.reason.message
         assert "noisier than the recording, which is not used" in said["noise/cycles"]
 
     def test_a_margin_below_the_resolution_names_one_that_holds(self):
-        loud = Standards(noises=(make_noise(1.0),))
-        verdict = verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), standards=loud)
+        loud = References(noises=(make_noise(1.0),))
+        verdict = verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), references=loud)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.BELOW_RESOLUTION)
         holds = float(facts(verdict)["margin that holds"].removesuffix(" %"))
         wider = make_check(replace(NO_SLOWER, limits=(make_limit(holds, "%"),)))
-        assert verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), check=wider, standards=loud).outcome is Outcome.PASS
+        assert verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), check=wider, references=loud).outcome is Outcome.PASS
 
 
 class TestTheCollectorAsksTheSameRule:
@@ -266,22 +266,22 @@ class TestTheCollectorAsksTheSameRule:
     @pytest.mark.parametrize("percent", [0.0, 0.3, 0.45, 2.0, -2.0])
     def test_it_stops_exactly_when_the_verdict_is_final(self, percent, count):
         samples = rounds(percent, count=count)
-        verdict = verdict_on(comparison(samples), standards=QUIET)
-        final = no_slower.is_final(CHECK, dict(samples), setting(make_noise(0.1)))
+        verdict = verdict_on(comparison(samples), references=QUIET)
+        final = no_slower.is_final(CHECK, dict(samples), context(make_noise(0.1)))
         assert final is (verdict.reason.code in {Code.FASTER, Code.SAME, Code.SLOWER})
 
     def test_it_goes_on_when_it_cannot_tell(self):
-        assert not no_slower.is_final(CHECK, dict(rounds(count=4)), setting())
-        assert not no_slower.is_final(CHECK, {}, setting())
+        assert not no_slower.is_final(CHECK, dict(rounds(count=4)), context())
+        assert not no_slower.is_final(CHECK, {}, context())
 
     def test_more_rows_need_more_evidence(self):
         samples = rounds(0.62, count=8)
         verdicts = {
-            rows: no_slower.decided(CHECK, dict(samples), setting(make_noise(0.1), rows=rows)).code for rows in (1, 10_000)
+            rows: no_slower.decision_on(CHECK, dict(samples), context(make_noise(0.1), rows=rows)).code for rows in (1, 10_000)
         }
         assert verdicts == {1: Code.SLOWER, 10_000: Code.UNDECIDED}
 
 
 def test_rounding_up():
-    assert [no_slower._up(value) for value in (0.8401, 0.84, 12.01, 0.0)] == ["0.85", "0.84", "13", "0"]
-    assert math.isfinite(float(no_slower._up(3.14159)))
+    assert [no_slower._round_up(value) for value in (0.8401, 0.84, 12.01, 0.0)] == ["0.85", "0.84", "13", "0"]
+    assert math.isfinite(float(no_slower._round_up(3.14159)))

@@ -17,7 +17,7 @@ from factories import (
     make_workload,
 )
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.judge.unaffected import Side, unaffected
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Severity
 from flashcore_ci.plan.planner import make_plan as planned
@@ -25,8 +25,8 @@ from flashcore_ci.plan.planner import make_plan as planned
 PLAN = planned(make_suite(), (make_description(),))
 
 
-def side(*, plan=None, builds=None, waivers=(), standards=Standards()) -> Side:  # noqa: B008 - a frozen record
-    return Side(plan=plan or PLAN, builds=builds or (make_build(),), waivers=waivers, standards=standards)
+def side(*, plan=None, builds=None, waivers=(), references=References()) -> Side:  # noqa: B008 - a frozen record
+    return Side(plan=plan or PLAN, builds=builds or (make_build(),), waivers=waivers, references=references)
 
 
 BASE = side()
@@ -107,7 +107,7 @@ def test_a_waiver_that_went_or_came_asks_its_check_again() -> None:
 
 
 def test_another_baseline_asks_again_about_times() -> None:
-    other = side(standards=replace(Standards(), baselines=("another",)))
+    other = side(references=replace(References(), baselines=("another",)))
     assert {gate for gate, _ in affected(other)} == {"stability"}
 
 
