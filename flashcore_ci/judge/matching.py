@@ -1,4 +1,4 @@
-"""Which observations answer a check: those of exactly what would run now, in the order of their sources, or the reason for none."""
+"""Find the observations for each check: those of exactly the code that would run now, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NO_ORIGIN = Origin(kind="none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and where it came from. The judge asks its sources in order.
+    """Evidence and its origin. The order of the sources is their priority.
 
-    ``files`` are the tools' own, by their names in the run folder: for pictures, the judge reads none of them.
+    ``files`` are the tools' own files by their names in the run folder. Reports draw from them, verdicts never depend on them.
     """
 
     origin: Origin
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedEvidence:
-    """The observation that answers a check with its source; or ``missing`` says why there is none."""
+    """The observation for a check with its source, or ``missing``, the reason why there is none."""
 
     observation: Observation | None = None
     source: Source | None = None
@@ -47,13 +47,13 @@ class MatchedEvidence:
 
     @property
     def origin(self) -> Origin:
-        """Where the answer came from."""
+        """The origin of the evidence."""
         return self.source.origin if self.source else NO_ORIGIN
 
 
 @dataclass(slots=True)
 class Matcher:
-    """Finds the answer to each check of one plan on one set of builds; ``base`` is what a base would run, by workload, if known."""
+    """Finds the evidence for each check of one plan and set of builds. ``base``: what a base would run, by workload, if known."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -66,9 +66,9 @@ class Matcher:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
     def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
-        """What answers this check, at least one match; the checks of one kind on one target share it.
+        """Return at least one match. Checks of one kind on one target share it.
 
-        What was measured live answers alone. Of recordings all do, so that none can hide another.
+        A live measurement is the only match. All matching recordings count, so that none can hide another.
         """
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
@@ -79,38 +79,36 @@ class Matcher:
         expected = self.expected(check, self.builds)
         if isinstance(expected, Missing):
             return (MatchedEvidence(missing=expected),)
-        answers: list[MatchedEvidence] = []
-        others: list[Identity] = []
+        matches: list[MatchedEvidence] = []
+        identities: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
-            found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
-            same = [
-                observation for observation in found if observation.identity == expected and self._same_base(check, observation)
-            ]
-            if same and any(observation != same[0] for observation in same):
-                contradiction = f"{len(same)} observations of the same thing contradict each other"
-                answers.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
-            elif same:
-                answers.append(MatchedEvidence(source=source, observation=same[0]))
-            if same and source.origin.kind == "live":
+            observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
+            current = [seen for seen in observations if seen.identity == expected and self._has_expected_base(check, seen)]
+            if current and any(observation != current[0] for observation in current):
+                contradiction = f"{len(current)} observations of the same code contradict each other"
+                matches.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
+            elif current:
+                matches.append(MatchedEvidence(source=source, observation=current[0]))
+            if current and source.origin.kind == "live":
                 break
-            others += [observation.identity for observation in found]
-        return tuple(answers) or (_unmatched(check, expected, others),)
+            identities += [observation.identity for observation in observations]
+        return tuple(matches) or (_unmatched(check, expected, identities),)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
-        """Whether digests can say what the source measured.
+        """Whether digests identify what the source measured.
 
-        They cannot for a subject without machine code at build time (a library, a JIT): there only live evidence counts,
-        and of course that of the very run that is being judged again.
+        They do not for a subject without machine code at build time, such as a library or a JIT. For these only live evidence
+        counts, and the evidence of the run that is being judged.
         """
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 
-    def _same_base(self, check: Check, observation: Observation) -> bool:
-        """Whether a comparison is with the base that was asked for; where only a recorded run is judged, with its own."""
+    def _has_expected_base(self, check: Check, observation: Observation) -> bool:
+        """Whether the comparison is with the requested base. Without a request any base counts."""
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
-        """The identity that evidence for this check must have; Missing when nothing was built that it could have."""
+        """Compute the identity that evidence for this check must have. Missing if its code was not built."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
@@ -140,12 +138,12 @@ def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], li
     return index
 
 
-def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> MatchedEvidence:
-    """No source measured what would run now: nothing at all, or something else, and then what differs."""
-    if not others:
+def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
+    """Say that there is no evidence, or in which parts the nearest evidence differs."""
+    if not identities:
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
         return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
-    changed = min((expected.changed(other) for other in others), key=len)
+    changed = min((expected.changed(other) for other in identities), key=len)
     names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
-    message = f"the evidence is of something else; changed since: {names}"
+    message = f"the evidence is of other code or another question. Changed since: {names}"
     return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

@@ -1,4 +1,4 @@
-"""What a change cannot have affected: checks that ask the same of the same code as the base did. Pure."""
+"""Find the checks that a change cannot affect: the same question about the same code as at the base."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two commits: what it plans, builds and waives, and what it holds times against."""
+    """One side of a comparison, base or head: its plan, builds, waivers and references."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -25,11 +25,11 @@ class Side:
 
 
 def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
-    """The (gate, target) of ``head`` whose answer is the base's own.
+    """Return the (gate, target) of ``head`` whose verdict must equal the base's.
 
-    Those have the same six digests on both sides, the same rule and limit, the same time to answer, the same waivers, and the same
-    references where times are judged. What
-    the compiler answers is always asked: it costs nothing. So is what no digest covers, a subject without machine code.
+    All six digests, rule, limit, timeout and waivers are equal on both sides, and the references too if the check judges times.
+    Checks on compiler evidence are never unaffected, because they cost nothing. Neither are subjects without machine code, because
+    no digest covers them.
     """
     before = {check.key: check for check in base.plan.checks}
     of_head, of_base = (Matcher(plan=side.plan, builds=side.builds, sources=()) for side in (head, base))
@@ -48,7 +48,7 @@ def _is_covered(plan: Plan, check: Check) -> bool:
 
 
 def _question(side: Side, check: Check) -> tuple[object, ...]:
-    """All that a verdict depends on besides the evidence; titles, reasons and owners are for people."""
+    """Everything but the evidence that a verdict depends on. Titles, reasons and owners are for people."""
     gate = replace(check.gate, title="", why="", owner="", limits=(), on=(), roofs=(), tags=())
     limit = replace(check.limit, why="", on="")
     waivers = tuple(waiver for waiver in side.waivers if (waiver.gate, waiver.target) == check.key)
@@ -61,5 +61,5 @@ def _timeout(plan: Plan, kind: Kind) -> float | None:
 
 
 def _is_same_identity(head: object, base: object) -> bool:
-    """Two identities that are equal; what was not built has none and equals nothing."""
+    """Whether both are equal identities. Code that was not built has no identity."""
     return isinstance(head, Identity) and head == base

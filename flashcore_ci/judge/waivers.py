@@ -1,4 +1,4 @@
-"""Waivers: what may be red until a day, and what is odd about those that we have."""
+"""Apply waivers, and note those that have no effect."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NOT_PASSING = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
 def day_of(as_of: str) -> dt.date:
-    """The UTC day of an ISO 8601 date or time. ValueError when it is none; a time without a zone is UTC."""
+    """Parse the UTC day of an ISO 8601 date or time. A time without a zone is UTC. ValueError for other text."""
     moment = dt.datetime.fromisoformat(as_of)
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
 
 def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
-    """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared.
+    """Whether the waiver is active: on ``day`` (its last day is included), or for the pair that the verdict compared.
 
-    One that ends in more than a year does not: what never ends is no exception but another limit.
+    A waiver that ends in more than a year is never active. Without an end it would be another limit, not an exception.
     """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
@@ -32,21 +32,22 @@ def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether the waiver is for this: any red, or, where it names a finding, only findings that match, and every one of them."""
+    """Whether the waiver covers the verdict. If the waiver names a finding, every reported finding must match it."""
     if not waiver.finding:
         return True
-    counted = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(one.count for one in verdict.findings)
-    said = (f"{one.kernel} {one.file}:{one.line} {one.message}" for one in verdict.findings)
-    return counted and bool(verdict.findings) and all(fnmatchcase(text, waiver.finding) for text in said)
+    findings = verdict.findings
+    is_complete = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(finding.count for finding in findings)
+    texts = (f"{finding.kernel} {finding.file}:{finding.line} {finding.message}" for finding in findings)
+    return is_complete and bool(findings) and all(fnmatchcase(text, waiver.finding) for text in texts)
 
 
 def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
-    """The verdict, WAIVED when it is red and a waiver for it still holds."""
+    """Return the verdict, WAIVED if it did not pass and an active waiver covers it."""
     if verdict.outcome not in NOT_PASSING:
         return verdict
     for waiver in waivers:
-        named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
-        if named and is_active(waiver, verdict, day) and covers(waiver, verdict):
+        is_named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
+        if is_named and is_active(waiver, verdict, day) and covers(waiver, verdict):
             until = f"for {waiver.pair}" if waiver.pair else f"until {waiver.expires}"
             what = f"suppressed ({waiver.finding})" if waiver.finding else "waived"
             note = f"{what} {until} by {waiver.owner}: {waiver.reason}"
@@ -55,20 +56,20 @@ def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> 
 
 
 def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
-    """One line for each waiver that does nothing: it has ended, names no check or another pair, or is no longer needed.
+    """Yield one line for each waiver without effect: it has ended, matches nothing, or is not needed.
 
-    A waiver of a pair waits for the comparison: where nothing is compared, nothing is said of it.
+    A waiver of a pair gets no line if the run compares nothing.
     """
-    found = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
+    by_key = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"
-        verdict = found.get((waiver.gate, waiver.target))
+        verdict = by_key.get((waiver.gate, waiver.target))
         if waiver.pair and verdict is not None and not is_active(waiver, verdict, day):
-            yield f"{name} is for another pair, {waiver.pair}, and does nothing"
+            yield f"{name} is for another pair, {waiver.pair}, and has no effect"
         elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + MAX_DURATION:
-            yield f"{name} would end on {waiver.expires}, in more than a year, and does nothing"
+            yield f"{name} would end on {waiver.expires}, in more than a year, and has no effect"
         elif not waiver.pair and not is_active(waiver, verdict, day):
-            yield f"{name} ended on {waiver.expires} and does nothing"
+            yield f"{name} ended on {waiver.expires} and has no effect"
         elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
         elif verdict is not None and verdict.outcome in NOT_PASSING and not covers(waiver, verdict):

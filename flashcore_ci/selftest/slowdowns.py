@@ -1,4 +1,4 @@
-"""Slow-downs that were planted when a machine's noise was recorded, held against the gate that must see them."""
+"""Apply the rule of ``no-slower`` to the planted slowdowns of a noise recording."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from flashcore_ci.judge.references import CYCLES, TIME
 from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import priors
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds
 from flashcore_ci.model.codes import FAILING
+from flashcore_ci.model.metrics import Scale, primary_scale
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
-from flashcore_ci.model.suite import Kind, Roof, Suite
+from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.selftest.model import Caught, Planted
 
 ROUNDS = INTERIM_LOOKS[1]
-"""The first look that may exceeds."""
+"""The first look that can give SLOWER."""
 
 
 def caught(planted: Planted, suite: Suite, noises: Iterable[Noise]) -> Caught:
-    """What the gate's own rule says of the recorded rounds, among as many rows as its suite compares."""
+    """Apply the gate's rule to the recorded rounds, with as many rows as its suite compares."""
     gate = next((gate for gate in suite.gates if gate.id == planted.gate), None)
     limit = next((limit.value for limit in gate.limits if fnmatchcase(planted.target, limit.on)), None) if gate else None
     rows = sum(Kind.COMPARISON in workload.collect for workload in suite.workloads)
@@ -35,18 +35,18 @@ def caught(planted: Planted, suite: Suite, noises: Iterable[Noise]) -> Caught:
 
 
 def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> sequential_test.Decision:
-    primary = TIME if of.roof is Roof.MEMORY else CYCLES
-    time = None if primary == TIME else _rounds(pairs, TIME)
+    primary = primary_scale(of.roof)
+    time = None if primary is Scale.TIME else _rounds(pairs, Scale.TIME)
     return sequential_test.decide(
         _rounds(pairs, primary),
         time,
         margin=math.log1p(limit / 100.0),
         rows=rows,
-        noise=(priors(noise, primary).get(of.workload), priors(noise, TIME).get(of.workload)),
+        noise=(priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload)),
     )
 
 
-def _rounds(pairs: Pairs, scale: str) -> Rounds:
+def _rounds(pairs: Pairs, scale: Scale) -> Rounds:
     def side(series: Series) -> tuple[float, ...]:
         values: tuple[float, ...] = getattr(series, scale)
         return values[:ROUNDS]

@@ -1,8 +1,8 @@
 """Tails and quantiles of Student's t, Fisher's F and chi-squared, from the standard library alone.
 
-The incomplete beta function by its continued fraction (NIST DLMF 8.17.22, evaluated by Lentz's algorithm: Thompson, Barnett,
-J. Comput. Phys. 64, 1986), the incomplete gamma function by its series (DLMF 8.7.1), quantiles by bisection: exact to about
-ten digits, which a test compares with published tables. Tails are computed as tails, so that 1e-9 is no difference of ones.
+The incomplete beta function uses its continued fraction (NIST DLMF 8.17.22) and Lentz's algorithm (Thompson, Barnett,
+J. Comput. Phys. 64, 1986). The incomplete gamma function uses its series (DLMF 8.7.1). Quantiles use bisection. Results hold to
+about ten digits, which a test compares with published tables. An upper tail of 1e-9 is computed directly, not as 1 - p.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ MAX_STEPS = 500
 
 
 def t_tail(t: float, df: float) -> float:
-    """P(T > t) of Student's t with ``df`` > 0 degrees of freedom."""
+    """Compute P(T > t) of Student's t with ``df`` > 0 degrees of freedom."""
     half = 0.5 * incomplete_beta(df / (df + t * t), df / 2, 0.5)
     return half if t >= 0 else 1.0 - half
 
 
 def f_tail(f: float, df1: float, df2: float) -> float:
-    """P(F > f) of Fisher's F with ``df1`` and ``df2`` degrees of freedom."""
+    """Compute P(F > f) of Fisher's F with ``df1`` and ``df2`` degrees of freedom."""
     return incomplete_beta(df2 / (df2 + df1 * f), df2 / 2, df1 / 2) if f > 0 else 1.0
 
 
 def chi2_tail(x: float, df: float) -> float:
-    """P(X > x) of chi-squared: for its quantiles in the lower half and the middle, not for tiny tails."""
+    """Compute P(X > x) of chi-squared, as 1 - p: not for tiny tails."""
     if x <= 0:
         return 1.0
     a, x = df / 2, x / 2
@@ -43,24 +43,24 @@ def chi2_tail(x: float, df: float) -> float:
 
 @cache
 def t_quantile(tail: float, df: float) -> float:
-    """The t with P(T > t) = ``tail``, for 0 < tail < 1/2."""
+    """Find the t with P(T > t) = ``tail``, for 0 < tail < 1/2."""
     return _bisect(lambda t: t_tail(t, df), tail)
 
 
 @cache
 def f_quantile(tail: float, df1: float, df2: float) -> float:
-    """The f with P(F > f) = ``tail``."""
+    """Find the f with P(F > f) = ``tail``."""
     return _bisect(lambda f: f_tail(f, df1, df2), tail)
 
 
 @cache
 def chi2_quantile(tail: float, df: float) -> float:
-    """The x with P(X > x) = ``tail``; for tails that are not tiny."""
+    """Find the x with P(X > x) = ``tail``, for tails that are not tiny."""
     return _bisect(lambda x: chi2_tail(x, df), tail)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), 0 <= x <= 1."""
+    """Compute the regularised incomplete beta function I_x(a, b), 0 <= x <= 1."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     if x > (a + 1.0) / (a + b + 2.0):  # the fraction converges fast on the other side
@@ -70,7 +70,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def _continued_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of DLMF 8.17.22, two of its coefficients a step."""
+    """Evaluate the continued fraction of DLMF 8.17.22, two coefficients per step."""
     c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
     value = d
     for m in range(1, MAX_STEPS):
@@ -90,7 +90,7 @@ def _nonzero(value: float) -> float:
 
 
 def _bisect(tail_of: Callable[[float], float], tail: float) -> float:
-    """Where a falling tail function of a value above 0 reaches ``tail``."""
+    """Find the value above 0 at which a falling tail function reaches ``tail``."""
     low, high = 0.0, 1.0
     while tail_of(high) > tail:
         low, high = high, 2.0 * high

@@ -17,7 +17,8 @@ from pathlib import Path
 from flashcore_ci.adapters import git
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect.collect import Opponents
-from flashcore_ci.judge import interim
+from flashcore_ci.judge.judge import is_comparison_final
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
@@ -117,10 +118,10 @@ def opponents(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request
     )
 
     def final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
-        return interim.is_final(plan, target, samples, provenance=provenance, references=known, same=same)
+        return is_comparison_final(plan, target, samples, provenance=provenance, references=known, same_code=same)
 
     return Opponents(
-        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=interim.INTERIM_LOOKS, final=final
+        root=base.root, libraries=base.libraries, plan=base.plan, builds=base.builds, looks=INTERIM_LOOKS, final=final
     )
 
 

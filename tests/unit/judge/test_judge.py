@@ -33,7 +33,7 @@ class TestGreen:
         assert (verdict.limit, verdict.unit, verdict.rule) == (85.0, "%", Rule.AT_LEAST)
         assert (verdict.title, verdict.why, verdict.subject) == ("the gate sol-dram", "because", "scale")
         assert verdict.reading == Measured(value=91.5, unit="%")
-        assert (verdict.reason.code, verdict.reason.message) == (Code.WITHIN_LIMIT, "91.5 % >= 85 %")
+        assert (verdict.reason.code, verdict.reason.message) == (Code.WITHIN_LIMIT, "91.5 % is at least 85 %")
         assert verdict.reason.facts == (("sol/sm", "12 %"),)
         assert verdict.origin == LIVE
 
@@ -105,7 +105,7 @@ class TestRules:
     def test_another_unit_is_not_compared(self):
         verdict = seen(make_check(FINITE), readings=(("finite/bad-values", Measured(value=0.0, unit="%")),))
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.UNIT_MISMATCH)
-        assert verdict.reason.message == "0 % against == 0 count"
+        assert verdict.reason.message == "the reading is 0 %, but the limit is 0 count"
 
     @pytest.mark.parametrize("rule", [Rule.LESS, Rule.AT_MOST, Rule.EQUAL])
     def test_a_sentinel_below_zero_is_no_reading(self, rule):
@@ -120,7 +120,7 @@ class TestRules:
         report = judged(evidence, plan=plan)
         verdict = report.verdicts[0]
         assert (verdict.outcome, verdict.blocks, report.exit_code) == (Outcome.FAIL, False, 0)
-        assert report.headline == "PASS: 0 of 1 checks passed, 1 red but advisory"
+        assert report.headline == "PASS: 0 of 1 checks passed, 1 not passed but advisory"
 
 
 class TestFindingsNotesAndFacts:

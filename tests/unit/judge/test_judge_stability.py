@@ -40,7 +40,7 @@ class TestStability:
         )
         assert self.verdict(100.0, 100.0, 100.0, 100.0, 101.0, more=more).reason.facts == (
             ("processes", "5"),
-            ("sees", "a true spread of 4.7 % is red 19 times in 20 with 5 processes"),
+            ("sees", "5 processes detect a true spread of 4.7 % with 95 % power"),
             ("cycles/gpu/cold", "100 to 101 Mcycle, std 0.45 %"),
             ("time/gpu/cold", "1 to 2 ms, std 47 %"),
             ("clock/sm", "1700 to 1700 MHz"),
@@ -67,7 +67,7 @@ class TestStability:
         verdict = self.verdict(*values)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
-    def test_two_speeds_are_said(self):
+    def test_two_speeds_are_noted(self):
         verdict = self.verdict(100.0, 100.1, 103.0, 103.1, 103.0)
         assert verdict.outcome is Outcome.PASS
         assert verdict.notes == ("two speeds: 3 near 103.033 Mcycle, 2 near 100.05 Mcycle",)

@@ -35,7 +35,7 @@ class TestWhatChanged:
     def test_what_changed_is_named(self, build, part):
         verdict = only(judged(GOOD, builds=(make_build(**build),)), "finite")
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.STALE_EVIDENCE)
-        assert verdict.reason.message == f"the evidence is of something else; changed since: {part}"
+        assert verdict.reason.message == f"the evidence is of other code or another question. Changed since: {part}"
         assert verdict.reason.facts == (("changed", part.replace("machine code", "machine_code")),)
         assert verdict.blocks
         assert verdict.origin == Origin(kind="none")

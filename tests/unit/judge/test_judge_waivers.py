@@ -34,7 +34,7 @@ class TestWaivers:
     def test_what_ends_in_more_than_a_year_is_no_exception(self, expires, outcome):
         report = judged(RED, waivers=(make_waiver(expires=expires),))
         assert only(report, "finite").outcome is outcome
-        said = f"the waiver of finite on big would end on {expires}, in more than a year, and does nothing"
+        said = f"the waiver of finite on big would end on {expires}, in more than a year, and has no effect"
         assert (said in report.notes) == (outcome is Outcome.FAIL)
 
     @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ class TestWaivers:
     @pytest.mark.parametrize(
         ("waiver", "evidence", "note"),
         [
-            (make_waiver(expires="2026-11-20"), RED, "the waiver of finite on big ended on 2026-11-20 and does nothing"),
+            (make_waiver(expires="2026-11-20"), RED, "the waiver of finite on big ended on 2026-11-20 and has no effect"),
             (make_waiver("finite", "bog"), GOOD, "the waiver of finite on bog matches no check of this plan"),
             (make_waiver(), GOOD, "the waiver of finite on big is not needed: the check passes"),
         ],

@@ -67,7 +67,7 @@ def test_outcomes(percent, outcome, code):
     found = verdict(timing(percent), baseline())
     assert (found.outcome, found.reason.code) == (outcome, code)
     assert found.reading.value == pytest.approx(percent, abs=0.2)
-    assert "against the baseline of 2026-11-01" in found.reason.message
+    assert "compared with the baseline of 2026-11-01" in found.reason.message
     assert dict(found.reason.facts)["processes"] == "5 in the baseline, 5 now"
 
 
@@ -99,7 +99,7 @@ class TestNoBaseline:
         assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, Code.NO_BASELINE)
         assert found.blocks
         assert "baseline propose" in found.next_step
-        assert found.reason.message.endswith("there are: none")
+        assert found.reason.message.endswith("The checkout has none")
 
     @pytest.mark.parametrize("changes", [{"device": "NVIDIA H100"}, {"driver": "570"}, {"clock_policy": "locked"}])
     def test_of_another_machine(self, changes):

@@ -40,8 +40,8 @@ def test_a_workload_without_a_margin_is_left_out():
 
 
 def test_it_is_one_line():
-    assert str(power_of()).startswith("big: a process scatters by 0.")
-    assert "+5 % 100 %" in str(power_of())
+    assert str(power_of()).startswith("big: scatter of a process 0.")
+    assert "100 % of +5 %" in str(power_of())
 
 
 @pytest.mark.parametrize("level", [0.5, 1.0])

@@ -37,7 +37,7 @@ def test_it_holds_for_no_other_pair():
     moved = comparison(rounds(2.0), base=replace(BASE, launcher="changed"))
     found = report(moved)
     assert found.verdicts[0].outcome is Outcome.FAIL
-    assert f"is for another pair, {PAIR}, and does nothing" in found.notes[-1]
+    assert f"is for another pair, {PAIR}, and has no effect" in found.notes[-1]
 
 
 def test_it_is_not_needed_when_nothing_is_slower():

@@ -47,7 +47,7 @@ def test_a_recording_of_a_noisier_machine_widens_the_interval():
 
 
 def test_nothing_that_was_measured_never_scatters():
-    with pytest.raises(ValueError, match="same to the last digit"):
+    with pytest.raises(ValueError, match="equal to the last digit"):
         estimate((0.01,) * 8, Prior(variance=1e-6, df=20))
 
 
