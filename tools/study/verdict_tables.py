@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from resampling import Row, draws, interval, planted_draws, rows_of, sides
 from rival_rules import RULES
-from simulated_noise import KINDS, simulated
+from simulated_noise import KINDS, simulate
 
 from flashcore_ci.judge.stats.sequential_test import minimum_detectable_slowdown, percent, resolvable_margin
 from flashcore_ci.model.codes import FAILING, PASSING, Code
@@ -198,7 +198,7 @@ def rival_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]]
 
 def simulation_table() -> Iterator[str]:
     """Machines made up, of known kinds: how often identical code was called slower, and code that is 1 % slower."""
-    found = {kind: simulated(kind) for kind in KINDS}
+    found = {kind: simulate(kind) for kind in KINDS}
     yield "| rule | " + " | ".join(KINDS) + " |"
     yield "| --- " * (len(KINDS) + 1) + "|"
     for rule in next(iter(found.values())):
