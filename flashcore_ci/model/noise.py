@@ -1,6 +1,6 @@
-"""How much a machine's timings scatter when nothing has changed: recorded by ``calibrate``, and read by every comparison.
+"""The recorded noise of a machine: timings of unchanged code, which ``calibrate`` writes and every comparison reads.
 
-All that is kept are samples; rates and resolutions are computed from them, so that a better rule needs no new recording.
+Only samples are kept. Rates and margins are computed from them, so a better rule needs no new recording.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from flashcore_ci.model.suite import Roof
 
 NOISE_SCHEMA = "noise-v1"
 PLANTED_PERCENT = (0.3, 0.5, 1.0, 2.0, 5.0)
-"""The slow-downs that ``calibrate`` plants."""
+"""The slowdowns (%) that ``calibrate`` plants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One workload in fresh processes, one value a process: median ms, Mcycle and SM MHz.
+    """One workload in fresh processes, one value per process: median ms, Mcycle and SM MHz.
 
-    ``process`` counts the processes of the whole recording from 0, upwards: two series belong to one process where the
-    numbers agree, and what a process failed to measure is a gap in them.
+    ``process`` numbers the processes of the whole recording, from 0 upwards. Equal numbers in two series mean the same process. A
+    gap is a process without a measurement.
     """
 
     process: tuple[int, ...]
@@ -31,7 +31,7 @@ class Series:
     mhz: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse columns of different lengths, processes out of order, and values that are no measurements."""
+        """Raise ValueError for columns of different lengths, unordered processes, and values not finite and above zero."""
         columns = (self.ms, self.megacycles, self.mhz)
         if any(len(column) != len(self.process) for column in columns):
             raise ValueError("every process has a time, cycles and a clock")
@@ -43,10 +43,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """The kernel against a build of it with extra work, in rounds: ``base`` and ``head`` are paired by index.
+    """Rounds of the kernel (``base``) and of a build with extra work (``head``), paired by index.
 
-    ``percent`` is what was asked for; ``confirmed`` (%) by how much this level's cycles exceed those without extra work in the same
-    process, the median over all processes.
+    ``percent`` is the requested slowdown. ``confirmed`` (%) is the measured one: the median over processes of its cycles over those
+    without extra work in the same process.
     """
 
     percent: float
@@ -55,14 +55,14 @@ class Planted:
     head: Series
 
     def __post_init__(self) -> None:
-        """Refuse rounds with one side."""
+        """Raise ValueError for unpaired rounds."""
         if len(self.base.process) != len(self.head.process):
             raise ValueError("every round has a base and a head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadNoise:
-    """One workload: the same binary in ``same``, in the order of the processes, and the planted slow-downs, if any were tried."""
+    """One workload: A/A processes of one binary in ``same``, and its planted slowdowns."""
 
     workload: str
     roof: Roof
@@ -73,7 +73,7 @@ class WorkloadNoise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitting:
-    """One call of ``calibrate``: when, on which GPU, and how many processes it added to the recording."""
+    """One call of ``calibrate``, and how many processes it added to the recording."""
 
     collected_at: str
     device: Device
@@ -84,7 +84,7 @@ class Sitting:
 class Noise:
     """The content of ``gates/noise/<sku>.json``: one recording on GPUs of one product, driver and clock policy.
 
-    ``protocol`` are the numbers that the timing worker ran by, by name.
+    ``protocol`` holds the parameters of the timing worker by name.
     """
 
     device: str
@@ -97,5 +97,5 @@ class Noise:
     schema: Literal["noise-v1"] = "noise-v1"
 
     def of(self, workload: str) -> WorkloadNoise | None:
-        """What was recorded of this workload, if anything."""
+        """Find the recording of this workload."""
         return next((noise for noise in self.workloads if noise.workload == workload), None)

@@ -1,4 +1,4 @@
-"""What the judge says, and the report that everybody reads."""
+"""Verdicts, and the report that every format shows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ REPORT_SCHEMA = "report-v1"
 class Outcome(StrEnum):
     """The four verdicts."""
 
-    PASS = "PASS"  # noqa: S105 - no password
+    PASS = "PASS"  # noqa: S105 - not a password
     FAIL = "FAIL"
     INCONCLUSIVE = "INCONCLUSIVE"
     WAIVED = "WAIVED"
 
 
 class StalePolicy(StrEnum):
-    """What evidence that does not match does: block, or be deferred to a GPU job that must be green."""
+    """What to do without matching evidence: block, or defer to a GPU job that must pass."""
 
     BLOCK = "block"
     DEFER = "defer"
@@ -33,7 +33,7 @@ class StalePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why: a code, one line for a person, and facts (name, value) for whoever digs."""
+    """The reason of an outcome: a code, one line of text, and facts (name, value) with details."""
 
     code: Code
     message: str
@@ -42,7 +42,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the evidence of a verdict came from: measured (or compiled) now, recorded earlier, or nowhere."""
+    """The origin of the evidence: measured or compiled now, recorded earlier, or none."""
 
     kind: Literal["live", "recorded", "none"]
     detail: str = ""
@@ -50,7 +50,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer to one check. ``blocks`` says whether it keeps the change from merging."""
+    """The result of one check. ``blocks``: it keeps the change from merging."""
 
     gate: str
     title: str
@@ -77,7 +77,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The content of ``report.json`` (schema ``report-v1``): all that any format shows."""
+    """The content of ``report.json`` (schema ``report-v1``): everything that a format shows."""
 
     suite: str
     tool: str
