@@ -1,4 +1,4 @@
-"""Did each gate catch its defect, and is what has no defect green? Pure: reports in, answers out."""
+"""Score a self-test: each gate must catch its defect, and every check without a defect must pass."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def caught(planted: Planted, report: Report, observations: Iterable[Observation]
 
 
 def not_green(test: SelfTest, report: Report) -> tuple[Verdict, ...]:
-    """The checks on targets without a defect that are not green."""
+    """Return the checks on targets without a defect that do not pass."""
     return tuple(v for v in report.verdicts if _is_clean(test, v) and v.outcome is not Outcome.PASS)
 
 
 def idle_globs(test: SelfTest, report: Report) -> tuple[str, ...]:
-    """The globs of targets without a defect that match none: whatever they were meant for is not looked at."""
+    """Return the globs of targets without a defect that match nothing."""
     targets = {verdict.target for verdict in report.verdicts}
     return tuple(glob for glob in test.clean if not any(fnmatchcase(target, glob) for target in targets))
 
 
 def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
-    """The gates that were green on nothing: of these nobody knows whether they can be."""
+    """Return the gates that passed on no target without a defect. They may be unable to pass."""
     asked = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     green = {v.gate for v in report.verdicts if _is_clean(test, v) and v.outcome is Outcome.PASS}
     return tuple(gate for gate in asked if gate not in green)
 
 
 def gates_without_a_defect(test: SelfTest, gates: Iterable[str]) -> tuple[str, ...]:
-    """Which of these gates no defect is meant for."""
+    """Return those of ``gates`` that no defect tests."""
     meant = {planted.gate for planted in test.planted if planted.target}
     return tuple(gate for gate in gates if gate not in meant)
 
