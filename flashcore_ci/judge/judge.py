@@ -1,4 +1,4 @@
-"""Turn plan and evidence into verdicts. Pure and total: each check gets one verdict, the same on every machine."""
+"""Turn plan and evidence into verdicts: one per check, the same on every machine."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def judge(
 ) -> Report:
     """Give each check one verdict, in plan order, from the first source that measured these builds.
 
-    If several recordings measured them, one that fails takes precedence. ``as_of`` (ISO 8601) is the day for waivers. ``base`` is
-    the required base of comparisons by workload (None: any). ValueError if ``as_of`` is not a date.
+    Among recordings, one that fails takes precedence. ``as_of`` (ISO 8601) is the day for waivers. ``base`` is the required base
+    by workload (None: any). ValueError if ``as_of`` is not a date.
     """
     day = waiving.day_of(as_of)
     references = references or References()
@@ -80,7 +80,7 @@ def matched_evidence(
     references: References | None = None,
     base: Mapping[str, Identity] | None = None,
 ) -> tuple[MatchedEvidence, ...]:
-    """Return the evidence that ``judge`` uses: each observation once, in plan order."""
+    """Return the evidence that ``judge`` uses, each observation once."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     same_code = workloads_with_same_code(plan, matcher)
     used: dict[int, MatchedEvidence] = {}
@@ -104,9 +104,9 @@ def is_comparison_final(
     references: References,
     same_code: Container[str],
 ) -> bool:
-    """Whether further rounds cannot change any verdict that compares ``target``. The collector asks this at each interim look.
+    """Whether further rounds cannot change a verdict on ``target``. The collector asks at each interim look.
 
-    ``samples`` are those of the rounds so far, by metric. ``same_code`` are the workloads whose code is equal on both sides.
+    ``samples`` are by metric. ``same_code`` are the workloads with equal code on both sides.
     """
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
     return all(
@@ -118,7 +118,7 @@ def is_comparison_final(
 def workloads_without_base(
     plan: Plan, builds: tuple[BuildEvidence, ...], sources: tuple[Source, ...], base: Mapping[str, Identity] | None = None
 ) -> dict[str, str]:
-    """Return the workloads that no measurement of these builds could run on the base, each with its error."""
+    """Return the workloads that the base cannot run, each with its error."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     failures: dict[str, str] = {}
     for check in plan.checks:
@@ -129,7 +129,7 @@ def workloads_without_base(
 
 
 def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
-    """Return the workloads whose code is equal on both sides in all evidence. They are not timed."""
+    """Return the workloads with equal code on both sides, which are not timed."""
     return frozenset(
         check.target
         for check in plan.checks
@@ -146,10 +146,7 @@ def _is_same_code(observation: Observation | None) -> bool:
 def comparison_context(
     plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
 ) -> ComparisonContext:
-    """Collect what a check on speed is judged with.
-
-    All rows of one statistic share alpha. A comparison of equal code cannot be wrong, so it takes no share.
-    """
+    """Collect what a check on speed is judged with. A comparison of equal code takes no share of alpha."""
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
@@ -159,7 +156,7 @@ def comparison_context(
 def _evaluate_matches(
     plan: Plan, check: Check, matches: Sequence[MatchedEvidence], references: References, same_code: Container[str]
 ) -> tuple[MatchedEvidence, Evaluation]:
-    """Evaluate all matches and return the first that fails, else the first."""
+    """Return the first match that fails, else the first."""
     results = [(match, _evaluate(plan, check, match, references, same_code)) for match in matches]
     return next((result for result in results if result[1].outcome is Outcome.FAIL), results[0])
 
@@ -176,7 +173,7 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
 
 
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
-    """Make the verdict before waivers. ``sharing`` checks share the observation, and so its seconds."""
+    """Make the verdict before waivers. ``sharing`` checks share the observation's seconds."""
     gate, observation = check.gate, match.observation
     is_red = evaluation.outcome is not Outcome.PASS
     deferred = stale is StalePolicy.DEFER and evaluation.reason.code in DEFERRABLE_CODES and gate.evidence not in STATIC_KINDS
@@ -207,20 +204,18 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
 
 
 def _base_failure(observation: Observation | None) -> str:
-    """Return the error of the base. Empty if the base ran, or is unknown."""
     missing = observation.missing if observation is not None and observation.base is not None else None
     return missing.message if missing is not None and missing.code is Code.NO_BASE else ""
 
 
 def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequence[Source]) -> Provenance | None:
-    """Return the provenance of the first source used by a check on a workload, else of the first source."""
+    """Of the first source used on a workload, else of the first source."""
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None
 
 
 def _notes(plan: Plan, matches: Sequence[MatchedEvidence]) -> Iterator[str]:
-    """Say what the verdict covers, and repeat the notes of the sources that it uses."""
     targets = {scope: {check.target for check in plan.checks if check.scope is scope} for scope in Scope}
     covered = ", ".join(f"{SCOPE_NOUNS[scope]}: {len(names)}" for scope, names in targets.items() if names)
     yield f"{len(plan.checks)} checks ({covered or 'none'}); {len(plan.excluded)} combinations do not apply"

@@ -1,4 +1,4 @@
-"""Find the observations for each check: those of exactly the code that would run now, or the reason why there are none."""
+"""Find the observations of exactly the code that would run now."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ NO_ORIGIN = Origin(kind="none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and its origin. The order of the sources is their priority.
-
-    ``files`` are the tools' own files by their names in the run folder. Reports draw from them, verdicts never depend on them.
-    """
+    """Evidence and its origin. ``files`` are the tools' own, by name. Verdicts never depend on them."""
 
     origin: Origin
     evidence: Evidence
@@ -38,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedEvidence:
-    """The observation for a check with its source, or ``missing``, the reason why there is none."""
+    """The observation for a check, or the reason why there is none."""
 
     observation: Observation | None = None
     source: Source | None = None
@@ -53,7 +50,7 @@ class MatchedEvidence:
 
 @dataclass(slots=True)
 class Matcher:
-    """Finds the evidence for each check of one plan and set of builds. ``base``: what a base would run, by workload, if known."""
+    """Matches sources with the checks of one plan. ``base``: the required base by workload."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -66,9 +63,9 @@ class Matcher:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
     def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
-        """Return at least one match. Checks of one kind on one target share it.
+        """Return the live measurement, else all matching recordings, else one match with a reason.
 
-        A live measurement is the only match. All matching recordings count, so that none can hide another.
+        No recording can hide another.
         """
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
@@ -97,18 +94,16 @@ class Matcher:
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests identify what the source measured.
 
-        They do not for a subject without machine code at build time, such as a library or a JIT. For these only live evidence
-        counts, and the evidence of the run that is being judged.
+        They do not for a library or a JIT. There only live evidence counts, and that of the run being judged.
         """
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 
     def _has_expected_base(self, check: Check, observation: Observation) -> bool:
-        """Whether the comparison is with the requested base. Without a request any base counts."""
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
-        """Compute the identity that evidence for this check must have. Missing if its code was not built."""
+        """Compute the identity that the evidence must have. Missing if its code was not built."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
@@ -139,7 +134,6 @@ def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], li
 
 
 def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
-    """Say that there is no evidence, or in which parts the nearest evidence differs."""
     if not identities:
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
         return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))

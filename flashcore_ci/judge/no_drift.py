@@ -1,8 +1,7 @@
 """The gate ``no-drift``: compare timings with the baseline of this kind of machine.
 
-``no-slower`` tolerates its margin at every merge: ten merges of 0.4 % make 4 %. A baseline is a reviewed file that merges do not
-move. Its margin is wide, because days and machines differ. The samples are not paired, so this is Student's two-sample interval
-on the logs, with the variance moderated as in ``stats/paired_estimate.py``.
+``no-slower`` tolerates its margin at every merge: ten merges of 0.4 % make 4 %. A merge does not move a baseline. The samples are
+not paired: this is Student's two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
 
 
 def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
-    """Estimate the difference of the mean logs. ValueError for values that are not above zero, or all equal."""
+    """Estimate the difference of the mean logs. ValueError for impossible values."""
     if not all(value > 0 for value in (*before, *now)):
         raise ValueError("a measurement is above zero")
     logs = [[math.log(value) for value in side] for side in (before, now)]
@@ -89,7 +88,6 @@ def _facts(drift: Estimate, baseline: Baseline, row: BaselineRow, context: Compa
 
 
 def _why_no_baseline(check: Check, observation: Observation, context: ComparisonContext, row: BaselineRow | None) -> str:
-    """Name the baseline that is needed, and those that exist."""
     device = context.provenance.device
     here = (
         f"{device.name}, driver {device.driver}, clocks {context.provenance.clock_policy}"

@@ -1,4 +1,4 @@
-"""The gate ``no-slower``: evaluate the samples of one comparison of base and head."""
+"""The gate ``no-slower``: compare base and head."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
 
 
 def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> bool:
-    """Whether further rounds cannot change the verdict. The collector asks this at each interim look."""
+    """Whether further rounds cannot change the verdict."""
     try:
         decision = decide_check(check, samples, context)
     except ValueError:
@@ -54,7 +54,7 @@ def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonCo
 
 
 def decide_check(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> Decision | None:
-    """Apply the sequential test. None before the first look. ValueError for samples that cannot have been measured."""
+    """Apply the sequential test. None before the first look. ValueError for impossible samples."""
     primary = _rounds(samples, context.primary)
     if len(primary.base) < INTERIM_LOOKS[0]:
         return None
@@ -71,18 +71,17 @@ def decide_check(check: Check, samples: Mapping[str, Samples], context: Comparis
 
 
 def pair_of(base: Identity, head: Identity) -> str:
-    """Name the two codes that were compared, for a waiver. It changes only if one of them changes."""
+    """Name the two codes for a waiver. The name changes only with the code."""
     return "..".join(digest_of(side.machine_code, side.launcher, side.binding)[:12] for side in (base, head))
 
 
 def _is_comparable(base: Identity, head: Identity) -> bool:
-    """Whether both sides answer the same question. Without a build the subject file is the kernel, so it may differ."""
+    """Whether both sides answer one question. Without a build the subject is the kernel, so it may differ."""
     parts = MUST_MATCH if is_covered(base) and is_covered(head) else tuple(part for part in MUST_MATCH if part != "subject")
     return all(getattr(base, part) == getattr(head, part) for part in parts)
 
 
 def _rounds(samples: Mapping[str, Samples], scale: Scale) -> Rounds:
-    """Pair the samples of both sides. ValueError if one is missing or has another unit."""
     values = []
     for side in SIDES:
         name = f"{side}/{scale.metric}"
@@ -98,7 +97,6 @@ def _invalid(message: str) -> Missing:
 
 
 def _evaluate_same_code(facts: Facts) -> Evaluation:
-    """Machine code, launcher and binding are equal, so nothing can be slower."""
     reason = Reason(code=Code.SAME_CODE, message="base and head are the same code", facts=facts)
     return Evaluation(outcome=Outcome.PASS, reading=Measured(value=0.0, unit="%"), reason=reason)
 
@@ -116,7 +114,6 @@ def _evaluate_decision(check: Check, decision: Decision, context: ComparisonCont
 
 
 def _message(check: Check, decision: Decision, context: ComparisonContext) -> str:
-    """Say in one line what was measured, in which scale, after how many rounds."""
     primary = decision.primary
     result = f"{_percent_text(primary.mean)} in {context.primary.label} after {primary.rounds} rounds {_bounds_text(primary, decision.budget)}"
     margin = f"margin {check.limit.value:g} %"
@@ -135,7 +132,6 @@ def _message(check: Check, decision: Decision, context: ComparisonContext) -> st
 
 
 def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterator[tuple[str, str]]:
-    """Error budget, estimate and noise of each scale."""
     budget = decision.budget
     yield "rounds", str(decision.primary.rounds)
     alpha = f"alpha {budget.alpha_null:.2g} at zero and {budget.alpha_margin:.2g} at the margin"
@@ -158,7 +154,7 @@ def _noise_text(estimate: Estimate) -> str:
 
 
 def _bounds_text(estimate: Estimate, budget: ErrorBudget) -> str:
-    """Format the confidence bounds. The first look has no alpha to spend, so it has no lower bound."""
+    """The first look has no alpha to spend, so it has no lower bound."""
     upper = _percent_text(estimate.upper_bound(budget.beta))
     if not budget.alpha_margin > 0:
         return f"(upper confidence bound {upper})"
@@ -170,7 +166,7 @@ def _percent_text(log_ratio: float) -> str:
 
 
 def _round_up(value: float) -> str:
-    """Round up to two digits, so that the margin in the message is large enough."""
+    """Round up to two digits, so that the shown margin is large enough."""
     if not value > 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
@@ -182,7 +178,6 @@ def _round_count(observation: Observation) -> int:
 
 
 def _observed_facts(observation: Observation) -> Iterator[tuple[str, str]]:
-    """Ranges of all samples, all readings, and the pair of codes."""
     for name, samples in observation.samples:
         if samples.values:
             yield name, f"{min(samples.values):.6g} to {max(samples.values):.6g} {samples.unit}"

@@ -1,7 +1,6 @@
-"""What the recorded noise of a machine implies: resolvable margin, minimum detectable slowdown, power and false alarms.
+"""Power analysis of ``no-slower`` at its last look, if today's noise is the recorded one.
 
-The numbers use the quantiles of the verdict at its last look, and assume that today's noise is the recorded one. The tables of
-``tools/verdict_tables.py`` resample the recorded processes instead.
+``tools/verdict_tables.py`` resamples the recorded processes instead.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ MIN_SHOWN_RATE = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPower:
-    """The power of ``no-slower`` on one workload. All fields but the rates are in per cent.
+    """The power of ``no-slower`` on one workload. Rates are shares, other numbers per cent.
 
-    ``scatter`` is the standard deviation of one process. ``false_alarm_rate`` is the probability that unchanged code is SLOWER.
-    ``power`` has, for each slowdown in %, the probability that it is SLOWER.
+    ``scatter`` is the standard deviation of a process. ``false_alarm_rate`` is of unchanged code. ``power`` pairs each slowdown
+    with its rate of SLOWER.
     """
 
     workload: str
@@ -43,7 +42,6 @@ class WorkloadPower:
     power: tuple[tuple[float, float], ...]
 
     def __str__(self) -> str:
-        """Format as one line."""
         rates = ", ".join(f"{100.0 * rate:.3g} % of +{slowdown:g} %" for slowdown, rate in self.power)
         is_shown = self.false_alarm_rate > MIN_SHOWN_RATE
         false = f"{100.0 * self.false_alarm_rate:.1g} %" if is_shown else f"under {100.0 * MIN_SHOWN_RATE:.0e} %"
@@ -56,7 +54,7 @@ class WorkloadPower:
 
 
 def analyse_power(noise: Noise, margins: Mapping[str, float]) -> Iterator[WorkloadPower]:
-    """Analyse each recorded workload that has a margin (%). All rows of ``margins`` share alpha."""
+    """Analyse each recorded workload with a margin (%). All of ``margins`` share alpha."""
     for recorded in noise.workloads:
         scale = primary_scale(recorded.roof)
         prior = priors(noise, scale).get(recorded.workload)

@@ -14,16 +14,13 @@ from flashcore_ci.model.suite import Roof
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """All noise recordings and baselines of a checkout. The provenance of the evidence selects among them."""
+    """All noise recordings and baselines of a checkout."""
 
     noises: tuple[Noise, ...] = ()
     baselines: tuple[Baseline, ...] = ()
 
     def noise(self, provenance: Provenance) -> Noise | None:
-        """Find the recording for this product and clock policy.
-
-        Its driver may differ. If that changes the noise, the F test on today's rounds drops the prior.
-        """
+        """Find the recording for this product and clock policy. The F test covers a change of the driver."""
         name = provenance.device.name if provenance.device else None
         return next(
             (noise for noise in self.noises if (noise.device, noise.clock_policy) == (name, provenance.clock_policy)), None
@@ -36,7 +33,7 @@ class References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
-    """What a comparison is judged with: roof, number of ``rows`` that share alpha, origin of the samples, references."""
+    """What a comparison is judged with. ``rows`` comparisons share alpha."""
 
     roof: Roof
     rows: int
@@ -45,10 +42,10 @@ class ComparisonContext:
 
     @property
     def primary(self) -> Scale:
-        """The scale of the primary endpoint."""
+        """The primary scale."""
         return primary_scale(self.roof)
 
     def prior(self, workload: str, scale: Scale) -> Prior | None:
-        """Find the recorded noise of this workload on this kind of machine."""
+        """Find the prior of this workload on this kind of machine."""
         noise = self.references.noise(self.provenance)
         return priors(noise, scale).get(workload) if noise else None

@@ -59,13 +59,13 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
 
 
 def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
-    """Evaluate a check without a number: FAIL if the subject caused it, else INCONCLUSIVE."""
+    """FAIL if the subject caused the missing number, else INCONCLUSIVE."""
     outcome = Outcome.FAIL if missing.code in SUBJECT_FAILURES else Outcome.INCONCLUSIVE
     return Evaluation(outcome=outcome, reading=missing, reason=Reason(code=missing.code, message=missing.message, facts=facts))
 
 
 def satisfies(rule: Rule, value: float, limit: float) -> bool:
-    """Whether ``value`` satisfies the rule. False if either is NaN, because no comparison with NaN is true."""
+    """Whether ``value`` satisfies the rule. False if either is NaN."""
     return {
         Rule.LESS: value < limit,
         Rule.AT_MOST: value <= limit,
@@ -88,7 +88,6 @@ def _failure_code(rule: Rule, value: float, limit: float) -> Code:
 
 
 def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """Return the number that the gate compares, with notes."""
     if observation.missing is not None:
         return observation.missing, ()
     if gate.statistic is Statistic.VALUE:
@@ -97,7 +96,7 @@ def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, 
 
 
 def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """Relative standard deviation in %. Each fresh process is one sample."""
+    """Relative standard deviation (%) over fresh processes."""
     samples = dict(observation.samples).get(gate.metric)
     if samples is None:
         return Missing(code=Code.METRIC_ABSENT, message=f"no samples named {gate.metric}"), ()
@@ -120,7 +119,6 @@ def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[
 
 
 def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
-    """For a statistic all samples, else the other readings of the same family."""
     gate = check.gate
     if gate.statistic is not Statistic.VALUE:
         for name, samples in observation.samples:
@@ -136,7 +134,7 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
 
 
 def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
-    """Name the true spread that fails with 95 % power, by the chi-squared distribution of a sample variance."""
+    """Power by the chi-squared distribution of a sample variance."""
     if count > 1:
         spread = check.limit.value * math.sqrt((count - 1) / chi2_quantile(STABILITY_POWER, count - 1))
         yield "sees", f"{count} processes detect a true spread of {spread:.2g} {check.limit.unit} with 95 % power"
@@ -153,6 +151,6 @@ def _range_text(values: tuple[float, ...], unit: str) -> str:
 
 
 def findings_for(gate: Gate, observation: Observation) -> tuple[Finding, ...]:
-    """Select the findings of the gate's own tool: an observation may hold those of four sanitizers."""
+    """Select the findings of the gate's own tool."""
     tool = gate.metric.split("/")[0]
     return tuple(f for f in observation.findings if gate.evidence is not Kind.SANITIZER or f.tool == tool)

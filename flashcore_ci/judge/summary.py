@@ -16,7 +16,7 @@ EXIT_CODE = {
 
 
 def overall(verdicts: Sequence[Verdict]) -> Outcome:
-    """Return FAIL or INCONCLUSIVE if such a verdict blocks, in this order, else PASS. An empty plan is INCONCLUSIVE."""
+    """Return the worst outcome that blocks, else PASS. An empty plan is INCONCLUSIVE."""
     blocking = {verdict.outcome for verdict in verdicts if verdict.blocks}
     if Outcome.FAIL in blocking:
         return Outcome.FAIL
@@ -24,7 +24,7 @@ def overall(verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """Say the result in one line: ``FAIL: 2 of 143 checks block this merge``."""
+    """Format ``FAIL: 2 of 143 checks block this merge``."""
     outcome, total = overall(verdicts), len(verdicts)
     if not verdicts:
         return f"{outcome}: no check was planned"

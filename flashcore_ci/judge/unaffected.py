@@ -1,4 +1,4 @@
-"""Find the checks that a change cannot affect: the same question about the same code as at the base."""
+"""Find the checks that a change cannot affect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison, base or head: its plan, builds, waivers and references."""
+    """One side of a comparison: base or head."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -27,9 +27,8 @@ class Side:
 def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
     """Return the (gate, target) of ``head`` whose verdict must equal the base's.
 
-    All six digests, rule, limit, timeout and waivers are equal on both sides, and the references too if the check judges times.
-    Checks on compiler evidence are never unaffected, because they cost nothing. Neither are subjects without machine code, because
-    no digest covers them.
+    Digests, gate, limit, timeout and waivers are equal on both sides, and for times the references. Compiler evidence costs
+    nothing, so it is always judged. So are subjects without machine code, which no digest covers.
     """
     before = {check.key: check for check in base.plan.checks}
     of_head, of_base = (Matcher(plan=side.plan, builds=side.builds, sources=()) for side in (head, base))
@@ -48,7 +47,7 @@ def _is_covered(plan: Plan, check: Check) -> bool:
 
 
 def _question(side: Side, check: Check) -> tuple[object, ...]:
-    """Everything but the evidence that a verdict depends on. Titles, reasons and owners are for people."""
+    """Everything but the evidence that a verdict depends on."""
     gate = replace(check.gate, title="", why="", owner="", limits=(), on=(), roofs=(), tags=())
     limit = replace(check.limit, why="", on="")
     waivers = tuple(waiver for waiver in side.waivers if (waiver.gate, waiver.target) == check.key)
@@ -61,5 +60,4 @@ def _timeout(plan: Plan, kind: Kind) -> float | None:
 
 
 def _is_same_identity(head: object, base: object) -> bool:
-    """Whether both are equal identities. Code that was not built has no identity."""
     return isinstance(head, Identity) and head == base

@@ -1,7 +1,4 @@
-"""Baselines: reviewed timings that later runs are compared with, so that small slowdowns cannot add up unseen.
-
-``flashcore-ci baseline propose`` and a review change a baseline. The run that it judges never does.
-"""
+"""Baselines: reviewed timings that later runs are compared with. The run that it judges never changes one."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ BASELINE_SCHEMA = "baseline-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRow:
-    """One workload of one run, one value per fresh process. ``asked`` and ``collector`` are digests of its evidence."""
+    """One value per fresh process of one run. ``asked`` and ``collector`` are digests of its evidence."""
 
     workload: str
     collected_at: str
@@ -29,7 +26,6 @@ class BaselineRow:
     megacycles: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for values that cannot have been measured."""
         if not all(math.isfinite(value) and value > 0 for value in (*self.ms, *self.megacycles)):
             raise ValueError(f"{self.workload}: a measurement is finite and above zero")
         if len(self.ms) != len(self.megacycles) or len(self.ms) < 2:  # noqa: PLR2004 - a spread needs two values
@@ -52,7 +48,7 @@ class Baseline:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The kind of machine. A checkout has at most one baseline for each."""
+        """The kind of machine."""
         return (self.device, self.driver, self.clock_policy)
 
     def is_for(self, provenance: Provenance) -> bool:
@@ -62,10 +58,7 @@ class Baseline:
 
 
 def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
-    """Return ``present`` with a new row for every workload that this run timed in at least two processes.
-
-    Other rows stay. None if the run timed nothing.
-    """
+    """Return ``present`` with a new row for every workload that this run timed twice or more. None without any."""
     device = evidence.provenance.device
     rows = {row.workload: row for row in _rows(evidence)}
     if device is None or not rows:

@@ -1,7 +1,4 @@
-"""The recorded noise of a machine: timings of unchanged code, which ``calibrate`` writes and every comparison reads.
-
-Only samples are kept. Rates and margins are computed from them, so a better rule needs no new recording.
-"""
+"""The recorded noise of a machine. It keeps only samples, so a better rule needs no new recording."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ PLANTED_PERCENT = (0.3, 0.5, 1.0, 2.0, 5.0)
 class Series:
     """One workload in fresh processes, one value per process: median ms, Mcycle and SM MHz.
 
-    ``process`` numbers the processes of the whole recording, from 0 upwards. Equal numbers in two series mean the same process. A
-    gap is a process without a measurement.
+    ``process`` numbers the processes of the whole recording from 0. Equal numbers in two series mean one process.
     """
 
     process: tuple[int, ...]
@@ -31,7 +27,6 @@ class Series:
     mhz: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for columns of different lengths, unordered processes, and values not finite and above zero."""
         columns = (self.ms, self.megacycles, self.mhz)
         if any(len(column) != len(self.process) for column in columns):
             raise ValueError("every process has a time, cycles and a clock")
@@ -45,8 +40,8 @@ class Series:
 class Planted:
     """Rounds of the kernel (``base``) and of a build with extra work (``head``), paired by index.
 
-    ``percent`` is the requested slowdown. ``confirmed`` (%) is the measured one: the median over processes of its cycles over those
-    without extra work in the same process.
+    ``percent`` is the requested slowdown. ``confirmed`` (%) is the measured one: the median excess of cycles over the kernel in the
+    same process.
     """
 
     percent: float
@@ -55,14 +50,13 @@ class Planted:
     head: Series
 
     def __post_init__(self) -> None:
-        """Raise ValueError for unpaired rounds."""
         if len(self.base.process) != len(self.head.process):
             raise ValueError("every round has a base and a head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadNoise:
-    """One workload: A/A processes of one binary in ``same``, and its planted slowdowns."""
+    """One workload: A/A processes in ``same``, and planted slowdowns."""
 
     workload: str
     roof: Roof
@@ -73,7 +67,7 @@ class WorkloadNoise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitting:
-    """One call of ``calibrate``, and how many processes it added to the recording."""
+    """One call of ``calibrate``, and how many processes it added."""
 
     collected_at: str
     device: Device
@@ -82,10 +76,7 @@ class Sitting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The content of ``gates/noise/<sku>.json``: one recording on GPUs of one product, driver and clock policy.
-
-    ``protocol`` holds the parameters of the timing worker by name.
-    """
+    """The content of ``gates/noise/<sku>.json``. ``protocol`` has the timing worker's parameters."""
 
     device: str
     driver: str

@@ -1,4 +1,4 @@
-"""Readings: a number with its unit, or the reason why there is none. There are no sentinel numbers."""
+"""Readings: a number with its unit, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class Measured:
     kind: Literal["measured"] = "measured"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for NaN and infinity, which are ``Missing(not-finite)``, and for an empty unit."""
         if not math.isfinite(self.value):
             raise ValueError(f"a measured value is finite, not {self.value}")
         if not self.unit:
@@ -46,13 +45,12 @@ def measured(value: float, unit: str) -> Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Repeated measurements of one quantity: one value per fresh process, in the order of the processes."""
+    """One value per fresh process, in their order."""
 
     values: tuple[float, ...]
     unit: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError for NaN and infinity."""
         if not all(math.isfinite(value) for value in self.values):
             raise ValueError("samples are finite")
 
@@ -61,8 +59,7 @@ class Samples:
 class Histogram:
     """Counts of values between powers of two: ``counts[i]`` are in [2^(first+i), 2^(first+i+1)), in ``unit``.
 
-    The first count includes smaller values above zero, and the last one larger values. Zeros and values that are not finite are
-    counted separately.
+    The first count includes smaller values above zero, the last one larger values.
     """
 
     first: int
@@ -72,6 +69,5 @@ class Histogram:
     unit: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError for negative counts, and for an empty histogram."""
         if not self.counts or min(*self.counts, self.zeros, self.not_finite) < 0:
             raise ValueError("a histogram has counts, and none is below zero")

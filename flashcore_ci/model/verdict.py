@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class StalePolicy(StrEnum):
-    """What to do without matching evidence: block, or defer to a GPU job that must pass."""
+    """What missing evidence does: block, or defer to a GPU job."""
 
     BLOCK = "block"
     DEFER = "defer"
@@ -33,7 +33,7 @@ class StalePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """The reason of an outcome: a code, one line of text, and facts (name, value) with details."""
+    """The reason of an outcome. ``facts`` are names and values."""
 
     code: Code
     message: str
@@ -42,7 +42,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of the evidence: measured or compiled now, recorded earlier, or none."""
+    """The origin of evidence: live, recorded or none."""
 
     kind: Literal["live", "recorded", "none"]
     detail: str = ""
@@ -50,7 +50,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The result of one check. ``blocks``: it keeps the change from merging."""
+    """The result of one check."""
 
     gate: str
     title: str
@@ -77,7 +77,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The content of ``report.json`` (schema ``report-v1``): everything that a format shows."""
+    """The content of ``report.json`` (schema ``report-v1``)."""
 
     suite: str
     tool: str

@@ -44,7 +44,7 @@ class Row:
         return ErrorBudget.of(rows=self.rows, share=primary_share(with_time=self.compute_bound))
 
     def verdict(self, base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> Code:
-        """Return the code of the last look that the test needs. ``slowdown`` (log ratio) is added to head."""
+        """Return the code of the final look. ``slowdown`` (log ratio) is added to head."""
         factor = math.exp(slowdown)
         scales = []
         for name in (Scale.CYCLES, Scale.TIME) if self.compute_bound else (Scale.TIME,):
@@ -61,7 +61,7 @@ class Row:
 
 
 def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
-    """Return every recorded workload that has a margin (%). All of them share alpha."""
+    """Return every recorded workload with a margin (%). They share alpha."""
     by_scale = {scale: priors(noise, scale) for scale in Scale}
     rows = []
     for recorded in noise.workloads:
@@ -83,10 +83,7 @@ def rows_of(noise: Noise, margins: dict[str, float]) -> tuple[Row, ...]:
 
 
 def draws(source: random.Random, count: int, times: int, rounds: int = INTERIM_LOOKS[-1]) -> Iterator[Draw]:
-    """Draw rounds of two consecutive recorded processes, in random order, with replacement.
-
-    Processes of a real round are neighbours too, so slow drift cancels here as it does there.
-    """
+    """Draw rounds of two consecutive processes in random order, with replacement, so slow drift cancels."""
     for _ in range(times):
         draw = []
         for _ in range(rounds):
@@ -96,7 +93,7 @@ def draws(source: random.Random, count: int, times: int, rounds: int = INTERIM_L
 
 
 def planted_draws(source: random.Random, count: int, times: int) -> Iterator[Draw]:
-    """Draw recorded rounds of a planted slowdown, with replacement. The first look never has only one distinct round."""
+    """Draw rounds of a planted slowdown, with at least two distinct ones at the first look."""
     for _ in range(times):
         draw = [0]
         while len(set(draw[: INTERIM_LOOKS[0]])) == 1:
@@ -114,7 +111,7 @@ def sides(base: Series, head: Series, draw: Draw, slowdown: float = 0.0) -> tupl
 
 
 def interval(hits: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
-    """Clopper-Pearson interval of a rate (Biometrika 26(4), 1934), by quantiles of F: exact, 95 % by default."""
+    """Clopper-Pearson interval of a rate (Biometrika 26(4), 1934), by quantiles of F."""
     low = high = 0.0
     if hits:
         f = f_quantile(alpha, 2.0 * (trials - hits + 1), 2.0 * hits)

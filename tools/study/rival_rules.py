@@ -1,7 +1,7 @@
-"""The published rules of other tools, each from its own documentation, for comparison with ours.
+"""The published rules of other tools, each from its own documentation.
 
-A rule gets the samples of base and head in time (ms) and cycles, one value per fresh process. It returns whether it calls head
-slower. Some tools look at one process only. For these the comparison is favourable, because our values are medians of settled blocks.
+A rule gets one value per fresh process and returns whether head is slower. Our values are medians of settled blocks, which favours
+tools that look at one process only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulate machines of six known kinds, to see what a rule does when its assumptions do not hold."""
+"""Simulate six kinds of machines, most of which break the assumptions of a rule."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Counts:
 
 
 def simulate_rounds(source: random.Random, machine: Machine) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Simulate twelve rounds in random order: (log cycles, log clock) per process of base and of head."""
+    """Simulate twelve rounds: (log cycles, log clock) per process of base and of head."""
     sides: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for number in range(INTERIM_LOOKS[-1]):
         for turn, side in enumerate(source.sample((0, 1), 2)):

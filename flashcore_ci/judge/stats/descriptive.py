@@ -11,15 +11,15 @@ MIN_RELATIVE_GAP = 0.005
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean of at least one value, without rounding error in the sum (``math.fsum``: Shewchuk 1997)."""
+    """Arithmetic mean (``math.fsum``: Shewchuk 1997)."""
     return math.fsum(values) / len(values)
 
 
 def sample_std(values: Sequence[float]) -> float:
     """Standard deviation of at least two values with Bessel's correction, n - 1.
 
-    Two passes keep the digits of close values far from zero: Chan, Golub, LeVeque, "Algorithms for computing the sample
-    variance: analysis and recommendations", The American Statistician 37(3), 1983.
+    Two passes keep the digits: Chan, Golub, LeVeque, "Algorithms for computing the sample variance: analysis and
+    recommendations", The American Statistician 37(3), 1983.
     """
     centre = mean(values)
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
@@ -28,9 +28,9 @@ def sample_std(values: Sequence[float]) -> float:
 def relative_std(values: Sequence[float]) -> float:
     """Coefficient of variation in %.
 
-    Each value is one fresh process. Launches inside a process share their state and are not independent repetitions
-    (Georges, Buytaert, Eeckhout, "Statistically rigorous Java performance evaluation", OOPSLA 2007. Kalibera, Jones,
-    "Rigorous benchmarking in reasonable time", ISMM 2013). ValueError for fewer than two values or a mean not above zero.
+    Values are of fresh processes, because launches in one process are not independent (Georges, Buytaert, Eeckhout, "Statistically
+    rigorous Java performance evaluation", OOPSLA 2007. Kalibera, Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+    ValueError for fewer than two values or a mean not above zero.
     """
     if len(values) < 2:  # noqa: PLR2004 - a spread needs two values
         raise ValueError("one value has no spread")
@@ -48,8 +48,7 @@ def split_at_gap(
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Split the values into a slow and a fast group at their widest gap, or return None.
 
-    This is single linkage (Sneath 1957). Each group needs two values. The gap must be 3 times as wide as either group, and
-    more than ``min_gap`` (a share) of the mean.
+    Single linkage (Sneath 1957). Groups need two values, and a gap 3 times their width and more than ``min_gap`` of the mean.
     """
     ordered = sorted(values)
     if len(ordered) < MIN_VALUES_TO_SPLIT:

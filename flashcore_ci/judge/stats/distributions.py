@@ -1,8 +1,7 @@
 """Tails and quantiles of Student's t, Fisher's F and chi-squared, from the standard library alone.
 
-The incomplete beta function uses its continued fraction (NIST DLMF 8.17.22) and Lentz's algorithm (Thompson, Barnett,
-J. Comput. Phys. 64, 1986). The incomplete gamma function uses its series (DLMF 8.7.1). Quantiles use bisection. Results hold to
-about ten digits, which a test compares with published tables. An upper tail of 1e-9 is computed directly, not as 1 - p.
+Incomplete beta: continued fraction (NIST DLMF 8.17.22) by Lentz's algorithm (Thompson, Barnett, J. Comput. Phys. 64, 1986).
+Incomplete gamma: series (DLMF 8.7.1). Quantiles: bisection. Tested to about ten digits against published tables.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ MAX_STEPS = 500
 
 
 def t_tail(t: float, df: float) -> float:
-    """Compute P(T > t) of Student's t with ``df`` > 0 degrees of freedom."""
+    """Compute P(T > t) of Student's t, df > 0. Tiny tails keep their digits."""
     half = 0.5 * incomplete_beta(df / (df + t * t), df / 2, 0.5)
     return half if t >= 0 else 1.0 - half
 
 
 def f_tail(f: float, df1: float, df2: float) -> float:
-    """Compute P(F > f) of Fisher's F with ``df1`` and ``df2`` degrees of freedom."""
+    """Compute P(F > f) of Fisher's F."""
     return incomplete_beta(df2 / (df2 + df1 * f), df2 / 2, df1 / 2) if f > 0 else 1.0
 
 
@@ -70,7 +69,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def _continued_fraction(x: float, a: float, b: float) -> float:
-    """Evaluate the continued fraction of DLMF 8.17.22, two coefficients per step."""
+    """Evaluate DLMF 8.17.22, two coefficients per step."""
     c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
     value = d
     for m in range(1, MAX_STEPS):
@@ -90,7 +89,7 @@ def _nonzero(value: float) -> float:
 
 
 def _bisect(tail_of: Callable[[float], float], tail: float) -> float:
-    """Find the value above 0 at which a falling tail function reaches ``tail``."""
+    """Find where a falling tail function reaches ``tail``."""
     low, high = 0.0, 1.0
     while tail_of(high) > tail:
         low, high = high, 2.0 * high

@@ -1,19 +1,15 @@
 """Estimate a slowdown from paired log ratios, with a variance that the recorded noise moderates.
 
-One round runs base and head next to each other, each in a fresh process. It gives one ratio: the log of head's median over base's.
-Drift that is slower than a round cancels.
+One round runs base and head next to each other, each in a fresh process, so drift slower than a round cancels.
 
-A few rounds estimate a variance badly, and a suite of many rows needs tiny alphas. At 12 rounds and 1e-5, Student's t asks for 7.1
-standard errors, where a known variance asks for 4.3. The recorded noise of the workload therefore adds ``d0`` degrees of freedom:
+Few rounds estimate a variance badly, and many rows need a tiny alpha: at 12 rounds and 1e-5, Student's t asks for 7.1 standard errors
+instead of 4.3. So the recorded noise adds ``d0`` degrees of freedom:
 
     s2 = (d0 s0^2 + d s^2) / (d0 + d),    (mean - true) / sqrt(s2 / n)  ~  t with d0 + d degrees of freedom
 
 Source: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
-Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 5. ``d0`` says how constant the recorded noise was, not how long the
-recording is. It is estimated as in section 6: noise that changes from hour to hour, or has heavy tails, counts for little.
-
-If today's rounds scatter significantly more than the recording (F test, ``NOISIER_ALPHA``), the prior is dropped. That can only
-widen an interval.
+Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 5. ``d0`` measures how constant the recorded noise was (section 6), not how
+long the recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ Variance = tuple[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """The recorded noise of one workload: the variance of a round's log ratio, and its degrees of freedom d0."""
+    """Recorded noise: the variance of a round's log ratio, and d0."""
 
     variance: float
     df: float
@@ -48,11 +44,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The mean log ratio with its standard error.
-
-    ``scatter_ratio`` is today's standard deviation over the recorded one (None: no recording). ``moderated`` says whether the
-    recording was used.
-    """
+    """The mean log ratio. ``scatter_ratio``: today's standard deviation over the recorded one."""
 
     rounds: int
     mean: float
@@ -62,11 +54,11 @@ class Estimate:
     moderated: bool = False
 
     def lower_bound(self, alpha: float) -> float:
-        """Lower confidence bound, one-sided: the true log ratio is below it with probability at most ``alpha``."""
+        """One-sided lower confidence bound of the log ratio."""
         return self.mean - t_quantile(alpha, self.df) * self.standard_error
 
     def upper_bound(self, alpha: float) -> float:
-        """Upper confidence bound, one-sided: the true log ratio is above it with probability at most ``alpha``."""
+        """One-sided upper confidence bound of the log ratio."""
         return self.mean + t_quantile(alpha, self.df) * self.standard_error
 
 
@@ -77,9 +69,9 @@ def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
 
 
 def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
-    """Moderate ``variance`` (of one value) by ``prior``. The variance of ``centre`` is ``weight`` times the result.
+    """Moderate ``variance``, that of one value, by ``prior``. ``centre`` has ``weight`` times it.
 
-    ValueError if the variance is zero: a machine does not repeat itself to the last digit.
+    ValueError if the variance is zero: no machine repeats itself to the last digit.
     """
     if not variance > 0:
         raise ValueError("all values are equal to the last digit, so they are not measurements")
@@ -104,8 +96,7 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
     """Compute the prior of every recorded workload in ``scale`` (``ms`` or ``megacycles``).
 
-    Each chunk of consecutive processes gives one variance. How much these differ beyond chance, over all workloads, gives d0. A
-    round is the difference of two processes, so its variance is twice that of a process.
+    How much the variances of chunks differ beyond chance gives d0. A round has two processes, so twice the variance.
     """
     variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
@@ -117,7 +108,7 @@ def priors(noise: Noise, scale: str) -> dict[str, Prior]:
 
 
 def chunk_variances(series: Series, scale: str) -> list[Variance]:
-    """Compute the variance of the logs of each chunk of consecutive processes. The last chunk takes the remainder."""
+    """Compute the variance of the logs of each chunk of consecutive processes."""
     values = [math.log(value) for value in getattr(series, scale)]
     count = max(1, len(values) // CHUNK_SIZE)
     edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]
@@ -126,9 +117,9 @@ def chunk_variances(series: Series, scale: str) -> list[Variance]:
 
 
 def estimate_prior_df(workloads: tuple[tuple[Variance, ...], ...]) -> float:
-    """Estimate Smyth's d0 from the chunk variances of each workload (section 6).
+    """Estimate Smyth's d0 (section 6).
 
-    By chance alone log variances have the variance trigamma(d/2). Changing noise adds trigamma(d0/2).
+    Log variances have the variance trigamma(d/2) by chance. Changing noise adds trigamma(d0/2).
     """
     excess, count = 0.0, 0
     for chunks in workloads:
@@ -148,7 +139,7 @@ def estimate_prior_df(workloads: tuple[tuple[Variance, ...], ...]) -> float:
 
 
 def trigamma(x: float) -> float:
-    """Second derivative of log gamma: recurrence to x >= 8, then the asymptotic series (NIST DLMF 5.15.5, 5.15.8)."""
+    """Second derivative of log gamma: recurrence and asymptotic series (NIST DLMF 5.15.5, 5.15.8)."""
     total = 0.0
     while x < 8.0:  # noqa: PLR2004 - from here the series holds to ten digits
         total += 1.0 / (x * x)

@@ -1,18 +1,15 @@
-"""Compare base and head in at most three interim looks, with bounded error rates over the whole suite.
+"""Compare base and head at three interim looks, with error rates bounded over the whole suite.
 
-``decide`` is the whole rule. The collector applies it after each look to see whether to go on. The verdict is its last result.
+``decide`` is the whole rule, for the collector at each look and for the verdict:
 
-A compute-bound workload is compared in cycles, a memory-bound one in time. With ``slowdown`` as a log ratio:
+- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``. Both
+  alphas cover all rows, looks and scales together.
+- SAME (non-inferior, ICH E10): the upper confidence bound is at most the margin, at ``BETA`` per row.
 
-- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the margin at ``ALPHA_MARGIN``. Both alphas cover all
-  rows, looks and scales of the plan together.
-- SAME (non-inferior): the upper confidence bound is at most the margin, at ``BETA`` per row.
+Bonferroni splits alpha, so rows, looks and scales may depend on each other. Later looks spend more, so lost rounds only cost power.
 
-Bonferroni's inequality splits the alphas, so no assumption is made on how rows, looks and scales depend on each other. Later looks
-get larger shares, so lost rounds can only cost power. Cycles get nine tenths of alpha. Time, the secondary endpoint, gets one tenth.
-
-The first look never gives SLOWER. On a machine with two speeds at random, all bases are fast and all heads slow with probability
-4^-n after n rounds. That is 1/1024 at 5 rounds, which is too often, and 1/65536 at 8.
+The first look never gives SLOWER. If a machine has two speeds at random, all bases are fast and all heads slow with probability
+4^-n: 1/1024 after 5 rounds, 1/65536 after 8.
 """
 
 from __future__ import annotations
@@ -52,13 +49,12 @@ MAX_LOG_RATIO = 700.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """Values of base and head in one scale (ms or Mcycle), one per round, paired by index."""
+    """Base and head in one scale (ms or Mcycle), paired by index."""
 
     base: tuple[float, ...]
     head: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for unpaired rounds, and for values that are not finite and above zero."""
         if len(self.base) != len(self.head):
             raise ValueError("every round has a base and a head")
         if not all(math.isfinite(value) and value > 0 for value in (*self.base, *self.head)):
@@ -66,16 +62,15 @@ class Rounds:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Log of head over base per round: 0.01 is about 1 % slower."""
+        """Log of head over base: 0.01 is about 1 % slower."""
         return tuple(math.log(head) - math.log(base) for base, head in zip(self.base, self.head, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
-    """The error rates of one test: one row, one scale, one look.
+    """The error rates of one row, scale and look.
 
-    ``alpha_null`` and ``alpha_margin`` bound a false SLOWER where the slowdown is at most zero, or at most the margin. ``beta``
-    bounds a false SAME.
+    ``alpha_null``: false SLOWER without a slowdown. ``alpha_margin``: false SLOWER within the margin. ``beta``: false SAME.
     """
 
     alpha_null: float
@@ -84,13 +79,13 @@ class ErrorBudget:
 
     @classmethod
     def of(cls, *, rows: int, share: float, rounds: int = INTERIM_LOOKS[-1]) -> ErrorBudget:
-        """Compute the budget after ``rounds`` rounds, where ``rows`` comparisons share alpha and the scale has this ``share``."""
+        """Compute the budget after ``rounds`` rounds. ``rows`` share alpha, the scale has ``share`` of it."""
         look = max((look for look in INTERIM_LOOKS if look <= rounds), default=INTERIM_LOOKS[0])
         share *= ALPHA_SPENDING[look] / rows
         return cls(alpha_null=ALPHA_NULL * share, alpha_margin=ALPHA_MARGIN * share, beta=BETA * BETA_SPENDING[look])
 
     def exceeds(self, estimate: Estimate, margin: float) -> bool:
-        """Whether the slowdown is significantly above zero and above the margin."""
+        """Whether the slowdown is significant and exceeds the margin."""
         return (
             self.alpha_margin > 0
             and estimate.lower_bound(self.alpha_margin) > margin
@@ -100,10 +95,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The result of a look: a code, and each scale's estimate with its error budget.
-
-    ``time`` is None where time is the primary scale. ``modes`` describes each bimodal side. ``resolvable_margin`` is a log ratio.
-    """
+    """The result of a look. ``time`` is None where it is the primary scale."""
 
     code: Code
     primary: Estimate
@@ -122,10 +114,9 @@ def decide(
     rows: int,
     noise: tuple[Prior | None, Prior | None],
 ) -> Decision:
-    """Apply the rule. ``margin`` is a log ratio, and ``rows`` comparisons share alpha.
+    """Apply the rule. ``margin`` is a log ratio, ``rows`` comparisons share alpha.
 
-    ``time`` is None where time is the primary scale. ``noise`` holds the priors of the primary scale and of time. ValueError for
-    fewer than two rounds, and for rounds that cannot have been measured.
+    ``time`` is None where it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
     """
     share = primary_share(with_time=time is not None)
     budget = ErrorBudget.of(rows=rows, share=share, rounds=len(primary.base))
@@ -153,7 +144,7 @@ def decide(
 
 
 def primary_share(*, with_time: bool) -> float:
-    """Return the primary scale's share of alpha. ``with_time``: time is the secondary endpoint."""
+    """Return the primary scale's share of alpha."""
     return 1.0 - TIME_SHARE if with_time else 1.0
 
 
@@ -167,7 +158,6 @@ def _primary_code(primary: Estimate, margin: float, budget: ErrorBudget) -> Code
 
 
 def _with_time(code: Code, time: Estimate, budget: ErrorBudget) -> Code:
-    """Combine the code of cycles with the secondary endpoint, time."""
     if code is not Code.SLOWER and budget.exceeds(time, TIME_MARGIN):
         return Code.SLOWER_AT_LOWER_CLOCK
     is_last = time.rounds >= INTERIM_LOOKS[-1]
@@ -177,7 +167,7 @@ def _with_time(code: Code, time: Estimate, budget: ErrorBudget) -> Code:
 
 
 def bimodality(rounds: Rounds, margin: float) -> tuple[str, ...]:
-    """Describe each side whose processes split into two groups further apart than the margin."""
+    """Describe each side with two groups further apart than the margin."""
     modes = []
     for side, values in (("base", rounds.base), ("head", rounds.head)):
         groups = split_at_gap(values, min_gap=margin)
@@ -189,18 +179,18 @@ def bimodality(rounds: Rounds, margin: float) -> tuple[str, ...]:
 
 
 def resolvable_margin(prior: Prior, budget: ErrorBudget) -> float:
-    """Compute the smallest margin (log ratio) at which unchanged code stays UNDECIDED in at most 5 % of comparisons."""
+    """Smallest margin (log ratio) with unchanged code UNDECIDED in at most 5 % of comparisons."""
     return _sum_of_quantiles(prior, budget.beta, MAX_UNDECIDED_RATE)
 
 
 def minimum_detectable_slowdown(prior: Prior, margin: float, budget: ErrorBudget) -> float:
-    """Compute the smallest slowdown (log ratio) that is SLOWER in 95 % of comparisons, by the recorded noise."""
+    """Smallest slowdown (log ratio) that is SLOWER with 95 % power."""
     threshold = max(margin + _sum_of_quantiles(prior, budget.alpha_margin), _sum_of_quantiles(prior, budget.alpha_null))
     return threshold + _sum_of_quantiles(prior, 1.0 - TARGET_POWER)
 
 
 def power_at(prior: Prior, slowdown: float, margin: float, budget: ErrorBudget) -> float:
-    """Compute the probability that a slowdown (log ratio) is SLOWER at the last look."""
+    """Power: probability that a slowdown (log ratio) is SLOWER at the last look."""
     df, standard_error = _last_look(prior)
     threshold = max(
         margin + t_quantile(budget.alpha_margin, df) * standard_error, t_quantile(budget.alpha_null, df) * standard_error
@@ -214,11 +204,11 @@ def _sum_of_quantiles(prior: Prior, *tails: float) -> float:
 
 
 def _last_look(prior: Prior) -> tuple[float, float]:
-    """Degrees of freedom and standard error of the mean after the last look, if today's noise is the recorded one."""
+    """Return df and standard error at the last look."""
     rounds = INTERIM_LOOKS[-1]
     return prior.df + rounds - 1, math.sqrt(prior.variance / rounds)
 
 
 def percent(log_ratio: float) -> float:
-    """Convert a log ratio to a slowdown in per cent, finite for any input."""
+    """Convert a log ratio to per cent, finite for any input."""
     return 100.0 * math.expm1(min(log_ratio, MAX_LOG_RATIO))
