@@ -1,4 +1,4 @@
-"""Simulated machines of five kinds that change nothing, and how often the rule would have blocked a merge."""
+"""The false alarm rate of the rule on five kinds of simulated machines."""
 
 import math
 import random
@@ -36,7 +36,7 @@ def noisier_today(source, process):
 
 
 def sequence(source, kind, droop=False):
-    """Looks at 5, 8 and 12 rounds, base and head in random order in each, until one is final."""
+    """Run the interim looks, with base and head in random order, until one is final."""
     cycles, times = ([], []), ([], [])
     level = 0.0
     for number in range(INTERIM_LOOKS[-1]):
@@ -60,7 +60,7 @@ def sequence(source, kind, droop=False):
 
 @pytest.mark.parametrize("kind", [independent, drifting, heavy_tails, coin, noisier_today])
 @pytest.mark.parametrize("droop", [False, True])
-def test_nothing_is_blocked_that_did_not_change(kind, droop):
+def test_unchanged_code_is_never_blocked(kind, droop):
     source = random.Random(f"{kind.__name__} {droop}")
     codes = [sequence(source, kind, droop) for _ in range(TRIALS)]
     assert not FAILING & set(codes)
@@ -72,8 +72,8 @@ def test_nothing_is_blocked_that_did_not_change(kind, droop):
 
 @pytest.mark.parametrize("rounds", [8, 12])
 @pytest.mark.parametrize("error", [0.01, 0.05])
-def test_at_the_margin_itself_the_error_is_what_it_is_said_to_be(rounds, error):
-    """Noise that varies from day to day as the recording says it does: Smyth's model, under which the moderated t is exact."""
+def test_the_bound_has_its_alpha_under_smyths_model(rounds, error):
+    """Noise varies from day to day as in Smyth's model, under which the moderated t is exact."""
     source, prior, trials = random.Random(f"level {rounds} {error}"), Prior(variance=1e-6, df=8.0), 12_000
     wrong = 0
     for _ in range(trials):

@@ -1,4 +1,4 @@
-"""What must hold of verdicts whatever the evidence."""
+"""Properties of verdicts for any evidence."""
 
 import math
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_judging_is_a_function(found, waived):
 
 
 @given(st.sampled_from(Rule), numbers, numbers)
-def test_nan_keeps_no_rule(rule, value, limit):
+def test_nan_satisfies_no_rule(rule, value, limit):
     if math.isnan(value) or math.isnan(limit):
         assert not satisfies(rule, value, limit)
 
@@ -105,7 +105,7 @@ def outcome_of(rule, limit, value, severity=Severity.BLOCKING):
 
 
 @given(st.sampled_from(Rule), finite, finite, st.floats(min_value=0, allow_nan=False, allow_infinity=False))
-def test_a_worse_value_never_turns_red_to_green(rule, limit, value, harm):
+def test_a_worse_value_never_turns_fail_into_pass(rule, limit, value, harm):
     if rule is Rule.EQUAL:  # worse is further from the limit
         worse = value + math.copysign(harm, value - limit)
     else:
@@ -141,7 +141,7 @@ def test_evidence_of_other_code_never_passes_and_names_what_changed(part, value,
 
 
 @given(evidence, waivers)
-def test_waivers_turn_red_to_waived_and_touch_nothing_else(found, waived):
+def test_waivers_change_failures_to_waived_and_nothing_else(found, waived):
     before, after = judged(found), judged(found, waived=waived)
     active = {(waiver.gate, waiver.target) for waiver in waived if waiver.expires >= "2026-11-21"}
     for old, new in zip(before.verdicts, after.verdicts, strict=True):

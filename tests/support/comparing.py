@@ -1,4 +1,4 @@
-"""Comparisons made up: rounds with a known slow-down and a known scatter, and the judge's world around them."""
+"""Comparisons with a known slowdown and a known scatter."""
 
 import math
 import random
@@ -63,12 +63,12 @@ def samples_of(base, head, mhz=1700.0, head_mhz=None):
 
 
 def rounds(percent=0.0, count=8, noise=0.1, seed=1, **clocks):
-    """Samples of ``count`` rounds with a slow-down of ``percent``."""
+    """Samples of ``count`` rounds with a slowdown of ``percent``."""
     return samples_of(lognormal(seed, count, noise=noise), lognormal(seed + 1000, count, 1.0, percent, noise), **clocks)
 
 
 def comparison(samples, plan=None, base=BASE, **changes):
-    """The observation of a comparison of ``base`` with the build of the test world."""
+    """The observation of a comparison of ``base`` with ``BUILD``."""
     plan = plan or plan_of()
     workload = plan.workloads[0]
     problem = plan.description("scale").problem(workload.id)
@@ -77,7 +77,7 @@ def comparison(samples, plan=None, base=BASE, **changes):
 
 
 def verdict_on(observation, *, check=CHECK, workload=COMPUTE, **keywords):
-    """The verdict of the one check on one observation."""
+    """The verdict of one check on one observation."""
     return judged(make_evidence(observations=(observation,)), plan=plan_of(check, workload=workload), **keywords).verdicts[0]
 
 

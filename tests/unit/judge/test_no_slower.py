@@ -1,4 +1,4 @@
-"""The gate ``no-slower`` over whole observations: what is refused, what is said, and with which facts."""
+"""The gate ``no-slower`` on whole observations: invalid evidence, messages and facts."""
 
 import math
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_outcomes(percent, outcome, code):
     assert "after 8 rounds (confidence bounds" in verdict.reason.message
 
 
-def test_the_facts_that_one_needs_to_believe_it():
+def test_facts_of_a_comparison():
     observation = comparison(rounds(2.0))
     observation = replace(observation, readings=(("blocks/dropped", Measured(value=3.0, unit="count")),))
     said = facts(verdict_on(observation, references=QUIET))
@@ -81,7 +81,7 @@ def test_a_memory_bound_kernel_is_judged_in_time():
     assert "in time after 8 rounds" in verdict.reason.message
 
 
-def test_slower_at_a_lower_clock_says_both():
+def test_slower_at_a_lower_clock_names_both_scales():
     verdict = verdict_on(comparison(rounds(0.0, mhz=1700.0, head_mhz=1600.0)), references=QUIET)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reading.value == pytest.approx(6.25, abs=0.2)
@@ -95,7 +95,7 @@ class TestTheSameCode:
         verdict = verdict_on(comparison((), base=BUILD, readings=(("comparison/same-code", Measured(value=1.0, unit="count")),)))
         assert (verdict.outcome, verdict.reason.code) == (Outcome.PASS, Code.SAME_CODE)
 
-    def test_is_what_the_digests_say_and_not_what_the_collector_does(self):
+    def test_is_decided_by_digests_and_not_by_the_collector(self):
         said = (("comparison/same-code", Measured(value=1.0, unit="count")),)
         verdict = verdict_on(comparison((), readings=said))
         assert verdict.outcome is Outcome.INCONCLUSIVE
@@ -129,12 +129,12 @@ class TestCodeThatNoDigestCovers:
 
 
 class TestRefused:
-    def test_a_comparison_with_nothing(self):
+    def test_a_comparison_without_a_base(self):
         observation = replace(comparison(rounds()), base=None)
         assert verdict_on(observation).reason.code is Code.INVALID_RESULT
 
     @pytest.mark.parametrize("part", ["subject", "workload", "collector"])
-    def test_a_base_that_was_asked_something_else(self, part):
+    def test_a_base_of_another_question(self, part):
         observation = comparison(rounds())
         observation = replace(observation, base=replace(observation.base, **{part: "other"}))
         assert verdict_on(observation).reason.code is Code.INVALID_RESULT
@@ -162,7 +162,7 @@ class TestRefused:
         assert verdict_on(comparison(samples)).reason.code is Code.INVALID_RESULT
 
     @pytest.mark.parametrize("lost", ["head/cycles/gpu/cold", "base/time/gpu/cold"])
-    def test_a_scale_that_is_not_there(self, lost):
+    def test_a_missing_scale(self, lost):
         verdict = verdict_on(comparison(tuple(pair for pair in rounds() if pair[0] != lost)))
         assert verdict.reason.code is Code.INVALID_RESULT
         assert lost in verdict.reason.message
@@ -172,13 +172,13 @@ class TestRefused:
         verdict = verdict_on(comparison(tuple(({**dict(rounds()), **wrong}).items())))
         assert verdict.reason.code is Code.INVALID_RESULT
 
-    def test_what_the_collector_could_not_measure(self):
+    def test_a_failed_measurement(self):
         verdict = verdict_on(comparison((), missing=Missing(code=Code.THROTTLED, message="hot")))
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.THROTTLED)
 
 
 class TestBases:
-    def test_what_the_base_cannot_run_is_only_so_of_these_very_codes(self):
+    def test_a_failure_of_the_base_counts_for_these_digests_only(self):
         lost = comparison((), missing=Missing(code=Code.NO_BASE, message="the base cannot run it: raised"))
 
         def said(*observations, base=None):
@@ -192,14 +192,14 @@ class TestBases:
         assert said(replace(lost, base=None)) == {}
         assert said(comparison(rounds())) == {}
 
-    def test_one_recording_that_compared_is_enough_to_compare(self):
+    def test_one_recording_with_a_comparison_is_enough(self):
         lost = comparison((), missing=Missing(code=Code.NO_BASE, message="the base cannot run it: raised"))
         sources = tuple(
             Source(origin=RECORDED, evidence=make_evidence(observations=(one,))) for one in (lost, comparison(rounds()))
         )
         assert workloads_without_base(plan_of(), (BUILD,), sources) == {}
 
-    def test_rows_are_those_of_the_same_question(self):
+    def test_rows_are_those_of_one_statistic(self):
         plan = plan_of(CHECK, make_check(NO_DRIFT))
         facts = dict(
             judged(make_evidence(observations=(comparison(rounds(2.0), plan=plan),)), plan=plan).verdicts[0].reason.facts
@@ -207,7 +207,7 @@ class TestBases:
         assert facts["errors"].endswith("alpha: 1")
 
     @pytest.mark.parametrize("changes", [{"clock_policy": "locked at 1500 MHz"}, {"device": "NVIDIA H100"}])
-    def test_the_noise_of_another_machine_or_clock_says_nothing_here(self, changes):
+    def test_noise_of_another_machine_or_clock_policy_is_not_used(self, changes):
         observation = comparison(rounds())
         facts = dict(verdict_on(observation, references=References(noises=(make_noise(0.1, **changes),))).reason.facts)
         assert facts["noise/cycles"].endswith("no recording on such a machine")
@@ -215,7 +215,7 @@ class TestBases:
         assert "recording" in used["noise/cycles"]
         assert not used["noise/cycles"].endswith("no recording on such a machine")
 
-    def test_code_that_is_the_same_takes_no_share_of_the_error(self):
+    def test_equal_code_takes_no_share_of_alpha(self):
         twin = replace(COMPUTE, id="twin")
         plan = replace(plan_of(CHECK, replace(CHECK, target="twin")), workloads=(COMPUTE, twin))
         problem = plan.descriptions[0].problem("big")
@@ -235,7 +235,7 @@ class TestBases:
         assert verdict.reason.message.endswith("Changed since: the base")
         assert judged(evidence, plan=plan_of(), base={"big": right}).verdicts[0].reason.code is Code.SAME
 
-    def test_a_recording_is_judged_with_the_base_that_it_has(self):
+    def test_a_recording_is_judged_with_its_own_base(self):
         evidence = make_evidence(observations=(comparison(rounds(2.0)),))
         assert judged(evidence, plan=plan_of(), origin=RECORDED).verdicts[0].reason.code is Code.SLOWER
 
@@ -246,13 +246,13 @@ class TestNoise:
         said = facts(verdict_on(comparison(rounds()), references=other))
         assert "no recording on such a machine" in said["noise/cycles"]
 
-    def test_noisier_than_recorded_is_said(self):
+    def test_noise_above_the_recording_is_reported(self):
         verdict = verdict_on(comparison(rounds(noise=1.0)), references=QUIET)
         said = facts(verdict)
         assert "times as much as recorded" in verdict.reason.message
         assert "significantly more, so the recording is not used" in said["noise/cycles"]
 
-    def test_a_margin_below_the_resolution_names_one_that_holds(self):
+    def test_a_margin_that_is_too_narrow_names_a_resolvable_one(self):
         loud = References(noises=(make_noise(1.0),))
         verdict = verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), references=loud)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.BELOW_RESOLUTION)
@@ -261,20 +261,20 @@ class TestNoise:
         assert verdict_on(comparison(rounds(0.0, count=12, noise=1.0)), check=wider, references=loud).outcome is Outcome.PASS
 
 
-class TestTheCollectorAsksTheSameRule:
+class TestInterimLooks:
     @pytest.mark.parametrize("count", [5, 8, 12])
     @pytest.mark.parametrize("percent", [0.0, 0.3, 0.45, 2.0, -2.0])
-    def test_it_stops_exactly_when_the_verdict_is_final(self, percent, count):
+    def test_the_collector_stops_when_the_verdict_is_final(self, percent, count):
         samples = rounds(percent, count=count)
         verdict = verdict_on(comparison(samples), references=QUIET)
         final = no_slower.is_final(CHECK, dict(samples), context(make_noise(0.1)))
         assert final is (verdict.reason.code in {Code.FASTER, Code.SAME, Code.SLOWER})
 
-    def test_it_goes_on_when_it_cannot_tell(self):
+    def test_the_collector_continues_without_a_decision(self):
         assert not no_slower.is_final(CHECK, dict(rounds(count=4)), context())
         assert not no_slower.is_final(CHECK, {}, context())
 
-    def test_more_rows_need_more_evidence(self):
+    def test_more_rows_need_more_rounds(self):
         samples = rounds(0.62, count=8)
         verdicts = {
             rows: no_slower.decide_check(CHECK, dict(samples), context(make_noise(0.1), rows=rows)).code for rows in (1, 10_000)

@@ -29,7 +29,7 @@ def test_what_has_no_relative_spread(values):
         relative_std(values)
 
 
-def test_two_plain_groups():
+def test_two_clear_groups():
     assert split_at_gap((100.0, 103.0, 100.1, 103.1)) == ((103.0, 103.1), (100.0, 100.1))
 
 
@@ -43,5 +43,5 @@ def test_two_plain_groups():
         (5.0, 5.0, 5.0, 5.0),
     ],
 )
-def test_no_two_groups(values):
+def test_one_group(values):
     assert split_at_gap(values) is None

@@ -1,4 +1,4 @@
-"""Quantiles against published tables (NIST/SEMATECH e-Handbook 1.3.6.7; tiny tails by the closed forms for 1 and 2 degrees)."""
+"""Quantiles against published tables (NIST/SEMATECH e-Handbook 1.3.6.7. Tiny tails by the closed forms for 1 and 2 df)."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_tiny_tails_of_t_have_closed_forms(tail):
     assert t_quantile(tail, 2) == pytest.approx(2 * (0.5 - tail) * math.sqrt(2 / alpha), rel=1e-8)
 
 
-def test_t_below_its_centre():
+def test_t_at_and_below_zero():
     assert t_tail(-1.0, 5) == pytest.approx(1.0 - t_tail(1.0, 5))
     assert t_tail(0.0, 5) == pytest.approx(0.5)
 
