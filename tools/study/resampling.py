@@ -52,7 +52,7 @@ class Row:
             scales.append((tuple(first[i] for i, _ in draw), tuple(factor * second[j] for _, j in draw)))
         code = Code.UNDECIDED
         for look in INTERIM_LOOKS:
-            rounds = [Rounds(base=one[:look], head=two[:look]) for one, two in scales]
+            rounds = [Rounds(base=base_values[:look], head=head_values[:look]) for base_values, head_values in scales]
             time = rounds[1] if self.compute_bound else None
             code = decide(rounds[0], time, margin=self.margin, rows=self.rows, noise=self.priors).code
             if code in FINAL_CODES:
