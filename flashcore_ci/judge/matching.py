@@ -80,7 +80,7 @@ class Matcher:
         identities: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
             observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
-            current = [seen for seen in observations if seen.identity == expected and self._has_expected_base(check, seen)]
+            current = [o for o in observations if o.identity == expected and self._has_expected_base(check, o)]
             if current and any(observation != current[0] for observation in current):
                 contradiction = f"{len(current)} observations of the same code contradict each other"
                 matches.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))

@@ -40,11 +40,11 @@ def margins(suite: Suite) -> dict[str, float]:
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
     """Read every baseline with its file. EvidenceError for two baselines of one kind of machine."""
     entries = files.read_all(Baseline, folder)
-    seen: dict[tuple[str, str, str], Path] = {}
+    by_key: dict[tuple[str, str, str], Path] = {}
     for file, baseline in entries:
-        if baseline.key in seen:
-            raise EvidenceError(f"{file} and {seen[baseline.key].name} are for the same machine", fix="delete one of them")
-        seen[baseline.key] = file
+        if baseline.key in by_key:
+            raise EvidenceError(f"{file} and {by_key[baseline.key].name} are for the same machine", fix="delete one of them")
+        by_key[baseline.key] = file
     return entries
 
 

@@ -95,7 +95,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The result of a look. ``time`` is None where it is the primary scale."""
+    """The result of a look. ``time``: None if it is the primary scale."""
 
     code: Code
     primary: Estimate
@@ -116,7 +116,7 @@ def decide(
 ) -> Decision:
     """Apply the rule. ``margin`` is a log ratio, ``rows`` comparisons share alpha.
 
-    ``time`` is None where it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
+    ``time``: None if it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
     """
     share = primary_share(with_time=time is not None)
     budget = ErrorBudget.of(rows=rows, share=share, rounds=len(primary.base))
