@@ -17,7 +17,7 @@ from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec, StartSignal
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
 
@@ -91,7 +91,7 @@ def require_samples(result: WorkloadResult) -> WorkloadResult:
 
 def subject_failed(result: WorkloadResult | None) -> bool:
     """Return whether the workload itself failed."""
-    return result is not None and result.missing is not None and result.missing.code in SUBJECT_AT_FAULT
+    return result is not None and result.missing is not None and result.missing.code in SUBJECT_FAILURES
 
 
 def keep_results(session: Session, kind: str, name: str, results: Iterable[WorkloadResult]) -> list[str]:

@@ -11,7 +11,7 @@ from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
@@ -92,7 +92,7 @@ def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | N
     reasons = [missing for missing in failures if missing is not None]
     if not reasons:
         return Missing(code=Code.TOO_FEW_PROCESSES, message=f"{samples} of {processes} processes ran")
-    by_subject = [missing for missing in reasons if missing.code in SUBJECT_AT_FAULT]
+    by_subject = [missing for missing in reasons if missing.code in SUBJECT_FAILURES]
     commonest = Counter(missing.code for missing in reasons).most_common(1)[0][0]
     chosen = by_subject[0] if by_subject else next(missing for missing in reasons if missing.code is commonest)
     code = chosen.code if by_subject or not samples or chosen.code is Code.INTERRUPTED else Code.TOO_FEW_PROCESSES

@@ -63,7 +63,7 @@ PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
 FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
 """The codes of a number that breaks its limit: FAIL."""
 
-SUBJECT_AT_FAULT = frozenset(
+SUBJECT_FAILURES = frozenset(
     {
         Code.COMPILE_ERROR,
         Code.HANG,

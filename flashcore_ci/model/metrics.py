@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
-from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.suite import Kind, Roof
 
 SIDES = ("base", "head")
 """The sides of a comparison. Their samples are paired by index: one fresh process of each side is a round."""
 MOST_SHARE = 110.0
 """Per cent of a peak that a real reading stays below: the counters' own error is a few per cent, an altered report has no bound."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+
+
+class Scale(StrEnum):
+    """A scale of speed. The value is the name of its column in recordings of noise and in baselines."""
+
+    TIME = "ms"
+    CYCLES = "megacycles"
+
+    @property
+    def metric(self) -> str:
+        """The metric that holds the samples."""
+        return "time/gpu/cold" if self is Scale.TIME else "cycles/gpu/cold"
+
+    @property
+    def label(self) -> str:
+        """The name of the scale in messages."""
+        return self.name.lower()
+
+
+def primary_scale(roof: Roof | None) -> Scale:
+    """Return the scale that decides about a workload: time if it is memory-bound, else cycles.
+
+    A lower SM clock does not change cycles. A memory-bound kernel waits for memory, which has a clock of its own.
+    """
+    return Scale.TIME if roof is Roof.MEMORY else Scale.CYCLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

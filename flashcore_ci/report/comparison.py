@@ -6,12 +6,9 @@ import statistics
 from dataclasses import dataclass
 
 from flashcore_ci.model.dossier import Dossier
-from flashcore_ci.model.metrics import SIDES
-from flashcore_ci.model.suite import Kind, Roof
+from flashcore_ci.model.metrics import SIDES, primary_scale
+from flashcore_ci.model.suite import Kind
 
-PRIMARY = {Roof.MEMORY: "time/gpu/cold"}
-"""What counts: cycles, which a lower clock does not change; where memory is the roof its clock is another, so time."""
-CYCLES = "cycles/gpu/cold"
 BASE, HEAD = SIDES
 
 
@@ -35,7 +32,7 @@ def compared(dossier: Dossier, workload: str) -> Compared | None:
     if seen is None:
         return None
     roof = next((known.roof for known in dossier.workloads if known.id == workload), None)
-    metric = PRIMARY.get(roof, CYCLES) if roof else CYCLES
+    metric = primary_scale(roof).metric
     samples = dict(seen.samples)
     base, head = samples.get(f"{BASE}/{metric}"), samples.get(f"{HEAD}/{metric}")
     if base is None or head is None or not base.values or len(base.values) != len(head.values):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
 from flashcore_ci.report import formatting
 
@@ -23,7 +23,7 @@ EVIDENCE = {
 
 def render(gate: Gate) -> str:
     """What the gate asks, of what, why, and what can come out of it."""
-    faults = ", ".join(sorted(SUBJECT_AT_FAULT))
+    faults = ", ".join(sorted(SUBJECT_FAILURES))
     lines = [
         f"{gate.id}: {gate.title}",
         "",
@@ -59,7 +59,7 @@ def verdict_of(code: Code) -> str:
     """Which verdict comes with this code."""
     if code in PASSING:
         return "PASS"
-    if code in SUBJECT_AT_FAULT | FAILING:
+    if code in SUBJECT_FAILURES | FAILING:
         return "FAIL"
     return "INCONCLUSIVE"
 

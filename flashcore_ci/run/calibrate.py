@@ -15,7 +15,7 @@ from flashcore_ci.collect.collect import device_of
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
 from flashcore_ci.collect.session import Session, probe_failure
-from flashcore_ci.judge.power import sights
+from flashcore_ci.judge.power import analyse_power
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
@@ -83,7 +83,7 @@ def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
         planted=len(ledger.processes_of("planted")),
         file=file,
         complete=calibration.next_part(ledger, run.targets) is None,
-        power=tuple(map(str, sights(files.read(Noise, file), margins))) if file is not None else (),
+        power=tuple(map(str, analyse_power(files.read(Noise, file), margins))) if file is not None else (),
     )
 
 
@@ -203,9 +203,7 @@ def _device(session: Session) -> Device:
 def _key(sessions: tuple[Session, ...], device: Device) -> str:
     """Digest what must not change between calls."""
     identities = [
-        session.observation(Kind.TIMING, workload).identity
-        for session in sessions
-        for workload in session.workloads(Kind.TIMING)
+        session.observation(Kind.TIMING, workload).identity for session in sessions for workload in session.workloads(Kind.TIMING)
     ]
     fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
     policy = sessions[0].clock_policy

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flashcore_ci.judge.judge import Source, answering
+from flashcore_ci.judge.judge import Source, matched_evidence
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
@@ -38,7 +38,7 @@ def make_dossier(
     """Collect what a run has. Without a plan the dossier is empty."""
     if suite is None or plan is None:
         return Dossier()
-    matches = answering(plan, builds, tuple(sources), base=base)
+    matches = matched_evidence(plan, builds, tuple(sources), base=base)
     observations = tuple(match.observation for match in matches if match.observation is not None)
     timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
     return Dossier(

@@ -9,7 +9,8 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
-from flashcore_ci.judge.judge import Source, baseless, judge
+from flashcore_ci.collect.comparison import Base
+from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, known
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
@@ -21,7 +22,6 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.collect.comparison import Base
 from flashcore_ci.run.build import build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
@@ -89,7 +89,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
                 plan, run.base = comparable(plan, base.cannot), base.identities
                 run.plan = plan
             run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
-        run.plan = comparable(plan, baseless(plan, builds, tuple(run.sources), run.base))
+        run.plan = comparable(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
         progress("judging")
         report = judge_partial(run, request, as_of=request.as_of or clock.now())
         publish(report, run, request)
@@ -147,7 +147,7 @@ def _measure(
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
-    write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
+    write_run(request.out, comparable(plan, workloads_without_base(plan, builds, (source,))), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -186,7 +186,7 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
         compiled = compiler_evidence(run.plan, evidence.builds, evidence.provenance)
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         run.sources.append(recorded.source_of(recording))
-        run.plan = comparable(run.plan, baseless(run.plan, evidence.builds, tuple(run.sources)))
+        run.plan = comparable(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
         report = judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -206,7 +206,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         as_of=as_of,
         stale=StalePolicy(request.stale),
         tool=__version__,
-        standards=references.of(request.root / request.suite),
+        references=references.of(request.root / request.suite),
         base=run.base,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""

@@ -71,9 +71,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
     return installed
 
 
-def session(
-    request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]
-) -> Session:
+def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
     """Tell the collector about this run and this machine."""
     settings = request.settings
     return Session(

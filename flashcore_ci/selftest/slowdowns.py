@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from flashcore_ci.judge.references import CYCLES, TIME
 from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import priors
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds
 from flashcore_ci.model.codes import FAILING
+from flashcore_ci.model.metrics import Scale, primary_scale
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
-from flashcore_ci.model.suite import Kind, Roof, Suite
+from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.selftest.model import Defect, Detection
 
-ROUNDS = LOOKS[1]
-"""The first look that may convict."""
+ROUNDS = INTERIM_LOOKS[1]
+"""The first look that can give SLOWER."""
 
 
 def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
@@ -35,18 +35,18 @@ def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
 
 
 def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> sequential_test.Decision:
-    primary = TIME if of.roof is Roof.MEMORY else CYCLES
-    time = None if primary == TIME else _rounds(pairs, TIME)
+    primary = primary_scale(of.roof)
+    time = None if primary is Scale.TIME else _rounds(pairs, Scale.TIME)
     return sequential_test.decide(
         _rounds(pairs, primary),
         time,
         margin=math.log1p(limit / 100.0),
         rows=rows,
-        noise=(priors(noise, primary).get(of.workload), priors(noise, TIME).get(of.workload)),
+        noise=(priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload)),
     )
 
 
-def _rounds(pairs: Pairs, scale: str) -> Rounds:
+def _rounds(pairs: Pairs, scale: Scale) -> Rounds:
     def side(series: Series) -> tuple[float, ...]:
         values: tuple[float, ...] = getattr(series, scale)
         return values[:ROUNDS]

@@ -1,7 +1,7 @@
-"""The published rules of other tools, each from its own documentation, for a table beside ours.
+"""The published rules of other tools, each from its own documentation.
 
-A rule is given base's and head's samples in time (ms) and cycles, one value a fresh process, and says whether it would call head
-slower. Where a tool looks at one process only, that is kinder to it than its habit: our values are medians of settled blocks.
+A rule gets one value per fresh process and returns whether head is slower. Our values are medians of settled blocks, which favours
+tools that look at one process only.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from functools import cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One side's processes."""
+class ProcessSamples:
+    """The processes of one side."""
 
     ms: Sequence[float]
     megacycles: Sequence[float]
 
 
-Rule = Callable[[Side, Side], bool]
+Rule = Callable[[ProcessSamples, ProcessSamples], bool]
 
 
-def nvbench_legacy(base: Side, head: Side) -> bool:
+def nvbench_legacy(base: ProcessSamples, head: ProcessSamples) -> bool:
     """SLOW: the means differ by more than the smaller relative standard deviation.
 
     https://github.com/NVIDIA/nvbench, nvbench-compare-legacy (docs/nvbench_compare_robust.md: "mean/stdev-based").
@@ -34,7 +34,7 @@ def nvbench_legacy(base: Side, head: Side) -> bool:
     return means[1] / means[0] - 1.0 > min(noise)
 
 
-def nvbench_robust(base: Side, head: Side) -> bool:
+def nvbench_robust(base: ProcessSamples, head: ProcessSamples) -> bool:
     """SLOW: head's interval from minimum to upper quartile lies 0.5 % or more above base's, in time and in cycles.
 
     https://github.com/NVIDIA/nvbench/blob/main/docs/nvbench_compare_robust.md, sections 1 and 2, default configuration.
@@ -47,7 +47,7 @@ def _gap(base: Sequence[float], head: Sequence[float]) -> float:
     return (min(head) - upper) / upper
 
 
-def asv(base: Side, head: Side) -> bool:
+def asv(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Worse: Mann-Whitney U, two-sided p < 0.002, and the medians' ratio is above 1.1.
 
     https://asv.readthedocs.io (compare, continuous: --factor 1.1); asv/_stats.py, is_different.
@@ -56,7 +56,7 @@ def asv(base: Side, head: Side) -> bool:
     return mann_whitney_p(base.ms, head.ms) < 0.002 and ratio > 1.1  # noqa: PLR2004
 
 
-def github_action_benchmark(base: Side, head: Side) -> bool:
+def github_action_benchmark(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Alert: more than 200 % of the previous value.
 
     https://github.com/benchmark-action/github-action-benchmark, input alert-threshold, default "200%".
@@ -64,12 +64,12 @@ def github_action_benchmark(base: Side, head: Side) -> bool:
     return statistics.fmean(head.ms) > 2.0 * statistics.fmean(base.ms)
 
 
-def ten_per_cent(base: Side, head: Side) -> bool:
+def ten_per_cent(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Mean more than 10 % above: what `pytest --benchmark-compare-fail=mean:10%` asks (https://pytest-benchmark.readthedocs.io)."""
     return statistics.fmean(head.ms) > 1.1 * statistics.fmean(base.ms)
 
 
-def mann_whitney(base: Side, head: Side) -> bool:
+def mann_whitney(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Slower: Mann-Whitney U, two-sided p < 0.05, and a higher median, as benchstat reports a change.
 
     https://pkg.go.dev/golang.org/x/perf/cmd/benchstat (-alpha 0.05, the default test).

@@ -1,4 +1,4 @@
-"""Machines made up, of five kinds that GPU people know, to see what a rule does when its assumptions do not hold."""
+"""Simulate six kinds of machines, most of which break the assumptions of a rule."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import math
 import random
 from collections.abc import Callable
 
-from resampling import FINAL
-from rival_rules import RULES, Side
+from rival_rules import RULES, ProcessSamples
 
 from flashcore_ci.judge.stats.paired_estimate import Prior
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds, decide
+from flashcore_ci.judge.stats.sequential_test import FINAL_CODES, INTERIM_LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 
 TRIALS = 1000
 ROWS = 16
 MARGIN = math.log1p(0.003)
-RECORDED = Prior(variance=2e-6, freedom=20.0)
-"""What was recorded of every one of them: a process scatters by 0.1 %, independently. For most of them that is wrong."""
+RECORDED = Prior(variance=2e-6, df=20.0)
+"""The prior for every kind: independent scatter of 0.1 % per process. For most kinds it is wrong."""
 
 Machine = Callable[[random.Random, int], tuple[float, float]]
-"""Log cycles and log clock of one process, given its number."""
+"""Returns log cycles and log clock of one process, given its number."""
 
 
 def independent(source: random.Random, _: int) -> tuple[float, float]:
@@ -38,7 +37,7 @@ def drooping(source: random.Random, process: int) -> tuple[float, float]:
     return source.gauss(0.0, 1e-3), -0.06 * process / 24 + source.gauss(0.0, 1.5e-2)
 
 
-def two_speeds(source: random.Random, _: int) -> tuple[float, float]:
+def bimodal(source: random.Random, _: int) -> tuple[float, float]:
     """Every process is fast, or 2 % slow, by a coin."""
     return source.gauss(0.0, 2e-4) + 0.02 * source.randint(0, 1), source.gauss(0.0, 5e-3)
 
@@ -57,62 +56,62 @@ KINDS: dict[str, Machine] = {
     "independent noise": independent,
     "drift": drifting,
     "clock droop": drooping,
-    "two speeds": two_speeds,
+    "two speeds": bimodal,
     "heavy tails": heavy_tails,
     "twice as noisy as recorded": twice_as_noisy,
 }
 
 
-def simulated(kind: str) -> dict[str, tuple[int, int | None, int, int]]:
-    """For each rule: how often identical code was slower, how often undecided (ours), how often +1 % was seen, of how many."""
+def simulate(kind: str) -> dict[str, tuple[int, int | None, int, int]]:
+    """Count, for each rule: identical code slower, undecided (ours only), +1 % slower, trials."""
     source = random.Random(kind)
-    ours, rivals = [Counts(), Counts()], {name: [0, 0] for name in RULES}
+    counts, rivals = [Counts(), Counts()], {name: [0, 0] for name in RULES}
     for _ in range(TRIALS):
-        logs = comparison(source, KINDS[kind])
+        logs = simulate_rounds(source, KINDS[kind])
         for index, shift in enumerate((0.0, math.log(1.01))):
             cycles, ms = sides_of(logs, shift)
-            ours[index].add(verdict(cycles, ms))
-            base, head = (Side(ms=ms[side], megacycles=cycles[side]) for side in (0, 1))
+            counts[index].add(code_of(cycles, ms))
+            base, head = (ProcessSamples(ms=ms[side], megacycles=cycles[side]) for side in (0, 1))
             for name, rule in RULES.items():
                 rivals[name][index] += rule(base, head)
-    found = {"**flashcore-ci**": (ours[0].red, ours[0].undecided, ours[1].red, TRIALS)}
-    return found | {name: (same, None, slower, TRIALS) for name, (same, slower) in rivals.items()}
+    results = {"**flashcore-ci**": (counts[0].red, counts[0].undecided, counts[1].red, TRIALS)}
+    return results | {name: (same, None, slower, TRIALS) for name, (same, slower) in rivals.items()}
 
 
 class Counts:
-    """Verdicts counted."""
+    """Counts of codes."""
 
     def __init__(self) -> None:
         self.red = self.undecided = 0
 
     def add(self, code: Code) -> None:
-        """Count one."""
+        """Count one code."""
         self.red += code in FAILING
         self.undecided += code not in FAILING | PASSING
 
 
-def comparison(source: random.Random, machine: Machine) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Twelve rounds of two processes in random order: (log cycles, log clock) of base's and head's."""
+def simulate_rounds(source: random.Random, machine: Machine) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Simulate twelve rounds: (log cycles, log clock) per process of base and of head."""
     sides: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
-    for number in range(LOOKS[-1]):
+    for number in range(INTERIM_LOOKS[-1]):
         for turn, side in enumerate(source.sample((0, 1), 2)):
             sides[side].append(machine(source, 2 * number + turn))
     return sides
 
 
 def sides_of(logs: tuple[list[tuple[float, float]], ...], shift: float) -> tuple[list[list[float]], list[list[float]]]:
-    """Cycles and times of both sides, head's longer by ``shift``."""
+    """Compute cycles and times of both sides. ``shift`` (log ratio) slows head."""
     shifted = [[(cycles + side * shift, clock) for cycles, clock in values] for side, values in enumerate(logs)]
     cycles = [[math.exp(log) for log, _ in values] for values in shifted]
     return cycles, [[math.exp(log - clock) for log, clock in values] for values in shifted]
 
 
-def verdict(cycles: list[list[float]], ms: list[list[float]]) -> Code:
-    """Ours, after the look at which it stops."""
+def code_of(cycles: list[list[float]], ms: list[list[float]]) -> Code:
+    """Apply our rule, look by look, until it stops."""
     code = Code.UNDECIDED
-    for look in LOOKS:
+    for look in INTERIM_LOOKS:
         rounds = [Rounds(base=tuple(base[:look]), head=tuple(head[:look])) for base, head in (cycles, ms)]
         code = decide(rounds[0], rounds[1], margin=MARGIN, rows=ROWS, noise=(RECORDED, None)).code
-        if code in FINAL:
+        if code in FINAL_CODES:
             break
     return code

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from resampling import Row, draws, interval, planted_draws, rows_of, sides
 from rival_rules import RULES
-from simulated_noise import KINDS, simulated
+from simulated_noise import KINDS, simulate
 
-from flashcore_ci.judge.stats.sequential_test import detectable, percent, resolution
+from flashcore_ci.judge.stats.sequential_test import minimum_detectable_slowdown, percent, resolvable_margin
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.noise import Noise
-from flashcore_ci.run import references as cli_standards
+from flashcore_ci.run import references
 from flashcore_ci.store import record_files
 from flashcore_ci.suite.loader import load
 
@@ -36,50 +36,55 @@ PLANTED_DRAWS = 500
 RIVAL_DRAWS = 60
 LEVELS = (0.5, 1.0, 2.0)
 
+Unchanged = tuple[dict[str, Counter[Code]], int]
+"""Codes of each row over all A/A suites, and the number of suites with any failure."""
+Detections = dict[tuple[str, float], int]
+"""Comparisons that are SLOWER, by workload and slowdown in %."""
+
 
 def recording() -> Noise | None:
-    """The first recording that ships."""
-    found = record_files.read_all(Noise, ROOT / "gates/noise")
-    return found[0][1] if found else None
+    """Read the first recording in ``gates/noise``."""
+    recordings = record_files.read_all(Noise, ROOT / "gates/noise")
+    return recordings[0][1] if recordings else None
 
 
 def margins() -> dict[str, float]:
-    """The margin (%) of every workload that the default suite compares."""
-    return cli_standards.margins(load(SUITE, root=ROOT))
+    """Return the margin (%) of every workload that the default suite compares."""
+    return references.margins(load(SUITE, root=ROOT))
 
 
 def tables(noise: Noise | None) -> str:
-    """All tables, as Markdown; those of simulated machines need no recording."""
+    """Make all tables in Markdown. Those of simulated machines need no recording."""
     if noise is None:
         return "\n\n".join(("No recording of a machine's noise ships.", "\n".join(simulation_table()))) + "\n"
     rows = rows_of(noise, margins())
-    unchanged = same_code(rows)
-    found = {(row.workload, level): detection(row, level) for row in rows for level in LEVELS}
+    unchanged = resample_unchanged(rows)
+    detections = {(row.workload, level): count_detections(row, level) for row in rows for level in LEVELS}
     blocks = [
         source(noise, rows),
-        "\n".join(workload_table(rows, unchanged, found)),
-        "\n".join(target_table(rows, unchanged, found)),
+        "\n".join(workload_table(rows, unchanged, detections)),
+        "\n".join(target_table(rows, unchanged, detections)),
         "\n".join(planted_table(rows)),
-        "\n".join(rival_table(rows, unchanged, found)),
+        "\n".join(rival_table(rows, unchanged, detections)),
         "\n".join(simulation_table()),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
 def source(noise: Noise, rows: tuple[Row, ...]) -> str:
-    """What was recorded."""
+    """Describe the recording."""
     processes = {len(row.same.process) for row in rows}
     return (
         f"Recorded on {noise.device}, driver {noise.driver}, clocks {noise.clock_policy}. There are at least {min(processes)} A/A "
         f"processes of each of {len(rows)} workloads, from {len(noise.sittings)} sessions, the last on "
         f"{noise.sittings[-1].collected_at[:10]}. A suite below is these {len(rows)} workloads. They share alpha with all "
         f"{rows[0].rows} comparisons of the default suite. "
-        f"In cycles the recording counts for {rows[0].priors[0].freedom:.0f} degrees of freedom."
+        f"In cycles the recording counts for {rows[0].priors[0].df:.0f} degrees of freedom."
     )
 
 
-def same_code(rows: tuple[Row, ...]) -> tuple[dict[str, Counter[Code]], int]:
-    """Whole suites of identical code: the verdicts of each row, and how many suites had any red for slowness."""
+def resample_unchanged(rows: tuple[Row, ...]) -> Unchanged:
+    """Resample whole suites of unchanged code."""
     source, counts, red = random.Random("same code"), {row.workload: Counter() for row in rows}, 0
     count = min(len(row.same.process) for row in rows)
     for draw in draws(source, count, SUITES):
@@ -90,20 +95,20 @@ def same_code(rows: tuple[Row, ...]) -> tuple[dict[str, Counter[Code]], int]:
     return counts, red
 
 
-def detection(row: Row, level: float) -> int:
-    """How many of ``DRAWS`` comparisons call a slow-down of ``level`` % SLOWER, laid on recorded samples as a factor."""
+def count_detections(row: Row, level: float) -> int:
+    """Count how many of ``DRAWS`` comparisons find a slowdown of ``level`` %, a factor on recorded samples."""
     source = random.Random(f"{row.workload} {level}")
     shift = math.log1p(level / 100.0)
-    drawn = draws(source, len(row.same.process), DRAWS)
-    return sum(row.verdict(row.same, row.same, draw, shift) in FAILING for draw in drawn)
+    samples = draws(source, len(row.same.process), DRAWS)
+    return sum(row.verdict(row.same, row.same, draw, shift) in FAILING for draw in samples)
 
 
-def workload_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]], int], found: dict) -> Iterator[str]:
-    """One line a workload."""
+def workload_table(rows: tuple[Row, ...], unchanged: Unchanged, detections: Detections) -> Iterator[str]:
+    """One line per workload."""
     yield "| workload | ms | scatter between processes | margin | resolvable margin | minimum detectable slowdown (power 95 %) | A/A undecided | power at +0.5 % | +1 % | +2 % |"
     yield "| --- " * 10 + "|"
     for row in rows:
-        prior, errors = row.priors[0], row.errors
+        prior, budget = row.priors[0], row.budget
         counts = unchanged[0][row.workload]
         undecided = SUITES - sum(counts[code] for code in PASSING | FAILING)
         cells = (
@@ -111,21 +116,21 @@ def workload_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Cod
             f"{sorted(row.same.ms)[len(row.same.ms) // 2]:.3g}",
             f"{100 * math.sqrt(prior.variance / 2):.3f} %{'' if row.compute_bound else ' (time)'}",
             f"{percent(row.margin):.2g} %",
-            f"{percent(resolution(prior, errors)):.2f} %",
-            f"{percent(detectable(prior, row.margin, errors)):.2f} %",
+            f"{percent(resolvable_margin(prior, budget)):.2f} %",
+            f"{percent(minimum_detectable_slowdown(prior, row.margin, budget)):.2f} %",
             _rate(undecided, SUITES),
-            *(_rate(found[row.workload, level], DRAWS) for level in LEVELS),
+            *(_rate(detections[row.workload, level], DRAWS) for level in LEVELS),
         )
         yield "| " + " | ".join(cells) + " |"
 
 
-def target_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]], int], found: dict) -> Iterator[str]:
-    """What was asked for, what was reached, and by how much it was missed."""
+def target_table(rows: tuple[Row, ...], unchanged: Unchanged, detections: Detections) -> Iterator[str]:
+    """Requirements, measured rates, and how far a miss is."""
     counts, red = unchanged
     false = sum(counts[row.workload][code] for row in rows for code in FAILING)
     undecided = sum(SUITES - sum(counts[row.workload][code] for code in PASSING | FAILING) for row in rows)
-    long = [row for row in rows if row.compute_bound and _ms(row) >= 0.05]  # noqa: PLR2004 - ms, as asked
-    narrow = [row for row in rows if "-d64" in row.workload and _ms(row) >= 0.1]  # noqa: PLR2004 - ms, as asked
+    long = [row for row in rows if row.compute_bound and _median_ms(row) >= 0.05]  # noqa: PLR2004 - ms, as required
+    narrow = [row for row in rows if "-d64" in row.workload and _median_ms(row) >= 0.1]  # noqa: PLR2004 - ms, as required
     rest = [row for row in rows if row not in long]
     yield "| requirement | limit | measured (95 % interval over draws) | result |"
     yield "| --- | --- | --- | --- |"
@@ -138,29 +143,29 @@ def target_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]
         ("Power at +2 %, memory-bound or < 50 µs", rest, 2.0, 0.95),
     ):
         if chosen:
-            worst = min(chosen, key=lambda row, level=level: found[row.workload, level])
+            worst = min(chosen, key=lambda row, level=level: detections[row.workload, level])
             what = f"{name}, worst of {len(chosen)} (`{worst.workload}`)"
-            yield _target(what, f"≥ {100 * least:.0f} %", found[worst.workload, level], DRAWS, least=least)
+            yield _target(what, f"≥ {100 * least:.0f} %", detections[worst.workload, level], DRAWS, least=least)
 
 
 def planted_table(rows: tuple[Row, ...]) -> Iterator[str]:
-    """Real extra work in the kernel, confirmed in cycles, and how often it was called SLOWER."""
-    planted = [(row, one) for row in rows for one in row.planted]
+    """Real extra work in the kernel, and how often it is SLOWER."""
+    planted = [(row, slowdown) for row in rows for slowdown in row.planted]
     if not planted:
         yield "No planted slowdowns were recorded."
         return
     yield "| workload | planted slowdown | confirmed in cycles | recorded rounds | SLOWER | undecided | SAME or FASTER |"
     yield "| --- " * 7 + "|"
-    for row, one in planted:
-        source = random.Random(f"{row.workload} planted {one.percent}")
-        drawn = planted_draws(source, len(one.base.process), PLANTED_DRAWS)
-        codes = Counter(row.verdict(one.base, one.head, draw) for draw in drawn)
-        red, green = (sum(codes[code] for code in some) for some in (FAILING, PASSING))
+    for row, slowdown in planted:
+        source = random.Random(f"{row.workload} planted {slowdown.percent}")
+        samples = planted_draws(source, len(slowdown.base.process), PLANTED_DRAWS)
+        codes = Counter(row.verdict(slowdown.base, slowdown.head, draw) for draw in samples)
+        red, green = (sum(codes[code] for code in codes_of) for codes_of in (FAILING, PASSING))
         cells = (
             f"`{row.workload}`",
-            f"+{one.percent:g} %",
-            f"{one.confirmed:+.2f} %",
-            str(len(one.base.process)),
+            f"+{slowdown.percent:g} %",
+            f"{slowdown.confirmed:+.2f} %",
+            str(len(slowdown.base.process)),
             _rate(red, PLANTED_DRAWS),
             _rate(PLANTED_DRAWS - red - green, PLANTED_DRAWS),
             _rate(green, PLANTED_DRAWS),
@@ -168,18 +173,18 @@ def planted_table(rows: tuple[Row, ...]) -> Iterator[str]:
         yield "| " + " | ".join(cells) + " |"
 
 
-def rival_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]], int], found: dict) -> Iterator[str]:
-    """The same samples through other tools' rules: 12 processes a side, all rows of the suite."""
+def rival_table(rows: tuple[Row, ...], unchanged: Unchanged, detections: Detections) -> Iterator[str]:
+    """Other tools' rules on the same samples: 12 processes per side, all rows of the suite."""
     levels = (1.0, 2.0, 5.0)
     yield "| rule | A/A: rows called slower | A/A: suites with any | +1 % called slower | +2 % | +5 % |"
     yield "| --- " * 6 + "|"
     counts, red = unchanged
     false = sum(counts[row.workload][code] for row in rows for code in FAILING)
-    ours = [sum(found.get((row.workload, level)) or detection(row, level) for row in rows) for level in levels]
+    totals = [sum(detections.get((row.workload, level)) or count_detections(row, level) for row in rows) for level in levels]
     total = DRAWS * len(rows)
     yield (
         f"| **flashcore-ci** | {_rate(false, SUITES * len(rows))} | {_rate(red, SUITES)} | "
-        + " | ".join(_rate(hits, total) for hits in ours)
+        + " | ".join(_rate(hits, total) for hits in totals)
         + " |"
     )
     count = min(len(row.same.process) for row in rows)
@@ -197,8 +202,8 @@ def rival_table(rows: tuple[Row, ...], unchanged: tuple[dict[str, Counter[Code]]
 
 
 def simulation_table() -> Iterator[str]:
-    """Machines made up, of known kinds: how often identical code was called slower, and code that is 1 % slower."""
-    found = {kind: simulated(kind) for kind in KINDS}
+    """Simulated machines: how often unchanged code is slower, and code that is 1 % slower."""
+    found = {kind: simulate(kind) for kind in KINDS}
     yield "| rule | " + " | ".join(KINDS) + " |"
     yield "| --- " * (len(KINDS) + 1) + "|"
     for rule in next(iter(found.values())):
@@ -210,12 +215,12 @@ def simulation_table() -> Iterator[str]:
         yield f"| {rule} | " + " | ".join(cells) + " |"
 
 
-def _ms(row: Row) -> float:
+def _median_ms(row: Row) -> float:
     return sorted(row.same.ms)[len(row.same.ms) // 2]
 
 
 def _rate(hits: int, trials: int) -> str:
-    """A rate in per cent, with as many digits as the trials carry."""
+    """Format a rate in per cent, with as many digits as the trials carry."""
     if hits in {0, trials}:
         return "0 %" if not hits else "100 %"
     return f"{100 * hits / trials:.{max(0, min(2, math.ceil(math.log10(trials)) - 2))}f} %"

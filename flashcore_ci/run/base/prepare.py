@@ -15,7 +15,8 @@ from pathlib import Path
 from flashcore_ci.adapters import git
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect.comparison import Base, InterimLooks
-from flashcore_ci.judge import interim
+from flashcore_ci.judge.judge import is_comparison_final
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
 from flashcore_ci.model.identity import is_same_code, workload_identity
@@ -94,9 +95,9 @@ def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], req
     )
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
-        return interim.is_final(plan, target, samples, provenance=provenance, standards=known_references, same=same)
+        return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)
 
-    return InterimLooks(rounds=interim.LOOKS, is_final=is_final)
+    return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
 
 
 def _has_build(subject: str, descriptions: Iterable[Description]) -> bool:

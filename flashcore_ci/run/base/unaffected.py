@@ -51,7 +51,7 @@ def narrow(
         except (SuiteError, EvidenceError, CannotCollectError) as error:
             problem = str(error).splitlines()[0]
             return NarrowedPlan(plan=plan, summary=f"--changed: every check is judged, because {name} cannot be built: {problem}")
-    here = Side(plan=plan, builds=builds, waivers=suite.waivers, standards=references.of(request.root / request.suite))
+    here = Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(request.root / request.suite))
     return _without(plan, unaffected(here, before), name)
 
 
@@ -68,7 +68,7 @@ def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Si
         jobs=request.compilers,
         progress=lambda done, of, source: progress(f"compiled {done} of {of} of the base: {source}"),
     )
-    return Side(plan=plan, builds=builds, waivers=suite.waivers, standards=references.of(tree / request.suite))
+    return Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(tree / request.suite))
 
 
 def _without(plan: Plan, same: frozenset[tuple[str, str]], name: str) -> NarrowedPlan:

@@ -15,7 +15,7 @@ from flashcore_ci.adapters.nvml import User
 from flashcore_ci.collect import child, collect, process_runs, profile, sanitizer
 from flashcore_ci.collect.child import STOPPED, JobResult
 from flashcore_ci.collect.session import Session
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
@@ -188,7 +188,7 @@ def test_a_check_that_does_not_see_its_control_is_not_clean(world, tmp_path):
     found = [observation for observation in collected(tmp_path).observations if observation.kind is Kind.SANITIZER]
     codes = {observation.reading(f"{tool}/findings").code for observation in found for tool in SANITIZER_TOOLS}
     assert codes == {Code.CONTROL_FAILED}
-    assert SUBJECT_AT_FAULT.isdisjoint(codes)
+    assert SUBJECT_FAILURES.isdisjoint(codes)
 
 
 def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
