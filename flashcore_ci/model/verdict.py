@@ -91,4 +91,5 @@ class Report:
     builds: tuple[BuildEvidence, ...]
     provenance: Provenance | None
     notes: tuple[str, ...] = ()
+    judged_commit: str = ""
     schema: Literal["report-v1"] = "report-v1"
