@@ -1,4 +1,4 @@
-"""The page's one style sheet. Its digest is in the page's content security policy, so nothing else can style, load or run."""
+"""Hold the page's only style sheet. The content security policy has its digest, so nothing else can style, load or run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ CSS = """
   --head: light-dark(#0b5cad, #6cb2f5);
   --base: light-dark(#7a6a00, #d1bd4a);
   --fill: light-dark(#cfe0f3, #24405c);
+  --advisory: light-dark(#7a3eb1, #c79bf2);
+  --pass: light-dark(#e3f3e8, #14301e);
 }
 :root:has(#light:checked) { color-scheme: light; }
 :root:has(#dark:checked) { color-scheme: dark; }
@@ -43,9 +45,12 @@ code, pre, .mono { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consola
 .FAIL { color: var(--bad); border-color: var(--bad); }
 .INCONCLUSIVE { color: var(--unsure); border-color: var(--unsure); }
 .WAIVED { color: var(--waived); border-color: var(--waived); }
+.advisory { color: var(--advisory); border-color: var(--advisory); }
 .aside { color: var(--soft); border-color: var(--line); }
 .verdict h1, .verdict p { color: var(--ink); }
-.verdict p.soft { color: var(--soft); }
+.verdict.PASS { background: var(--pass); }
+.verdict.PASS h1, .kinds .PASS { color: var(--good); }
+.kinds { display: flex; flex-wrap: wrap; gap: 2px 22px; list-style: none; margin: 8px 0 0; padding: 0; }
 nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 14px 0 0; align-items: baseline; }
 fieldset { border: 0; padding: 0; margin: 0 0 0 auto; display: flex; gap: 10px; font-size: 13px; color: var(--soft); }
 legend { float: left; padding: 0 10px 0 0; }
@@ -67,7 +72,7 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix thead th { vertical-align: bottom; }
 .matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 50px; }
 .matrix td b { font-size: 13px; }
-.matrix td.PASS span { color: var(--ink); }
+.matrix td.PASS span, .matrix td.advisory span { color: var(--ink); }
 .matrix i { display: block; width: 48px; height: 3px; margin: 1px auto 0; background: var(--grid); }
 .matrix i::before { content: ""; display: block; height: 3px; background: var(--soft); width: 0; }
 .matrix i.near::before { background: var(--unsure); }
@@ -99,7 +104,7 @@ figure svg { display: block; width: 100%; max-width: 420px; height: auto; }
 .dot.this { fill: var(--head); fill-opacity: 1; stroke: var(--page); stroke-width: 1; }
 .median { stroke: var(--ink); stroke-width: 2; }
 .bar { fill: var(--head); fill-opacity: .8; }
-.bar.theirs { fill: none; stroke: var(--base); stroke-width: 1.5; }
+.bar.outline { fill: none; stroke: var(--base); stroke-width: 1.5; }
 .track { fill: var(--grid); }
 .used { fill: var(--soft); }
 .used.near { fill: var(--unsure); }

@@ -35,7 +35,7 @@ def test_the_verdict_is_the_first_line() -> None:
 
 def test_each_red_shows_reading_limit_origin_and_next_step() -> None:
     text = plain(RED)
-    assert "0.0020004 abs, limit < 0.002 abs" in text
+    assert "2.0004e-3 (limit 2e-3)" in text
     assert "live on NVIDIA H200, driver 580.159.04, 2026-11-21" in text
     assert text.count("next: ") == 3
     assert "kernel/include/flashcore/attention/body.cuh:112" in text
