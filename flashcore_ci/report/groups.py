@@ -35,7 +35,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict closest to its limit, if any has a reading."""
+    """One gate's counts, and the passing verdict closest to its limit, if any has used a part of it."""
 
     gate: str
     passed: int
@@ -108,7 +108,7 @@ def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
         waived=sum(v.outcome is Outcome.WAIVED for v in rest),
         advisory=len(advisory),
         deferred=len(deferred),
-        closest=max((v for v in passed if closeness(v) >= 0), key=closeness, default=None),
+        closest=max((v for v in passed if closeness(v) > 0), key=closeness, default=None),
     )
 
 

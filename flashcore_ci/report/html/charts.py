@@ -12,6 +12,7 @@ from flashcore_ci.report.html.markup import Child, Markup, number, tag
 WIDTH = 340.0
 LEFT, RIGHT, BOTTOM, AXIS_TITLE = 44.0, 20.0, 18.0, 14.0
 NEAR = 0.9
+AXIS_TITLES = {"Mcycle": "Mcycles", "ms": "milliseconds"}
 LARGEST = 1e15
 """Larger numbers are not measurements. They are drawn at the edge."""
 
@@ -77,7 +78,7 @@ def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
     low, high = padded(value for row in rows for value in row.values)
     across = linear(low, high, LEFT, WIDTH - RIGHT)
     height = 34.0 * len(rows) + BOTTOM + AXIS_TITLE + 6
-    children = list(_x_axis(ticks(low, high), across, height, unit))
+    children = list(_x_axis(ticks(low, high), across, height, AXIS_TITLES.get(unit, unit)))
     for index, row in enumerate(rows):
         middle = 20.0 + 34.0 * index
         children.append(_label(row.label, 0, middle + 4, "strong"))

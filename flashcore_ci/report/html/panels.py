@@ -23,6 +23,7 @@ SAME_CODE = "comparison/same-code"
 SPEED = frozenset({Kind.TIMING, Kind.PROFILE, Kind.COMPARISON})
 DRAWN_INTENSITY, DRAWN_RATE = (1e-6, 1e9), (1e3, 1e20)
 """Bounds in FLOP/byte and FLOP/s. A subject's numbers beyond them are nonsense and would squeeze the chart."""
+WHOLE = 100
 UNITS = (("sol/sm", "SM"), ("sol/dram", "DRAM"), ("sol/tensor", "tensor cores"), ("sol/xu", "XU (exp2)"))
 
 
@@ -68,7 +69,7 @@ def render(workload: Workload, anchor: str, report: Report, dossier: Dossier, ro
         tag("h3", workload.id, class_="mono", id=f"{anchor}-title"),
         tag("p", f"{parameters}; roof: {workload.roof}; subject {workload.subject}", class_="soft small"),
         tag("p", *_chips(verdicts)),
-        tag("div", *pictures, class_="charts"),
+        tag("div", *sorted(pictures, key=lambda picture: "<svg" not in picture), class_="charts"),
         *_notes(verdicts),
         class_="panel",
         id=anchor,
@@ -143,7 +144,7 @@ def _clocks(workload: Workload, dossier: Dossier) -> Markup:
         return absent(title, _why(seen, "this workload was not timed"))
     traces = [trace for trace in dossier.traces if trace.workload == workload.id]
     curves = [_curve(trace) for trace in traces] or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
-    below = "s" if traces else "process"
+    below = "seconds" if traces else "process"
     caption = f"Settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz. {_throttling(seen)}"
     what = "One line per process, from its first block of launches to its last." if traces else "One dot per process."
     return figure(title, charts.lines(curves, f"SM clock: {caption}", below=below), f"{what} {caption}")
@@ -172,10 +173,14 @@ def _roofline(workload: Workload, dossier: Dossier, roof: Roofline | None) -> Ma
     if roof is None or point is None:
         return absent(title, "a time, or the problem's FLOP and bytes, is unknown")
     caption = (
-        f"{point.rate / 1e12:.3g} TFLOP/s at {point.intensity:.3g} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof. "
+        f"{point.rate / 1e12:.3g} TFLOP/s at {_short(point.intensity)} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof. "
         "Faint dots: the other workloads."
     )
     return figure(title, roof.picture(point, f"roofline: {caption}"), caption)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
 
 
 def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossier) -> Markup:

@@ -61,6 +61,7 @@ th { font-weight: 600; }
 td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .list td, .list th { border-bottom: 1px solid var(--grid); }
 .list td { overflow-wrap: anywhere; }
+.scroll + p { margin-top: 22px; }
 .reds td:not(:last-child) { white-space: nowrap; }
 .reds td:last-child { min-width: 260px; }
 .matrix { font-size: 12px; }
@@ -77,6 +78,7 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix i::before { content: ""; display: block; height: 3px; background: var(--soft); width: 0; }
 .matrix i.near::before { background: var(--unsure); }
 .matrix i.over::before { background: var(--bad); }
+.matrix td.advisory i::before { background: var(--advisory); }
 main:has(#reds:checked) .calm { display: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 13px; margin: 6px 0; }
 .filter { font-size: 14px; }
