@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flashcore_ci.report.html.markup import Child, Markup, number, tag
+from flashcore_ci.report.plotting import Place, linear, logarithmic, padded, powers_of_ten, ticks
 
 WIDTH = 340.0
 LEFT, RIGHT, BOTTOM, AXIS_TITLE = 44.0, 20.0, 18.0, 14.0
 NEAR = 0.9
 AXIS_TITLES = {"Mcycle": "Mcycles", "ms": "milliseconds"}
-LARGEST = 1e15
-"""Larger numbers are not measurements. They are drawn at the edge."""
-
-Place = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,38 +36,6 @@ class RooflinePoint:
 def svg(height: float, label: str, *children: Child, width: float = WIDTH) -> Markup:
     """Return a chart that scales with its column. Screen readers read ``label`` instead."""
     return tag("svg", *children, viewBox=f"0 0 {number(width)} {number(height)}", role="img", aria_label=label)
-
-
-def linear(low: float, high: float, start: float, end: float) -> Place:
-    """Map [low, high] to [start, end] and clamp. An empty range maps to the middle."""
-    if not high > low:
-        return lambda _: (start + end) / 2
-    return lambda value: start + (min(max(value, low), high) - low) / (high - low) * (end - start)
-
-
-def logarithmic(low: float, high: float, start: float, end: float) -> Place:
-    """Map as ``linear`` does, on a logarithmic scale. Values up to zero map to the start."""
-    inner = linear(math.log10(low), math.log10(high), start, end)
-    return lambda value: inner(math.log10(value)) if value > 0 else start
-
-
-def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Return about ``most`` round numbers inside [low, high]."""
-    raw = (high - low) / most
-    if not raw > 1 / LARGEST:
-        return [low]
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
-    """Return the values' range, a little wider, never empty and never beyond ``LARGEST``."""
-    known = [min(max(value, -LARGEST), LARGEST) for value in values]
-    low, high = min(known), max(known)
-    margin = (high - low) * share or abs(high) * 0.01 or 1.0
-    return low - margin, high + margin
 
 
 def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
@@ -191,16 +156,16 @@ class Roofline:
 
     def _axes(self) -> Iterable[Markup]:
         bottom = self.up(self.low_y)
-        for power in range(round(math.log10(self.low_x)), round(math.log10(self.high_x)) + 1):
-            x = self.across(10.0**power)
+        for intensity in powers_of_ten(self.low_x, self.high_x):
+            x = self.across(intensity)
             yield tag("line", x1=x, x2=x, y1=8, y2=bottom, class_="grid")
-            yield _label(f"{10.0**power:g}", x, bottom + 13, "middle")
+            yield _label(f"{intensity:g}", x, bottom + 13, "middle")
         yield _label("FLOP / byte", (LEFT + WIDTH) / 2, self.HEIGHT - 4, "middle")
-        for power in range(round(math.log10(self.low_y)), math.floor(math.log10(self.high_y)) + 1):
-            y = self.up(10.0**power)
+        for rate in powers_of_ten(self.low_y, self.high_y):
+            y = self.up(rate)
             yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
             if y < bottom:  # the label of the x axis is in the corner
-                yield _label(f"{10.0 ** (power - 12):g} T", LEFT - 6, y + 4, "end")
+                yield _label(f"{rate / 1e12:g} T", LEFT - 6, y + 4, "end")
 
 
 def fullness(used: float) -> str:
