@@ -1,4 +1,4 @@
-"""The table of the self-test, for a terminal and for the docs."""
+"""Render the self-test as a table for the terminal and for the docs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HEAD = ("defect", "gate", "reason", "seconds")
 
 
 def lines(answers: Sequence[Caught]) -> list[str]:
-    """One aligned line a defect; what was not caught says what was found instead."""
-    rows = [HEAD, *((one.planted.name, _gate(one), _reason(one), _seconds(one)) for one in answers)]
+    """Return one aligned line per defect. A missed one says what was found instead."""
+    rows = [HEAD, *((answer.planted.name, _gate(answer), _reason(answer), _seconds(answer)) for answer in answers)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    mark = ["        ", *("caught  " if one.is_caught else "MISSED  " for one in answers)]
+    mark = ["        ", *("caught  " if answer.is_caught else "MISSED  " for answer in answers)]
     return [
         f"{sign}{name:<{widths[0]}}  {gate:<{widths[1]}}  {reason:<{widths[2]}}  {seconds:>7}".rstrip()
         for sign, (name, gate, reason, seconds) in zip(mark, rows, strict=True)
@@ -22,40 +22,44 @@ def lines(answers: Sequence[Caught]) -> list[str]:
 
 
 def markdown(answers: Sequence[Caught]) -> list[str]:
-    """The same as a table."""
+    """Return the same as a Markdown table."""
     rows = [
-        f"| {one.planted.name} | {_gate(one)} | `{one.found}`{'' if one.is_caught else ' (MISSED)'} | {_shown(one)} |"
-        for one in answers
+        f"| {answer.planted.name} | {_gate(answer)} | `{answer.found}`{'' if answer.is_caught else ' (MISSED)'} | {_effort(answer)} |"
+        for answer in answers
     ]
     return ["| defect | gate that caught it | reason | seconds to the evidence |", "| --- | --- | --- | --- |", *rows]
 
 
 def summary(answers: Sequence[Caught], not_green: Sequence[Verdict], uncontrolled: Sequence[str]) -> list[str]:
-    """What is amiss with the controls, and the count."""
-    wrong = [f"not green without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in not_green]
-    wrong += [f"green on nothing in this run: {gate}" for gate in uncontrolled]
-    count = f"{sum(one.is_caught for one in answers)} of {len(answers)} caught"
-    return [*wrong, count if wrong else f"{count}; what has no defect is green"]
+    """Return what is wrong with the controls, then the count."""
+    wrong = [f"did not pass without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in not_green]
+    wrong += [f"never passed in this run: {gate}" for gate in uncontrolled]
+    count = f"{sum(answer.is_caught for answer in answers)} of {len(answers)} caught"
+    return [*wrong, count if wrong else f"{count}, and everything without a defect passed"]
 
 
-def _gate(one: Caught) -> str:
-    return one.planted.gate or ("the reader" if one.planted.reason == REFUSED else "the collector")
+def _gate(answer: Caught) -> str:
+    return answer.planted.gate or ("the reader" if answer.planted.reason == REFUSED else "the collector")
 
 
-def _reason(one: Caught) -> str:
-    if one.is_caught:
-        return one.found
-    return f"{one.found}, not {one.planted.reason}" if one.found != one.planted.reason else f"{one.found}, which did not block"
+def _reason(answer: Caught) -> str:
+    if answer.is_caught:
+        return answer.found
+    return (
+        f"{answer.found}, not {answer.planted.reason}"
+        if answer.found != answer.planted.reason
+        else f"{answer.found}, which did not block"
+    )
 
 
-def _seconds(one: Caught) -> str:
-    return "" if one.seconds is None else f"{one.seconds:.1f}"
+def _seconds(answer: Caught) -> str:
+    return "" if answer.seconds is None else f"{answer.seconds:.1f}"
 
 
-def _shown(one: Caught) -> str:
-    """Seconds on the GPU; what needs none is as fast as the machine that reads."""
-    if one.planted.damage:
+def _effort(answer: Caught) -> str:
+    """Return the seconds on the GPU, or what the defect needs instead of one."""
+    if answer.planted.damage:
         return "no GPU"
-    if one.planted.slower:
+    if answer.planted.slower:
         return "8 rounds"
-    return "compiler" if one.seconds is None else f"{one.seconds:.1f}"
+    return "compiler" if answer.seconds is None else f"{answer.seconds:.1f}"

@@ -47,7 +47,7 @@ def test_the_recorded_self_test_catches_every_defect_within_ten_seconds(tmp_path
     assert used() - before < SECONDS
     assert done.returncode == 0, done.stdout + done.stderr
     count = len(load_selftest(FILE).planted)
-    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught; what has no defect is green"
+    assert done.stdout.splitlines()[-1] == f"{count} of {count} caught, and everything without a defect passed"
     assert "MISSED" not in done.stdout
 
 
@@ -91,8 +91,8 @@ def altered(tmp_path: Path, old: str, new: str) -> subprocess.CompletedProcess[s
         ),
         ('target = "wrong-n100003"', 'target = "sound-n20001"', "within-limit, not over-limit"),
         ('target = "wrong-n100003"', 'target = "absent"', "never asked, not over-limit"),
-        ("clean = [\n", 'clean = [\n  "wrong-*",\n', "not green without a defect: max-diff on wrong-n100003"),
-        ('  "stream*", "flashcore_stream_*",\n', "", "green on nothing in this run: sol-dram"),
+        ("clean = [\n", 'clean = [\n  "wrong-*",\n', "did not pass without a defect: max-diff on wrong-n100003"),
+        ('  "stream*", "flashcore_stream_*",\n', "", "never passed in this run: sol-dram"),
         ('damage = "cut-log", gate = "racecheck", reason = "tool-failed"', 'damage = "cut-log", gate = "racecheck", reason = "crash"', "tool-failed, not crash"),
     ],
     ids=["other reason", "no defect", "never ran", "red control", "no control", "other damage"],
@@ -101,7 +101,7 @@ def test_the_self_test_can_fail(tmp_path: Path, old: str, new: str, said: str) -
     done = altered(tmp_path, old, new)
     assert done.returncode == 10, done.stdout + done.stderr
     assert said in done.stdout
-    assert "; what has no defect is green" not in done.stdout or "MISSED" in done.stdout
+    assert "everything without a defect passed" not in done.stdout or "MISSED" in done.stdout
 
 
 @pytest.mark.parametrize(
