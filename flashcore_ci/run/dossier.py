@@ -1,4 +1,4 @@
-"""The dossier of a run: what was asked, the observations that answered, clocks from the tools' files, source lines."""
+"""Collect the dossier of a run: workloads, the observations that were judged, SM clocks and source lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 
 PROCESS = "*/timing/process-*.json"
-"""What the timing worker of each fresh process left, every block in it."""
+"""The result file of each timing process, with all its blocks."""
 MOST_POINTS = 40
 AROUND = 2
 MOST_EXCERPTS = 50
 MOST_SOURCE_BYTES = 1 << 20
 MOST_LINE = 200
 SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".py"})
-"""Only these are quoted: evidence comes from elsewhere and may name any file."""
+"""Only these files are quoted, because evidence is untrusted and may name any file."""
 
 
 def of(
@@ -35,7 +35,7 @@ def of(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """The dossier of what there is; without a plan it is empty. ``base`` as for the judge: another base's rounds are not shown."""
+    """Return the dossier, empty without a plan. ``base`` is as for ``judge``: rounds with another base are not shown."""
     if suite is None or plan is None:
         return Dossier()
     matches = answering(plan, builds, tuple(sources), base=base)
@@ -53,10 +53,10 @@ def of(
 
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
-    """The clock of each process that timed this workload, as far as the worker's results say it."""
+    """Yield the SM clock of each process that timed this workload, as far as the worker recorded it."""
     names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names):
-        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a picture less is no error
+        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # without a clock the page lacks one chart
             blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
                 yield _trace(observation.target, number, _thinned(blocks))
@@ -72,13 +72,13 @@ def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trac
 
 
 def _thinned(blocks: Sequence[Any]) -> Sequence[Any]:
-    """At most ``MOST_POINTS`` of the blocks, evenly, the last among them."""
+    """Return at most ``MOST_POINTS`` blocks, evenly spaced and with the last one."""
     step = -(-len(blocks) // MOST_POINTS)
     return blocks[::-1][::step][::-1]
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """The source around each finding, once a place, where it is a source of this checkout."""
+    """Yield the source around each finding once, if the file is a source of this checkout."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
     for file, line in list(places)[:MOST_EXCERPTS]:
         lines = _lines(file, root)
@@ -99,12 +99,12 @@ def _lines(file: str, root: Path) -> list[str]:
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """The source in this checkout; of an absolute name the longest end that is one, for a run of another checkout."""
+    """Return the source in this checkout. An absolute name of another checkout matches by its longest end."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts
     for start in range(len(parts) - 1) if file.is_absolute() else (0,):
-        with contextlib.suppress(OSError, ValueError):  # a name that no file system takes
+        with contextlib.suppress(OSError, ValueError):  # not a valid file name
             path = root.joinpath(*parts[start:]).resolve()
             if path.is_relative_to(root) and path.is_file():
                 return path

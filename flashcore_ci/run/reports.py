@@ -1,4 +1,4 @@
-"""The files that people and CI read, on every path out of the tool: ``FORMATS`` has one row a file."""
+"""Write the files that people and CI read, on every path out of the tool. ``FORMATS`` has one row per file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     "comment.md": comment.render,
     "report.html": page.render,
 }
-"""Each file and how it is made, the verdict's own first: whatever goes wrong later, CI has its answer."""
+"""How to make each file. report.json comes first, so that CI has its answer even if a later one fails."""
 FILES = tuple(FORMATS)
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
@@ -46,45 +46,45 @@ def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
 
 
 def write_again(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write what follows from the two records that lie in ``out``, and leave those alone."""
+    """Write what follows from the two records in ``out``, without changing those."""
     for name in FORMATS:
         if name not in {REPORT, DOSSIER}:
             write_one(name, out, report, dossier)
 
 
 def rendered(name: str, report: Report, dossier: Dossier) -> bytes:
-    """The content of the file with this name (KeyError if it is none of ``FORMATS``)."""
+    """Return the content of the file with this name. KeyError if ``FORMATS`` has no such file."""
     content = FORMATS[name](report, dossier)
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
 def read(path: Path) -> Report:
-    """The report in ``path``: a ``report.json`` or a folder that holds one. EvidenceError when it is none."""
+    """Read the report at ``path``, a ``report.json`` or its folder. EvidenceError if there is none."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
     except OSError as error:
         raise EvidenceError(
-            f"cannot read {file}: {error.strerror}", fix="give a folder that `gate` or `judge` wrote to"
+            f"cannot read {file}: {error.strerror}", fix="give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
         ) from None
     return decode(Report, data, where=str(file))
 
 
 def read_dossier(path: Path) -> Dossier:
-    """The dossier beside the report in ``path``; empty when there is none. EvidenceError when it was altered."""
+    """Read the dossier next to the report at ``path``, empty if absent. EvidenceError if it was altered."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
 
 def clear(out: Path) -> None:
-    """Remove an earlier run's reports, so that nobody can take them for this one's."""
+    """Remove an earlier run's reports, so that they cannot pass for this run's."""
     for name in FILES:
         with contextlib.suppress(OSError):
             (out / name).unlink()
 
 
 def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
-    """The report of a run that ended before there was a plan: no checks, and an error that every format shows."""
+    """Return the report of a run that ended before it had a plan: an error and no checks."""
     return Report(
         suite=suite,
         tool=__version__,
@@ -97,12 +97,12 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
         waivers=(),
         builds=(),
         provenance=None,
-        notes=(*_more(error), "nothing was planned, so nothing was judged"),
+        notes=(*_more(error), "there was no plan, so nothing was judged"),
     )
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """``report`` on what was there when ``error`` ended the run: the error is its headline, and it never passes."""
+    """Return ``report`` with ``error``, which ended the run, as its headline. It never passes."""
     code = exit_code(error)
     if isinstance(error, InterruptedRunError):
         verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
@@ -120,12 +120,12 @@ def ended_by(error: BaseException, report: Report) -> Report:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that ``error`` leads to."""
+    """Return the exit code for ``error``."""
     return error.exit_code if isinstance(error, FlashcoreError) else ExitCode.BUG
 
 
 def headline(error: BaseException) -> str:
-    """The error in one line."""
+    """Return the error in one line."""
     lines = str(error).splitlines()
     first = lines[0] if lines else type(error).__name__
     return first if isinstance(error, FlashcoreError) else f"a bug in the tool: {type(error).__name__}: {first}"
@@ -137,7 +137,7 @@ def _more(error: BaseException) -> tuple[str, ...]:
 
 
 def _interrupted(verdict: Verdict) -> Verdict:
-    """A check that was not reached says so, and not that nobody ever recorded evidence for it."""
+    """Say that the check was not reached, instead of that it was never recorded."""
     if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason.code not in NOT_REACHED:
         return verdict
     message = "the run was stopped before this check"

@@ -239,7 +239,7 @@ ERROR = replace(
     verdicts=(),
     excluded=(),
     provenance=None,
-    notes=("nothing was planned, so nothing was judged",),
+    notes=("there was no plan, so nothing was judged",),
 )
 
 REPORTS = {

@@ -6,7 +6,7 @@ import pytest
 from evidence_factories import make_observation
 from factories import make_workload
 from golden.dossiers import DOSSIER
-from golden.reports import GREEN, HOSTILE, INCONCLUSIVE, RED, REPORTS, passed
+from golden.reports import GREEN, HOSTILE, INCONCLUSIVE, RED, REPORTS, SHADES, passed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +40,19 @@ def test_the_marker_is_the_first_line_and_the_same_for_every_run_of_a_suite() ->
     assert comment.marker("a --> <script>") == "<!-- flashcore-ci: a------script -->"
 
 
-def test_a_row_a_gate_by_the_check_that_matters_most() -> None:
+def test_the_evidence_and_both_commits_follow_the_verdict() -> None:
+    blocks = comment.render(GREEN, DOSSIER).split("\n\n")
+    assert blocks[1] == "All 6 checks were judged live \\(H200, 2026-11-21\\)."
+    assert blocks[2] == "Judged commit 89abcde, evidence of commit 0123456."
+
+
+def test_an_advisory_result_has_its_own_mark_and_code_is_code() -> None:
+    text = comment.render(SHADES, DOSSIER)
+    assert "🟣 FAIL \\(advisory\\)" in text
+    assert "`flashcore-ci` must not let a wrong kernel merge" in text
+
+
+def test_a_gate_is_shown_by_its_most_important_check() -> None:
     table = {row[0]: row[1:] for row in rows(comment.render(RED, Dossier()))}
     assert list(table) == ["max-diff", "racecheck", "finite", "stability", "build", "registers", "sol-sm"]
     assert table["max-diff"] == [
@@ -64,7 +76,7 @@ def test_cycles_count_but_time_where_memory_is_the_roof() -> None:
 
 
 @pytest.mark.parametrize("sides", [((), ()), ((1.0,), (1.0, 1.0)), ((0.0,), (1.0,))])
-def test_what_is_not_paired_is_no_comparison(sides: tuple[tuple[float, ...], tuple[float, ...]]) -> None:
+def test_unpaired_sides_are_not_compared(sides: tuple[tuple[float, ...], tuple[float, ...]]) -> None:
     assert comparison_of(compared_dossier(base=sides[0], head=sides[1]), "big") is None
     assert comparison_of(Dossier(), "big") is None
 

@@ -9,7 +9,7 @@ import pytest
 from evidence_factories import make_observation
 from factories import make_build, make_entry_build, make_entry_spec, make_workload
 from golden.dossiers import DOSSIER, DOSSIERS, TIMED
-from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, passed, verdict
+from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, SHADES, passed, verdict
 from reading_html import Page, read
 
 from flashcore_ci.model.codes import Code
@@ -69,6 +69,35 @@ def test_the_verdict_comes_first() -> None:
     assert headings[0] == "h1"
     assert headings.count("h1") == 1
     assert found.text.index("4 of 10 checks block this merge") < found.text.index("max-diff")
+
+
+def test_the_header_names_the_evidence_and_both_commits_and_a_pass_is_green() -> None:
+    found = page_of(GREEN)
+    assert "All 6 checks were judged live (H200, 2026-11-21)." in found.text
+    assert "Judged commit 89abcde, evidence of commit 0123456." in found.text
+    assert "✓ correctness 2 of 2" in found.text
+    assert "verdict PASS" in found.values("class")
+    assert "✓ correctness 2 of 2" not in page_of(RED).text
+
+
+def test_what_blocks_comes_before_the_checks_and_what_is_advisory_after_them() -> None:
+    found = page_of(replace(SHADES, verdicts=(*SHADES.verdicts, *RED.verdicts)))
+    sections = [has["id"] for tag, has in found.elements if tag == "section"]
+    assert sections[:5] == ["blocking", "deferred", "checks", "advisory", "waived"]
+    assert "advisory" in found.values("class")
+
+
+def test_code_in_our_texts_is_code() -> None:
+    assert "<code>flashcore-ci</code> must not let a wrong kernel merge" in page.render(RED, DOSSIER)
+
+
+def test_no_label_of_a_chart_is_on_a_line_with_another() -> None:
+    """A unit once stood where the first tick is: ``Mcycle0.4805``."""
+    text = page.render(GREEN, DOSSIER)
+    units = {float(y) for y in re.findall(r'y="([\d.]+)" class="t middle">Mcycles<', text)}
+    numbers = {float(y) for y in re.findall(r'y="([\d.]+)" class="t middle">[\d.]+<', text)}
+    assert units
+    assert not units & numbers
 
 
 def test_the_matrix_has_every_verdict() -> None:
