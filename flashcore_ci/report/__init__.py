@@ -1,1 +1,1 @@
-"""Turn the report record into text, one module per format. Nothing here opens a file or decides."""
+"""Turn the report record into text, one module per format. Nothing here does I/O."""

@@ -1,7 +1,7 @@
 """Render GitHub's workflow commands: ``::error file=,line=,title=::message``.
 
-GitHub shows ten annotations of each level per step and drops the rest without a word. The tenth counts the rest. The escapes
-are those of GitHub's toolkit (https://github.com/actions/toolkit, packages/core/src/command.ts).
+GitHub shows ten annotations of each level per step and silently drops the rest. The tenth counts the rest. The escapes are
+those of https://github.com/actions/toolkit (packages/core/src/command.ts).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROPERTY = {**DATA, ":": "%3A", ",": "%2C"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """One annotation. ``level`` is ``error``, ``warning`` or ``notice``. An unknown place is ("", 0)."""
+    """One annotation with ``level`` ``error``, ``warning`` or ``notice``."""
 
     level: str
     title: str
@@ -31,7 +31,7 @@ class Annotation:
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the commands, one per line. A plain pass has none."""
+    """Return one command per line, most important first."""
     return "".join(f"{_command(annotation)}\n" for annotation in _bounded(_annotations(report, dossier)))
 
 
@@ -41,14 +41,12 @@ def inert(text: str) -> str:
 
 
 def _inert(line: str) -> str:
-    """Break a leading ``::`` (after blanks) and the older ``##[``, which GitHub reads as commands."""
     body = line.lstrip()
     guarded = line.replace("::", ": :", 1) if body.startswith("::") else line
     return guarded.replace("##[", "# #[")
 
 
 def _annotations(report: Report, dossier: Dossier) -> Iterator[Annotation]:
-    """Yield what is not a plain pass, most important first."""
     if not formatting.is_judged(report):
         yield Annotation(level="error", title="flashcore-ci", message=formatting.plain(report.headline))
     reds = [verdict for verdict in report.verdicts if formatting.is_red(verdict)]

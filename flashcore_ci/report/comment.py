@@ -1,6 +1,6 @@
-"""Render ``comment.md``, the comment on a pull request: one table with a row per gate, everything else folded.
+"""Render ``comment.md``: one table with a row per gate, everything else folded.
 
-The first line is a marker. The program that posts the comment finds the earlier one by it and updates that one.
+The first line is a marker by which the posting program finds the earlier comment.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NOTHING = "—"
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the comment, most important first. The last line counts what does not fit."""
+    """Return the comment. Its last line counts what does not fit."""
     return markdown.bounded(_blocks(report, dossier), MOST_BYTES)
 
 
 def marker(suite: str) -> str:
-    """Return the first line: an invisible HTML comment, the same for every run of the suite."""
+    """Return an invisible HTML comment, the same for every run of the suite."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "-" for c in suite)
     return f"<!-- flashcore-ci: {name.strip('-') or 'suite'} -->"
 
@@ -52,7 +52,7 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
 
 
 def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
-    """Show the gate by its most important check: a blocking one, else a red one, else the closest to its limit."""
+    """Show the gate by a blocking check, else a red one, else the closest to its limit."""
     worst = min(verdicts, key=_importance)
     both = comparison_of(dossier, worst.target) if worst.evidence is Kind.COMPARISON else None
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
@@ -79,7 +79,6 @@ def _sides(both: SpeedComparison) -> tuple[str, str, str]:
 
 
 def _comparisons(dossier: Dossier) -> Iterator[str]:
-    """Yield a table of every workload that ran on both sides, the largest slowdown first."""
     found = [(workload.id, comparison_of(dossier, workload.id)) for workload in dossier.workloads]
     pairs = sorted(((name, both) for name, both in found if both), key=lambda pair: -pair[1].change)
     if pairs:

@@ -1,4 +1,4 @@
-"""Extract the paired rounds of base and head, and the change between them."""
+"""Extract the paired rounds of base and head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE, HEAD = SIDES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Hold one workload's base and head, one value per round, paired by index, in ``unit``."""
+    """One workload's base and head, one value per round, paired by index, in ``unit``."""
 
     base: tuple[float, ...]
     head: tuple[float, ...]
@@ -25,12 +25,12 @@ class SpeedComparison:
 
     @property
     def change(self) -> float:
-        """Return the median over rounds of head / base - 1, in per cent. Above 0 the head is slower."""
+        """Return the median of head / base - 1, in per cent. Above 0 the head is slower."""
         return 100.0 * (statistics.median(head / base for base, head in zip(self.base, self.head, strict=True)) - 1.0)
 
 
 def comparison_of(dossier: Dossier, workload: str) -> SpeedComparison | None:
-    """Return the workload's comparison, or None if the two sides were not measured in rounds."""
+    """Return the workload's comparison, or None without paired rounds."""
     seen = dossier.observation(Kind.COMPARISON, workload)
     if seen is None:
         return None

@@ -22,7 +22,7 @@ EVIDENCE = {
 
 
 def render(gate: Gate) -> str:
-    """Describe what the gate checks, on which targets, why, and its possible outcomes."""
+    """Describe what the gate checks, on which targets, why, and its outcomes."""
     codes = ", ".join(sorted(SUBJECT_AT_FAULT))
     lines = [
         f"{gate.id}: {gate.title}",
@@ -56,7 +56,7 @@ def render_code(code: Code) -> str:
 
 
 def verdict_of(code: Code) -> str:
-    """Return the verdict that comes with this code."""
+    """Return the verdict of this code."""
     if code in PASSING:
         return "PASS"
     if code in SUBJECT_AT_FAULT | FAILING:

@@ -35,12 +35,12 @@ SHORT_COMMIT = 7
 
 
 def headline(report: Report) -> str:
-    """Return the headline without the outcome, which every format shows in its own way."""
+    """Return the headline without the outcome."""
     return report.headline.removeprefix(f"{report.outcome}: ")
 
 
 def is_judged(report: Report) -> bool:
-    """Tell whether the run reached a verdict, instead of ending in an error."""
+    """Tell whether the run reached a verdict."""
     return report.exit_code in VERDICT_EXITS
 
 
@@ -64,7 +64,7 @@ def _error(value: float, digits: int) -> str:
 
 
 def reading(verdict: Verdict) -> str:
-    """Format the measured value with enough digits to differ from its limit, or say why there is none."""
+    """Format the value with enough digits to differ from its limit, or why it is missing."""
     measured = verdict.reading
     if isinstance(measured, Missing):
         return f"no reading: {measured.code}"
@@ -91,7 +91,7 @@ def condition(rule: Rule, value: float, unit: str) -> str:
 
 
 def limit(verdict: Verdict) -> str:
-    """Format the limit as short as it is unambiguous: ``2e-3``, ``minimum 70 %``, ``must be exactly 4``."""
+    """Format the limit: ``2e-3``, ``minimum 70 %``, ``must be exactly 4``."""
     text = condition(verdict.rule, verdict.limit, verdict.unit)
     measured = verdict.reading
     is_equal = isinstance(measured, Measured) and measured.value == verdict.limit
@@ -102,13 +102,13 @@ def limit(verdict: Verdict) -> str:
 
 
 def with_limit(verdict: Verdict) -> str:
-    """Format the measured value and its limit: ``3 findings (limit 0)``, ``51.4 % (minimum 70 %)``."""
+    """Format value and limit: ``3 findings (limit 0)``, ``51.4 % (minimum 70 %)``."""
     text = limit(verdict)
     return f"{reading(verdict)} ({text if text.startswith(('minimum ', 'must be ')) else f'limit {text}'})"
 
 
 def closeness(verdict: Verdict) -> float:
-    """Return the used share of the limit: 1 is at the limit, 0 far from it, -1 without a reading."""
+    """Return the used share of the limit, or -1 without a reading."""
     measured = verdict.reading
     if not isinstance(measured, Measured):
         return -1.0
@@ -121,20 +121,20 @@ def closeness(verdict: Verdict) -> float:
 
 
 def origin(source: Origin) -> str:
-    """Say where the evidence came from: ``live on ...``, ``recorded on ...`` or ``no evidence``."""
+    """Return ``live on ...``, ``recorded on ...`` or ``no evidence``."""
     if source.kind == "none":
         return "no evidence"
     return f"{source.kind} on {source.detail}" if source.detail else source.kind
 
 
 def origins(verdicts: Iterable[Verdict]) -> list[str]:
-    """Count the checks by the origin of their evidence, one line each."""
+    """Count the checks by the origin of their evidence."""
     counts = Counter(printable(origin(verdict.origin)) for verdict in verdicts)
     return [f"{plural(count, 'check')}: {text}" for text, count in counts.items()]
 
 
 def evidence_summary(report: Report) -> str:
-    """Say in one sentence how many checks were judged on recordings and how many live; empty without checks."""
+    """Say in one sentence how many checks rest on recordings and how many are live."""
     total, counts = len(report.verdicts), Counter(verdict.origin.kind for verdict in report.verdicts)
     if not total:
         return ""
@@ -157,7 +157,7 @@ def evidence_summary(report: Report) -> str:
 
 
 def _places(report: Report, kind: str) -> list[str]:
-    """List device, day and commit of the evidence with an origin of this ``kind``, without vendor and driver."""
+    """Return device, day and commit of each recording, or of what was measured live."""
     measured = (v for v in report.verdicts if v.origin.kind == kind and (kind == "recorded" or v.evidence not in STATIC_KINDS))
     details = dict.fromkeys(printable(v.origin.detail) for v in measured)
     kept = (", ".join(p for p in d.removeprefix("NVIDIA ").split(", ") if not p.startswith("driver ")) for d in details)
@@ -170,7 +170,7 @@ def short_commit(commit: str) -> str:
 
 
 def commits(report: Report) -> str:
-    """Name the judged commit and the commit that the evidence is of."""
+    """Name the judged commit and the commit of the evidence."""
     judged, found = short_commit(report.judged_commit), report.provenance
     if found is None:
         return f"judged commit {judged}"
@@ -185,7 +185,7 @@ def commits(report: Report) -> str:
 
 
 def label(verdict: Verdict) -> str:
-    """Return the outcome, qualified where it needs it: ``FAIL (advisory)``, ``PASS (faster)``."""
+    """Return the outcome, qualified if needed: ``FAIL (advisory)``, ``PASS (faster)``."""
     if verdict.deferred:
         return f"{verdict.outcome} (deferred)"
     if is_advisory(verdict):
@@ -194,7 +194,7 @@ def label(verdict: Verdict) -> str:
 
 
 def speeds(report: Report) -> list[str]:
-    """Count how comparisons passed, one line per gate: ``no-slower: 1 faster, 15 same, 1 same-code``."""
+    """Count how comparisons passed: ``no-slower: 1 faster, 15 same, 1 same-code``."""
     counts: dict[str, Counter[str]] = {}
     for verdict in report.verdicts:
         if verdict.reason.code in SPEEDS:
@@ -208,17 +208,17 @@ def is_red(verdict: Verdict) -> bool:
 
 
 def is_advisory(verdict: Verdict) -> bool:
-    """Tell whether the check is red, does not block, and is not deferred."""
+    """Tell whether the check is red, but neither blocks nor is deferred."""
     return is_red(verdict) and not verdict.blocks and not verdict.deferred
 
 
 def detail(verdict: Verdict) -> str:
-    """Say what happened. Where that is only a value beyond its limit, say why the limit exists."""
+    """Say what happened, or why the limit exists if the value says what happened."""
     return (verdict.reason.code in LIMIT_CODES and verdict.why) or verdict.reason.message
 
 
 def describe_finding(finding: Finding) -> str:
-    """Return ``message by thread (0,0,0) in block (0,0,0) and 3 more``, as far as known."""
+    """Return ``message by thread (0,0,0) in block (0,0,0) and 3 more``."""
     thread = f" by thread {finding.thread} in block {finding.block}" if finding.thread else ""
     more = f" and {finding.count - 1} more" if finding.count > 1 else ""
     return f"{finding.message}{thread}{more}"
@@ -239,17 +239,17 @@ def plural(count: int, noun: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` in one printable line without the backticks around code."""
+    """Return ``text`` in one printable line, code without backticks."""
     return CODE_SPAN.sub(r"\1", printable(text))
 
 
 def printable(text: str) -> str:
-    """Return ``text`` in one line, with control characters and lone surrogates escaped."""
+    """Return ``text`` in one line, control characters and lone surrogates escaped."""
     return _escape_unprintable(" ".join(text.split()))
 
 
 def clean_lines(text: str) -> str:
-    """Keep the lines of ``text`` and escape everything else that cannot be printed."""
+    """Do as ``printable`` does, but keep the lines."""
     return "\n".join(_escape_unprintable(line.expandtabs(4)) for line in text.splitlines())
 
 

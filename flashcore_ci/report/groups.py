@@ -1,4 +1,4 @@
-"""Put verdicts into the order of their importance: blocking, deferred, advisory, waived."""
+"""Order verdicts by importance: blocking, deferred, advisory, waived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Selector = Callable[[Verdict], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with its verdicts, most important first. ``is_urgent`` puts it before the table of gates."""
+    """A heading with its verdicts. ``is_urgent`` puts it before the table of gates."""
 
     anchor: str
     title: str
@@ -35,7 +35,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict closest to its limit, if any has used a part of it."""
+    """One gate's counts, and the passing verdict closest to its limit."""
 
     gate: str
     passed: int
@@ -48,7 +48,7 @@ class Tally:
 
 
 def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
-    """Return the non-empty sections of all verdicts that are not a plain PASS, each verdict in exactly one.
+    """Return the non-empty sections of all verdicts that are not a plain PASS.
 
     ``urgent`` selects those before (True) or after (False) the table of gates. None selects all.
     """
@@ -69,7 +69,7 @@ def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ..
 
 
 def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
-    """Group the verdicts by outcome, code, origin and next step, in order of first appearance."""
+    """Group the verdicts, in order of first appearance."""
     groups: dict[tuple[Outcome, Code, Origin, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.outcome, verdict.reason.code, verdict.origin, verdict.next_step), []).append(verdict)
@@ -80,13 +80,13 @@ def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
 
 
 def tallies(report: Report) -> tuple[Tally, ...]:
-    """Count each gate's verdicts, in the order of the plan. Every verdict is in exactly one column."""
+    """Count each gate's verdicts. Every verdict is in exactly one column."""
     gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     return tuple(_tally(gate, [v for v in report.verdicts if v.gate == gate]) for gate in gates)
 
 
 def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
-    """Return (kind of evidence, checks passed, checks judged), in the order of the plan."""
+    """Return (kind of evidence, checks passed, checks)."""
     kinds = dict.fromkeys(verdict.evidence for verdict in report.verdicts)
     return [
         (str(kind), sum(v.outcome is Outcome.PASS for v in members), len(members))
@@ -113,5 +113,4 @@ def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
 
 
 def _importance(verdict: Verdict) -> int:
-    """Put FAIL before INCONCLUSIVE. Sorting is stable, so the plan's order holds within each."""
     return 0 if verdict.outcome is Outcome.FAIL else 1

@@ -1,8 +1,7 @@
-"""Render JUnit XML: one case per gate and target, valid against the schema that Jenkins reads.
+"""Render JUnit XML: one case per gate and target, valid for Jenkins's schema.
 
-FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``. Waived, advisory and deferred checks become ``<skipped>`` with a message
-that says which, so that they block nothing. A report without checks, or of a run that ended in an error, has an ``<error>``
-case: what was not judged never looks green.
+FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. A report without
+checks, or of a run that ended in an error, has an ``<error>`` case: what was not judged never looks green.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _case(report: Report, verdict: Verdict) -> TestCase:
 
 
 def _skip_prefix(verdict: Verdict) -> str:
-    """Return why the case is skipped, or an empty string. What blocks is never skipped."""
+    """Return why the case is skipped, or an empty string."""
     if verdict.blocks:
         return ""
     if verdict.outcome is Outcome.WAIVED:
@@ -123,7 +122,6 @@ def _detail(verdict: Verdict) -> str:
 
 
 def _facts(verdict: Verdict) -> str:
-    """Return one line of JSON for programs: everything that this verdict compared."""
     measured = verdict.reading if isinstance(verdict.reading, Measured) else None
     facts = {
         "gate": verdict.gate,
@@ -141,7 +139,6 @@ def _facts(verdict: Verdict) -> str:
 
 
 def _clean(text: str) -> str:
-    """Remove what XML 1.0 forbids and lone surrogates. Lines stay."""
     return formatting.clean_lines(text)
 
 

@@ -1,4 +1,4 @@
-"""Render ``summary.md``: GitHub Flavored Markdown, most important first, at most 1 MiB (GitHub's limit for a step summary)."""
+"""Render ``summary.md`` as GitHub Flavored Markdown."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}) | ENTITIES
 
 
 def render(report: Report, limit: int = MOST_BYTES) -> str:
-    """Return at most ``limit`` bytes of Markdown. The last line counts what does not fit."""
+    """Return at most ``limit`` bytes. The last line counts what does not fit."""
     return bounded(_blocks(report), limit)
 
 
 def _blocks(report: Report) -> Iterator[str]:
-    """Yield independent blocks, most important first, so that the last ones can be dropped."""
+    """Yield independent blocks, so that the last ones can be dropped."""
     yield f"# {MARKS[report.outcome]} {report.outcome}: {prose(formatting.headline(report))}"
     yield from essentials(report)
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
@@ -45,7 +45,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def essentials(report: Report) -> Iterator[str]:
-    """Yield the evidence that the verdict rests on, then the two commits."""
+    """Yield the evidence that the verdict rests on, and the two commits."""
     if report.verdicts:
         yield escape(formatting.evidence_summary(report))
     text = escape(formatting.commits(report))
@@ -53,12 +53,12 @@ def essentials(report: Report) -> Iterator[str]:
 
 
 def mark(verdict: Verdict) -> str:
-    """Return the sign of the outcome. An advisory result has its own."""
+    """Return the sign of the outcome."""
     return ADVISORY if formatting.is_advisory(verdict) else MARKS[verdict.outcome]
 
 
 def section(what: Section) -> Iterator[str]:
-    """Yield one section's heading, then its verdicts by reason with findings and notes, as independent blocks."""
+    """Yield heading, verdicts by reason, findings and notes, as independent blocks."""
     yield f"## {what.title} ({formatting.plural(len(what.verdicts), 'check')})"
     for cluster in clusters(what.verdicts):
         yield f"### {mark(cluster.verdicts[0])} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
@@ -130,7 +130,7 @@ def _excluded(report: Report) -> Iterator[str]:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a table with every cell escaped and cut to ``MOST_CELL`` characters."""
+    """Return a table with every cell escaped and cut."""
     lines = [_line(header), "|" + " --- |" * len(header)]
     lines += [_line(tuple(prose(formatting.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
     return "\n".join(lines)
@@ -141,13 +141,13 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
-    """Yield the items in batches, so that a summary cut at its limit loses little."""
+    """Yield the items in batches, so that a cut summary loses little."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def bounded(blocks: Iterable[str], limit: int) -> str:
-    """Join whole blocks up to ``limit`` bytes of UTF-8. The last line counts the rest."""
+    """Join whole blocks up to ``limit`` bytes. The last line counts the rest."""
     if limit < ROOM_FOR_LAST_LINE:
         return ""
     kept: list[str] = []
@@ -166,7 +166,7 @@ def bounded(blocks: Iterable[str], limit: int) -> str:
 
 
 def html(text: str) -> str:
-    """Return ``text`` in one line for an HTML element, where Markdown's backslashes would show."""
+    """Escape ``text`` for an HTML element, where backslashes would show."""
     return formatting.plain(text).translate(ENTITIES)
 
 

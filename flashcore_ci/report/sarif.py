@@ -1,7 +1,7 @@
-"""Render SARIF 2.1.0: every check that is not a plain pass, every finding and every build warning, at its line.
+"""Render SARIF 2.1.0: red checks, findings and build warnings, at their lines.
 
-The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. An inconclusive check is a result like a failed
-one, because viewers hide the standard's kind ``open``, and a hidden result looks like a pass. The exit code is the verdict.
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Viewers hide the kind ``open``, and a hidden
+result looks like a pass, so an inconclusive check is a result like a failed one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ def render(report: Report, dossier: Dossier) -> str:
 
 
 def _rules(report: Report) -> list[Json]:
-    """Return one rule per gate, in plan order, and one for compiler warnings."""
     first: dict[str, Verdict] = {}
     for verdict in report.verdicts:
         first.setdefault(verdict.gate, verdict)
@@ -80,7 +79,7 @@ def _rule(verdict: Verdict) -> Json:
 
 
 def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
-    """Yield what blocks first, so that the limit on results never drops it."""
+    """Yield what blocks first, so that ``MOST_RESULTS`` never drops it."""
     shown = [v for v in report.verdicts if v.outcome is not Outcome.PASS]
     for verdict in sorted(shown, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
         if verdict.findings:
@@ -136,7 +135,6 @@ def _level(verdict: Verdict) -> str:
 
 
 def _file(report: Report, dossier: Dossier, verdict: Verdict) -> str:
-    """Return the place without a line: the entry function's source, else the subject's file."""
     if verdict.scope is Scope.ENTRY:
         entries = (build.entry(verdict.target) for build in report.builds)
         source = next((entry.source for entry in entries if entry is not None), "")
@@ -157,7 +155,6 @@ def _location(file: str, line: int, *, kernel: str) -> Json:
 
 
 def _invocation(report: Report, omitted: int) -> Json:
-    """Describe the run. An early end, notes, and results that did not fit are notifications."""
     is_judged = formatting.is_judged(report)
     facts = (formatting.evidence_summary(report), formatting.commits(report))
     notes = [("note", note) for note in (*filter(None, facts), *report.notes)]

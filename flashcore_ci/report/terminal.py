@@ -1,4 +1,4 @@
-"""Render the report for a terminal: the verdict, what blocks, counts per gate, then what is advisory."""
+"""Render the report for a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADVISORY = "magenta"
 
 
 def render(report: Report, width: int, color: bool) -> str:
-    """Return the report in at most ``width`` columns (at least 40), with ANSI colours if ``color``."""
+    """Return the report in at most ``width`` columns (at least 40)."""
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -51,7 +51,6 @@ def render(report: Report, width: int, color: bool) -> str:
 
 
 def _headline(console: Console, report: Report) -> None:
-    """Print the verdict, its evidence and commits. A PASS adds one green line per kind of evidence."""
     style = STYLES[report.outcome]
     title = f" {formatting.plain(formatting.headline(report))}"
     console.print(
@@ -111,7 +110,7 @@ def _row(console: Console, verdict: Verdict) -> None:
 
 
 def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield lines below a row, with their style. An advisory result shows only why it is advisory."""
+    """Yield lines below a row with their style. An advisory one shows only its reason."""
     if formatting.is_advisory(verdict):
         yield formatting.shorten(formatting.plain(verdict.why), 400), "dim"
         return
@@ -149,7 +148,7 @@ def _counts(console: Console, report: Report) -> None:
 
 
 def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return the columns to show. A column of zeros is shown for ``pass`` only."""
+    """Omit columns of zeros, except ``pass``."""
     every = [
         ("pass", tuple(row.passed for row in rows)),
         ("fail", tuple(row.failed for row in rows)),

@@ -1,4 +1,4 @@
-"""Collect the dossier of a run: workloads, the observations that were judged, SM clocks and source lines."""
+"""Collect the dossier: workloads, judged observations, SM clocks and source lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """Return the dossier, empty without a plan. ``base`` is as for ``judge``: rounds with another base are not shown."""
+    """Return the dossier, empty without a plan. ``base`` is as for ``judge``."""
     if suite is None or plan is None:
         return Dossier()
     matches = answering(plan, builds, tuple(sources), base=base)
@@ -53,7 +53,7 @@ def of(
 
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
-    """Yield the SM clock of each process that timed this workload, as far as the worker recorded it."""
+    """Yield the SM clock of each process that timed this workload."""
     names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # without a clock the page lacks one chart
@@ -78,7 +78,7 @@ def _thinned(blocks: Sequence[Any]) -> Sequence[Any]:
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """Yield the source around each finding once, if the file is a source of this checkout."""
+    """Yield the source around each finding once, if this checkout has it."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
     for file, line in list(places)[:MOST_EXCERPTS]:
         lines = _lines(file, root)
@@ -99,7 +99,7 @@ def _lines(file: str, root: Path) -> list[str]:
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """Return the source in this checkout. An absolute name of another checkout matches by its longest end."""
+    """Return the file in this checkout, or the longest end of an absolute name in it."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts

@@ -1,4 +1,4 @@
-"""Annotate the log of GitHub Actions and write the step summary. Elsewhere, do nothing."""
+"""Annotate the log of GitHub Actions and write the step summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inert(text: str) -> str:
 
 
 def tell(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
-    """Write annotations to standard error (standard output is the report's) and the summary to the step's file."""
+    """Write annotations to standard error, and the summary to the step's file."""
     if not is_github(environ):
         return
     sys.stderr.write(annotations.render(report, dossier))
@@ -31,7 +31,7 @@ def tell(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
 
 
 def _append(file: Path, report: Report) -> None:
-    """Append the summary in the remaining room. GitHub drops the whole file if it is too large."""
+    """Append within the remaining room: GitHub drops the whole file if it is too large."""
     try:
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", errors="replace") as summary:

@@ -1,4 +1,4 @@
-"""Write the files that people and CI read, on every path out of the tool. ``FORMATS`` has one row per file."""
+"""Write the files that people and CI read, on every path out of the tool."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
 
 
 def write_again(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write what follows from the two records in ``out``, without changing those."""
+    """Write what follows from the two records in ``out``."""
     for name in FORMATS:
         if name not in {REPORT, DOSSIER}:
             write_one(name, out, report, dossier)
 
 
 def rendered(name: str, report: Report, dossier: Dossier) -> bytes:
-    """Return the content of the file with this name. KeyError if ``FORMATS`` has no such file."""
+    """Return the content of the file with this name."""
     content = FORMATS[name](report, dossier)
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
 def read(path: Path) -> Report:
-    """Read the report at ``path``, a ``report.json`` or its folder. EvidenceError if there is none."""
+    """Read a ``report.json`` or the one in a folder. EvidenceError if there is none."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -71,7 +71,7 @@ def read(path: Path) -> Report:
 
 
 def read_dossier(path: Path) -> Dossier:
-    """Read the dossier next to the report at ``path``, empty if absent. EvidenceError if it was altered."""
+    """Read the dossier next to the report. EvidenceError if it was altered."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
@@ -84,7 +84,7 @@ def clear(out: Path) -> None:
 
 
 def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
-    """Return the report of a run that ended before it had a plan: an error and no checks."""
+    """Return the report of a run that ended without a plan: an error, no checks."""
     return Report(
         suite=suite,
         tool=__version__,
@@ -102,7 +102,7 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """Return ``report`` with ``error``, which ended the run, as its headline. It never passes."""
+    """Return ``report`` with ``error`` as its headline. It never passes."""
     code = exit_code(error)
     if isinstance(error, InterruptedRunError):
         verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)

@@ -1,4 +1,4 @@
-"""Render the self-test as a table for the terminal and for the docs."""
+"""Render the self-test for the terminal and for the docs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = ("defect", "gate", "reason", "seconds")
 
 
 def lines(answers: Sequence[Caught]) -> list[str]:
-    """Return one aligned line per defect. A missed one says what was found instead."""
+    """Return one aligned line per defect."""
     rows = [HEAD, *((answer.planted.name, _gate(answer), _reason(answer), _seconds(answer)) for answer in answers)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     mark = ["        ", *("caught  " if answer.is_caught else "MISSED  " for answer in answers)]
@@ -22,7 +22,7 @@ def lines(answers: Sequence[Caught]) -> list[str]:
 
 
 def markdown(answers: Sequence[Caught]) -> list[str]:
-    """Return the same as a Markdown table."""
+    """Return a Markdown table."""
     rows = [
         f"| {answer.planted.name} | {_gate(answer)} | `{answer.found}`{'' if answer.is_caught else ' (MISSED)'} | {_effort(answer)} |"
         for answer in answers
@@ -57,7 +57,6 @@ def _seconds(answer: Caught) -> str:
 
 
 def _effort(answer: Caught) -> str:
-    """Return the seconds on the GPU, or what the defect needs instead of one."""
     if answer.planted.damage:
         return "no GPU"
     if answer.planted.slower:

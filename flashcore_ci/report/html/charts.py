@@ -1,4 +1,4 @@
-"""Draw charts as inline SVG. All their text is also in the page's tables or captions; base and head differ in shape."""
+"""Draw charts as inline SVG. The page's tables or captions repeat all their text."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class RooflinePoint:
 
 
 def svg(height: float, label: str, *children: Child, width: float = WIDTH) -> Markup:
-    """Return a chart that scales with its column. Screen readers read ``label`` instead."""
+    """Return a chart that scales with its column. Screen readers read ``label``."""
     return tag("svg", *children, viewBox=f"0 0 {number(width)} {number(height)}", role="img", aria_label=label)
 
 
 def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
-    """Draw each row's processes as dots and its median as a bar, on one scale."""
+    """Draw each row's processes as dots and its median as a bar."""
     low, high = padded(value for row in rows for value in row.values)
     across = linear(low, high, LEFT, WIDTH - RIGHT)
     height = 34.0 * len(rows) + BOTTOM + AXIS_TITLE + 6
@@ -57,7 +57,7 @@ def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
 
 
 def lines(traces: Sequence[Sequence[tuple[float, float]]], label: str, *, below: str) -> Markup:
-    """Draw one line per trace over a common x axis. A trace of a single point is a dot."""
+    """Draw one line per trace. A trace of a single point is a dot."""
     points = [point for trace in traces for point in trace]
     low, high = padded(y for _, y in points)
     height = 110.0 + AXIS_TITLE
@@ -74,7 +74,7 @@ def lines(traces: Sequence[Sequence[tuple[float, float]]], label: str, *, below:
 
 
 def bars(values: Sequence[tuple[str, float, float | None]], label: str, *, most: float = 100.0) -> Markup:
-    """Draw horizontal bars in per cent of ``most``, each with name, number and limit (if any)."""
+    """Draw horizontal bars in per cent of ``most``: (name, value, limit)."""
     across = linear(0.0, most, 78.0, WIDTH - 52)
     children = []
     for index, (name, value, limit) in enumerate(values):
@@ -91,10 +91,7 @@ def bars(values: Sequence[tuple[str, float, float | None]], label: str, *, most:
 
 
 def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlined: Sequence[int] | None = None) -> Markup:
-    """Draw counts between ``edges`` (exponents of two), and ``outlined`` counts as an outline.
-
-    The scale is logarithmic with a foot, so that a count of one is visible.
-    """
+    """Draw counts between ``edges`` (exponents of two), logarithmic, ``outlined`` on top."""
     height, foot = 110.0, 0.3
     across = linear(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
     decades = math.log10(max(*counts, *(outlined or (1,)), 1))
@@ -115,7 +112,7 @@ def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlin
 
 
 class Roofline:
-    """One roofline for all workloads (S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52:4, 2009)."""
+    """One roofline for all workloads (Williams et al., "Roofline", CACM 52:4, 2009)."""
 
     HEIGHT = 180.0
 
@@ -132,7 +129,7 @@ class Roofline:
         self.up = logarithmic(self.low_y, self.high_y, self.HEIGHT - BOTTOM - 12, 8.0)
 
     def definition(self) -> Markup:
-        """Return the roof, its axes and all points, which each workload's chart refers to."""
+        """Return the roof and all points, which each workload's chart refers to."""
         ridge = self.flops / self.bandwidth
         roof = [(self.low_x, self.low_x * self.bandwidth), (ridge, self.flops), (self.high_x, self.flops)]
         children: list[Child] = list(self._axes())
@@ -151,7 +148,7 @@ class Roofline:
         return svg(self.HEIGHT, label, tag("use", href="#roofline", width=WIDTH, height=self.HEIGHT), mark)
 
     def share(self, dot: RooflinePoint) -> float:
-        """Return the share of its roof that the workload reaches, in per cent."""
+        """Return the reached share of the roof, in per cent."""
         return 100.0 * dot.rate / min(self.flops, dot.intensity * self.bandwidth)
 
     def _axes(self) -> Iterable[Markup]:
@@ -169,7 +166,7 @@ class Roofline:
 
 
 def fullness(used: float) -> str:
-    """Return the classes of a bar that shows a share. It is coloured from ``NEAR`` on, and above one."""
+    """Return the classes of a bar, coloured from ``NEAR`` on."""
     return "used over" if used > 1 else "used near" if used > NEAR else "used"
 
 
@@ -179,7 +176,6 @@ def closeness(used: float) -> Markup:
 
 
 def _steps(tops: Sequence[float], edges: Sequence[float], floor: float) -> str:
-    """Return the outline of columns on ``floor`` as one path."""
     columns = "".join(f"V{number(top)}H{number(right)}" for top, right in zip(tops, edges[1:], strict=True))
     return f"M{number(edges[0])},{number(floor)}{columns}V{number(floor)}Z"
 
@@ -193,7 +189,6 @@ def _points(pairs: Iterable[tuple[float, float]], across: Place, up: Place) -> s
 
 
 def _x_axis(values: Iterable[float], across: Place, height: float, unit: str) -> Iterable[Markup]:
-    """Yield ticks with their numbers, and the unit on a line below them."""
     shown = list(values)
     digits = _digits(shown)
     for value in shown:

@@ -1,4 +1,4 @@
-"""Render findings with their source, budgets, provenance, and the commands that repeat the run."""
+"""Render findings, budgets, provenance, and the commands that repeat the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_COMMANDS = 20
 
 
 def findings(report: Report, dossier: Dossier) -> Markup:
-    """Return every finding of a sanitizer or the compiler, with the source around its line."""
+    """Return every finding with the source around its line."""
     pairs = [(verdict, finding) for verdict in report.verdicts for finding in verdict.findings]
     if not pairs:
         return tag("p", "None.")
@@ -53,7 +53,7 @@ def _source(excerpt: Excerpt) -> Markup:
 
 
 def budgets(report: Report, dossier: Dossier) -> Markup:
-    """Return registers and shared memory of every entry function, next to their budgets."""
+    """Return registers and shared memory of every entry function."""
     entries = [entry for build in report.builds for entry in build.entries]
     if not entries:
         return tag("p", "Nothing was compiled.")
@@ -103,7 +103,7 @@ def _meter(share: float, label: str) -> Markup:
 
 
 def provenance(report: Report) -> Markup:
-    """Return where, when and with which tools the evidence was measured, and of which code."""
+    """Return where, when and with which tools the evidence was measured."""
     rows = [
         ("judged", f"as of {report.as_of} by flashcore-ci {report.tool}"),
         ("judged commit", report.judged_commit or "unknown"),
@@ -138,7 +138,7 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def repeat(report: Report, dossier: Dossier) -> Markup:
-    """Return commands to paste: the whole run, each red check, and the verdict alone."""
+    """Return commands for the whole run, each red check, and the verdict alone."""
     suite = f" --suite {shlex.quote(formatting.printable(dossier.suite_file))}" if dossier.suite_file else ""
     commit = shlex.quote(formatting.printable(report.judged_commit))
     steps = [("Check out the judged commit", f"git checkout {commit}")] if report.judged_commit else []

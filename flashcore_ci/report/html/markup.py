@@ -1,6 +1,6 @@
-"""Build HTML and SVG that text cannot break out of: ``tag`` escapes every ``str`` and passes only ``Markup``.
+"""Build HTML and SVG that untrusted text cannot break out of.
 
-Text from kernels, compilers and file names is a ``str`` and stays text. Only functions of this module make ``Markup``.
+``tag`` escapes every ``str`` and passes only ``Markup``, which only this module makes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
 class Markup(str):
-    """Mark text as safe HTML made by this module."""
+    """Safe HTML made by this module."""
 
     __slots__ = ()
 
@@ -30,9 +30,9 @@ Child = Markup | str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
-    """Return the element with its children. ``None`` omits a child or an attribute.
+    """Return the element. ``None`` omits a child or an attribute.
 
-    A final underscore of an attribute is dropped (``class_``), and other underscores become hyphens.
+    ``class_`` becomes ``class``, and other underscores become hyphens.
     """
     pairs = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
@@ -46,7 +46,7 @@ def join(children: Iterable[Child]) -> Markup:
 
 
 def text(plain: str) -> str:
-    """Escape ``plain`` into one line without control characters, lone surrogates or changes of direction."""
+    """Escape ``plain`` into one line without control characters or lone surrogates."""
     if plain.isprintable():
         return plain.translate(ESCAPES)
     flat = "".join(" " if c.isspace() else c for c in plain)

@@ -1,4 +1,4 @@
-"""Render gates by targets: every verdict of the report, one table per scope."""
+"""Render every verdict as gates by targets, one table per scope."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def render(report: Report, anchors: dict[str, str]) -> Markup:
 
 
 def style_of(verdict: Verdict) -> str:
-    """Return the class that colours a verdict. Advisory and deferred results have their own."""
+    """Return the class that colours a verdict."""
     if formatting.is_advisory(verdict):
         return "advisory"
     return "aside" if formatting.is_red(verdict) and verdict.deferred else str(verdict.outcome)
@@ -105,7 +105,6 @@ def _cell(verdict: Verdict | None) -> Markup:
 
 
 def _short(measured: Measured) -> str:
-    """Format the value in few digits. The tooltip has the full number and the unit."""
     value, unit = measured.value, measured.unit
     if unit in PLAIN and value.is_integer() and abs(value) < WHOLE:
         return f"{int(value):,}"

@@ -1,4 +1,4 @@
-"""Render ``report.html``: one file without scripts or network. First the verdict, then every check, then the measurements."""
+"""Render ``report.html``: the verdict, every check, then the measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the page. Text from kernels, tools and file names cannot become markup in it."""
+    """Return the page. Text from kernels, tools and file names stays text."""
     digest = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode("ascii")
     title = f"{report.outcome}: {report.suite}"
     head = tag(
@@ -178,7 +178,6 @@ def _workloads(report: Report, dossier: Dossier, shown: tuple[Workload, ...], an
 
 
 def _untimed(dossier: Dossier, names: list[str]) -> Iterator[Markup]:
-    """Show the errors of workloads without a panel, those nearest to their limit first."""
     seen = [found for name in names if (found := dossier.observation(Kind.CORRECTNESS, name)) and found.histograms]
     if not seen:
         return

@@ -1,4 +1,4 @@
-"""Render one panel per workload: its verdicts and charts of its measurements. A missing measurement is named."""
+"""Render one panel per workload. A missing measurement is named."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UNITS = (("sol/sm", "SM"), ("sol/dram", "DRAM"), ("sol/tensor", "tensor cores"),
 
 
 def chosen(report: Report, dossier: Dossier) -> tuple[Workload, ...]:
-    """Return the workloads that get a panel: those with a check on speed, in suite order."""
+    """Return the workloads with a check on speed, in suite order."""
     targets = {verdict.target for verdict in report.verdicts if verdict.evidence in SPEED}
     return tuple(workload for workload in dossier.workloads if workload.id in targets)
 
 
 def roofline(dossier: Dossier) -> Roofline | None:
-    """Return the roofline of every timed workload, or None without a roof or without a point."""
+    """Return the roofline of every timed workload, or None without roof or point."""
     found = (roofline_point(dossier, workload.id) for workload in dossier.workloads)
     points = [point for point in found if point is not None]
     ridge = dossier.ridge
@@ -44,7 +44,7 @@ def roofline(dossier: Dossier) -> Roofline | None:
 
 
 def roofline_point(dossier: Dossier, workload: str) -> RooflinePoint | None:
-    """Return the workload's place on the roofline: its declared FLOP and bytes, by its median time."""
+    """Return the place on the roofline, from declared FLOP and bytes and median time."""
     problem, times = dossier.problem(workload), _samples(dossier.observation(Kind.TIMING, workload), TIME)
     if problem is None or times is None or not min(problem.flops, problem.bytes, *times.values) > 0:
         return None
@@ -129,7 +129,6 @@ def _distribution(workload: Workload, dossier: Dossier) -> Markup:
 
 
 def _base(workload: Workload, dossier: Dossier) -> str:
-    """Say why there is one side only."""
     seen = dossier.observation(Kind.COMPARISON, workload.id)
     if seen is None:
         return "none was measured"

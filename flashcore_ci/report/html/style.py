@@ -1,4 +1,4 @@
-"""Hold the page's only style sheet. The content security policy has its digest, so nothing else can style, load or run."""
+"""Hold the page's only style sheet. Its digest is in the content security policy."""
 
 from __future__ import annotations
 
