@@ -14,8 +14,8 @@ from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting, markdown
-from flashcore_ci.report.comparison import SpeedComparison, comparison_of
 from flashcore_ci.report.groups import sections
+from flashcore_ci.report.paired_rounds import SpeedComparison, comparison_of
 
 MOST_BYTES = 60_000
 """GitHub takes 65,536 characters, and a text has at least as many bytes."""

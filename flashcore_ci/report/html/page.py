@@ -15,7 +15,7 @@ from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.report import formatting
 from flashcore_ci.report.groups import Cluster, Section, clusters, passes_by_kind, sections
-from flashcore_ci.report.html import machine, matrix, panels
+from flashcore_ci.report.html import details, matrix, panels
 from flashcore_ci.report.html.error_histogram import histogram
 from flashcore_ci.report.html.markup import Markup, join, prose, tag
 from flashcore_ci.report.html.style import CSS
@@ -106,10 +106,10 @@ def _body(report: Report, dossier: Dossier) -> Iterator[Markup]:
         _section("checks", "Checks", matrix.render(report, anchors)),
         *map(_red, sections(report, urgent=False)),
         _section("workloads", "Workloads", *_workloads(report, dossier, shown, anchors)),
-        _section("findings", "Sanitizer and compiler findings", machine.findings(report, dossier)),
-        _section("budgets", "Registers and shared memory", machine.budgets(report, dossier)),
-        _section("from", "Provenance", machine.provenance(report), *_remarks(report)),
-        _section("repeat", "How to repeat this", machine.repeat(report, dossier)),
+        _section("findings", "Sanitizer and compiler findings", details.findings(report, dossier)),
+        _section("budgets", "Registers and shared memory", details.budgets(report, dossier)),
+        _section("from", "Provenance", details.provenance(report), *_remarks(report)),
+        _section("repeat", "How to repeat this", details.repeat(report, dossier)),
     )
 
 

@@ -11,12 +11,12 @@ from flashcore_ci.model.reading import Measured, Missing, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.comparison import comparison_of
 from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.charts import DotRow, Roofline, RooflinePoint
 from flashcore_ci.report.html.error_histogram import histogram
 from flashcore_ci.report.html.markup import Child, Markup, join, prose, tag
 from flashcore_ci.report.html.matrix import SIGNS, style_of
+from flashcore_ci.report.paired_rounds import comparison_of
 
 TIME, CYCLES, CLOCK = "time/gpu/cold", "cycles/gpu/cold", "clock/sm"
 SAME_CODE = "comparison/same-code"

@@ -14,7 +14,7 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Roof
 from flashcore_ci.report import comment
-from flashcore_ci.report.comparison import comparison_of
+from flashcore_ci.report.paired_rounds import comparison_of
 
 
 def paired(metric: str, base: tuple[float, ...], head: tuple[float, ...]) -> tuple[tuple[str, Samples], ...]:
