@@ -69,7 +69,7 @@ td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix th, .matrix td { border-bottom: 1px solid var(--grid); padding: 3px 4px; }
 .matrix thead th { text-align: center; vertical-align: bottom; }
 .matrix thead th:first-child { text-align: left; padding-left: 0; }
-.matrix tbody th { font-weight: 400; white-space: nowrap; position: sticky; left: 0; background: var(--page); padding-left: 0; }
+.matrix tbody th { font-weight: 400; overflow-wrap: anywhere; min-width: 250px; position: sticky; left: 0; background: var(--page); padding-left: 0; }
 .matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 50px; }
 .matrix td b { font-size: 13px; }
 .matrix td.PASS span, .matrix td.advisory span { color: var(--ink); }
@@ -118,7 +118,7 @@ pre mark { background: var(--fill); color: var(--ink); display: inline-block; mi
 .buckets { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 10px 18px; }
 footer { margin-top: 40px; padding-bottom: 40px; border-top: 1px solid var(--line); }
 @media (max-width: 600px) { body { font-size: 14px; } header, main, footer { padding: 0 12px; } h1 { font-size: 20px; } .panel { padding: 10px 12px; }
-  .matrix tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 130px; max-width: 150px; }
+  .matrix tbody th { min-width: 130px; max-width: 150px; }
   .reds thead { display: none; } .reds, .reds tbody, .reds tr, .reds td { display: block; border: 0; padding: 0; white-space: normal !important; min-width: 0 !important; }
   .reds tr { border-bottom: 1px solid var(--grid); padding: 6px 0; } .reds td:first-child { font-weight: 600; } }
 @media (forced-colors: active) { .dot, .bar, .used { forced-color-adjust: none; } }
