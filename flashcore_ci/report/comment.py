@@ -44,7 +44,7 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
         rows = (_row(verdicts, dossier) for verdicts in worst_first)
         yield markdown.table(("gate", "base", "head", "change", "verdict"), rows)
     for section in sections(report):
-        blocks = itertools.islice(markdown.section(section), 1, None)  # the fold's title stands for the heading
+        blocks = itertools.islice(markdown.section(section), 1, None)  # the fold's title replaces the heading
         inner = markdown.bounded(blocks, MOST_SECTION_BYTES).rstrip()
         yield _folded(f"{section.title}: {formatting.plural(len(section.verdicts), 'check')}", inner)
     yield from _comparisons(dossier)

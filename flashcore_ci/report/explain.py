@@ -89,5 +89,5 @@ def _selection(gate: Gate) -> str:
 
 def _origin(gate: Gate) -> str:
     if gate.evidence in STATIC_KINDS:
-        return "It is always judged from the build just made; no GPU is needed."
+        return "It is always judged from the build just made. No GPU is needed."
     return "Without a GPU it is judged from recorded evidence of the same code, or is INCONCLUSIVE."

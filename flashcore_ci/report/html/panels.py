@@ -67,7 +67,7 @@ def render(workload: Workload, anchor: str, report: Report, dossier: Dossier, ro
     return tag(
         "section",
         tag("h3", workload.id, class_="mono", id=f"{anchor}-title"),
-        tag("p", f"{parameters}; roof: {workload.roof}; subject {workload.subject}", class_="soft small"),
+        tag("p", f"{parameters}, roof: {workload.roof}, subject: {workload.subject}", class_="soft small"),
         tag("p", *_chips(verdicts)),
         tag("div", *sorted(pictures, key=lambda picture: "<svg" not in picture), class_="charts"),
         *_notes(verdicts),

@@ -46,7 +46,7 @@ def test_a_gate_in_words() -> None:
 
 def test_static_gates_need_no_gpu() -> None:
     text = " ".join(explain.render(replace(GATE, evidence=Kind.BUILD, statistic=Statistic.VALUE, roofs=(), tags=())).split())
-    assert "no GPU is needed" in text
+    assert "No GPU is needed" in text
     assert "relative-std" not in text
 
 

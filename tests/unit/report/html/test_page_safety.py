@@ -1,4 +1,4 @@
-"""Whatever kernels, tools and file names say, and whatever was measured: the page stays the page."""
+"""Check that no text and no number from evidence changes the structure of the page."""
 
 from __future__ import annotations
 
