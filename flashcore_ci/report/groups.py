@@ -1,4 +1,4 @@
-"""Verdicts in the order in which a person wants them: what blocks, what is advisory, deferred, waived; then the rest."""
+"""Order verdicts by importance: blocking, deferred, advisory, waived."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
-from flashcore_ci.report.formatting import closeness, is_red
+from flashcore_ci.report.formatting import closeness, is_advisory, is_red
 
 Selector = Callable[[Verdict], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and the verdicts under it, most important first."""
+    """A heading with its verdicts. ``is_urgent`` puts it before the table of gates."""
 
+    anchor: str
     title: str
+    is_urgent: bool
     verdicts: tuple[Verdict, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Verdicts that are red for the same reason, with evidence of the same origin and the same next step."""
+    """Verdicts with the same outcome, reason code, origin and next step."""
 
     outcome: Outcome
     code: Code
@@ -33,7 +35,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict that is closest to its limit (None when none passed with a reading)."""
+    """One gate's counts, and the passing verdict closest to its limit."""
 
     gate: str
     passed: int
@@ -45,26 +47,29 @@ class Tally:
     closest: Verdict | None
 
 
-def sections(report: Report) -> tuple[Section, ...]:
-    """Everything that is not a plain PASS, in sections; each verdict is in exactly one, empty sections are left out."""
-    selectors: tuple[tuple[str, Selector], ...] = (
-        ("Blocking", lambda v: v.blocks),
-        ("Deferred to the GPU job", lambda v: v.deferred),
-        ("Advisory", is_red),
-        ("Waived", lambda v: v.outcome is Outcome.WAIVED),
+def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
+    """Return the non-empty sections of all verdicts that are not a plain PASS.
+
+    ``urgent`` selects those before (True) or after (False) the table of gates. None selects all.
+    """
+    selectors: tuple[tuple[str, str, bool, Selector], ...] = (
+        ("blocking", "Blocking", True, lambda v: v.blocks),
+        ("deferred", "Deferred to the GPU job", True, lambda v: v.deferred),
+        ("advisory", "Advisory", False, is_red),
+        ("waived", "Waived", False, lambda v: v.outcome is Outcome.WAIVED),
     )
     rest = list(report.verdicts)
     found = []
-    for title, selected in selectors:
-        chosen = [verdict for verdict in rest if selected(verdict)]
+    for anchor, title, is_urgent, selected in selectors:
+        chosen = tuple(sorted((verdict for verdict in rest if selected(verdict)), key=_importance))
         rest = [verdict for verdict in rest if not selected(verdict)]
-        if chosen:
-            found.append(Section(title=title, verdicts=tuple(sorted(chosen, key=_importance))))
+        if chosen and urgent in {None, is_urgent}:
+            found.append(Section(anchor=anchor, title=title, is_urgent=is_urgent, verdicts=chosen))
     return tuple(found)
 
 
 def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
-    """The verdicts grouped by outcome, code, origin and next step, in order of first appearance."""
+    """Group the verdicts, in order of first appearance."""
     groups: dict[tuple[Outcome, Code, Origin, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.outcome, verdict.reason.code, verdict.origin, verdict.next_step), []).append(verdict)
@@ -75,29 +80,37 @@ def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
 
 
 def tallies(report: Report) -> tuple[Tally, ...]:
-    """One tally a gate, in the order of the plan; every verdict is counted in exactly one column."""
+    """Count each gate's verdicts. Every verdict is in exactly one column."""
     gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     return tuple(_tally(gate, [v for v in report.verdicts if v.gate == gate]) for gate in gates)
 
 
+def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
+    """Return (kind of evidence, checks passed, checks)."""
+    kinds = dict.fromkeys(verdict.evidence for verdict in report.verdicts)
+    return [
+        (str(kind), sum(v.outcome is Outcome.PASS for v in members), len(members))
+        for kind in kinds
+        if (members := [v for v in report.verdicts if v.evidence is kind])
+    ]
+
+
 def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
     deferred = [v for v in verdicts if v.deferred]
-    counted = [v for v in verdicts if not v.deferred]
-    advisory = [v for v in counted if is_red(v) and not v.blocks]
-    plain = [v for v in counted if v.blocks or not is_red(v)]
-    passed = [v for v in plain if v.outcome is Outcome.PASS]
+    advisory = [v for v in verdicts if is_advisory(v)]
+    rest = [v for v in verdicts if not v.deferred and not is_advisory(v)]
+    passed = [v for v in rest if v.outcome is Outcome.PASS]
     return Tally(
         gate=gate,
         passed=len(passed),
-        failed=sum(v.outcome is Outcome.FAIL for v in plain),
-        inconclusive=sum(v.outcome is Outcome.INCONCLUSIVE for v in plain),
-        waived=sum(v.outcome is Outcome.WAIVED for v in plain),
+        failed=sum(v.outcome is Outcome.FAIL for v in rest),
+        inconclusive=sum(v.outcome is Outcome.INCONCLUSIVE for v in rest),
+        waived=sum(v.outcome is Outcome.WAIVED for v in rest),
         advisory=len(advisory),
         deferred=len(deferred),
-        closest=max((v for v in passed if closeness(v) >= 0), key=closeness, default=None),
+        closest=max((v for v in passed if closeness(v) > 0), key=closeness, default=None),
     )
 
 
 def _importance(verdict: Verdict) -> int:
-    """FAIL before INCONCLUSIVE; sorting is stable, so the plan's order holds within each."""
     return 0 if verdict.outcome is Outcome.FAIL else 1

@@ -27,8 +27,9 @@ def source_of(run: Run) -> Source:
 
 
 def origin_of(provenance: Provenance) -> Origin:
-    """Name the origin of recorded evidence."""
-    return Origin(kind="recorded", detail=where_and_when(provenance))
+    """Name an earlier run by device, day and commit, so that runs of one day differ."""
+    commit = f", commit {provenance.commit[:7]}" if provenance.commit else ""
+    return Origin(kind="recorded", detail=f"{where_and_when(provenance)}{commit}")
 
 
 def where_and_when(provenance: Provenance) -> str:

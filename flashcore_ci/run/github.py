@@ -8,8 +8,7 @@ from pathlib import Path
 
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.report import annotations as remarks
-from flashcore_ci.report import markdown
+from flashcore_ci.report import annotations, markdown
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
@@ -19,14 +18,14 @@ def is_github(environ: Mapping[str, str]) -> bool:
 
 def inert(text: str) -> str:
     """Disarm GitHub's commands in ``text``."""
-    return remarks.inert(text)
+    return annotations.inert(text)
 
 
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
     """Annotate the log, and append to the step's summary."""
     if not is_github(environ):
         return
-    sys.stderr.write(remarks.render(report, dossier))
+    sys.stderr.write(annotations.render(report, dossier))
     if environ.get("GITHUB_STEP_SUMMARY"):
         _append(Path(environ["GITHUB_STEP_SUMMARY"]), report)
 

@@ -70,7 +70,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _line(check: Check) -> str:
-    limit = f"{check.gate.rule} {formatting.number(check.limit.value, check.limit.unit, digits=6)}"
+    limit = formatting.condition(check.gate.rule, check.limit.value, check.limit.unit)
     why = f"  ({check.limit.severity}: {check.limit.why})" if check.limit.severity is Severity.ADVISORY else ""
     return f"  {check.target}  {check.gate.metric} {limit}{why}"
 

@@ -1,4 +1,4 @@
-"""The reports that lie in the run folder: written by every command that judges, written anew and printed by `report`."""
+"""Check the reports in the run folder: every judging command writes them, and `report` prints them or writes them again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_report_html_writes_the_page_and_says_where(cli, checkout: Path) -> None
 
 
 @pytest.mark.parametrize("arguments", [["--only", "no-such-gate*"], []])
-def test_github_is_told_on_every_way_out(cli, checkout: Path, arguments: list[str]) -> None:
+def test_github_gets_annotations_and_a_summary_on_every_exit(cli, checkout: Path, arguments: list[str]) -> None:
     summary = checkout / "summary"
     summary.write_text("# what an earlier command said\n")
     done = gate(cli, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))

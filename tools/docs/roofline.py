@@ -7,7 +7,6 @@ writes nothing, and its exit status says whether page and picture are what the e
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ sys.path[:0] = [str(ROOT)]
 
 from flashcore_ci.model.reading import Measured  # noqa: E402  the folder above is no package that anybody installs
 from flashcore_ci.model.suite import Kind, Ridge, Workload  # noqa: E402
+from flashcore_ci.report.plotting import document, logarithmic, powers_of_ten  # noqa: E402
 from flashcore_ci.store.run import Run, read_run  # noqa: E402
 from flashcore_ci.suite.loader import load  # noqa: E402
 
@@ -142,14 +142,8 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= SHOWN_WHOLE else f"{value:.3g}"
 
 
-def across(x: float) -> float:
-    """FLOP/byte to pixels."""
-    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(x / X[0]) / math.log(X[1] / X[0])
-
-
-def up(y: float) -> float:
-    """FLOP/s to pixels."""
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * math.log(y / Y[0]) / math.log(Y[1] / Y[0])
+across = logarithmic(*X, LEFT, WIDTH - RIGHT)
+up = logarithmic(*Y, HEIGHT - BOTTOM, TOP)
 
 
 def picture(found: Sequence[Point], ridge: Ridge) -> str:
@@ -168,11 +162,7 @@ def picture(found: Sequence[Point], ridge: Ridge) -> str:
     for point in found:
         dot = f'cx="{across(point.intensity):.1f}" cy="{up(point.speed):.1f}" r="5" fill="{GROUPS[point.group][1]}" fill-opacity="0.8"'
         body.append(f"<circle {dot}><title>{escape(point.name)}: {point.share(ridge):.0f} % of the roof</title></circle>")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
-    )
+    return document(title, WIDTH, HEIGHT, body)
 
 
 def _legend(groups: Sequence[str]) -> list[str]:
@@ -186,14 +176,14 @@ def _legend(groups: Sequence[str]) -> list[str]:
 
 def _grid() -> list[str]:
     bottom, right, out = HEIGHT - BOTTOM, WIDTH - RIGHT, []
-    for power in range(math.ceil(math.log10(X[0])), math.floor(math.log10(X[1])) + 1):
-        x = across(10.0**power)
+    for intensity in powers_of_ten(*X):
+        x = across(intensity)
         out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#dddddd"/>')
-        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{10.0**power:g}</text>')
-    for power in range(math.ceil(math.log10(Y[0])), math.floor(math.log10(Y[1])) + 1):
-        y = up(10.0**power)
+        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{intensity:g}</text>')
+    for speed in powers_of_ten(*Y):
+        y = up(speed)
         out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#dddddd"/>')
-        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0 ** (power - 12):g}</text>')
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{speed / 1e12:g}</text>')
     middle = TOP + (bottom - TOP) / 2
     out.append(f'<text x="{(LEFT + right) / 2:.0f}" y="{bottom + 36}" text-anchor="middle">FLOP per byte</text>')
     out.append(f'<text x="14" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 14 {middle:.0f})">TFLOP/s</text>')

@@ -1,4 +1,4 @@
-"""The page's one style sheet. Its digest is in the page's content security policy, so nothing else can style, load or run."""
+"""Hold the page's only style sheet. Its digest is in the content security policy."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ CSS = """
   --head: light-dark(#0b5cad, #6cb2f5);
   --base: light-dark(#7a6a00, #d1bd4a);
   --fill: light-dark(#cfe0f3, #24405c);
+  --advisory: light-dark(#7a3eb1, #c79bf2);
+  --pass: light-dark(#e3f3e8, #14301e);
 }
 :root:has(#light:checked) { color-scheme: light; }
 :root:has(#dark:checked) { color-scheme: dark; }
@@ -43,9 +45,12 @@ code, pre, .mono { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consola
 .FAIL { color: var(--bad); border-color: var(--bad); }
 .INCONCLUSIVE { color: var(--unsure); border-color: var(--unsure); }
 .WAIVED { color: var(--waived); border-color: var(--waived); }
+.advisory { color: var(--advisory); border-color: var(--advisory); }
 .aside { color: var(--soft); border-color: var(--line); }
 .verdict h1, .verdict p { color: var(--ink); }
-.verdict p.soft { color: var(--soft); }
+.verdict.PASS { background: var(--pass); }
+.verdict.PASS h1, .kinds .PASS { color: var(--good); }
+.kinds { display: flex; flex-wrap: wrap; gap: 2px 22px; list-style: none; margin: 8px 0 0; padding: 0; }
 nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 14px 0 0; align-items: baseline; }
 fieldset { border: 0; padding: 0; margin: 0 0 0 auto; display: flex; gap: 10px; font-size: 13px; color: var(--soft); }
 legend { float: left; padding: 0 10px 0 0; }
@@ -56,22 +61,23 @@ th { font-weight: 600; }
 td.num, th.num { text-align: right; font-variant-numeric: tabular-nums; }
 .list td, .list th { border-bottom: 1px solid var(--grid); }
 .list td { overflow-wrap: anywhere; }
+.scroll + p { margin-top: 22px; }
 .reds td:not(:last-child) { white-space: nowrap; }
 .reds td:last-child { min-width: 260px; }
 .matrix { font-size: 12px; }
 .matrix .mono { font-size: 12px; }
 .matrix th, .matrix td { border-bottom: 1px solid var(--grid); padding: 3px 4px; }
-.matrix thead th { padding-right: 4px; text-align: center; }
+.matrix thead th { text-align: center; vertical-align: bottom; }
 .matrix thead th:first-child { text-align: left; padding-left: 0; }
-.matrix tbody th { font-weight: 400; white-space: nowrap; position: sticky; left: 0; background: var(--page); padding-left: 0; }
-.matrix thead th { vertical-align: bottom; }
+.matrix tbody th { font-weight: 400; overflow-wrap: anywhere; min-width: 250px; position: sticky; left: 0; background: var(--page); padding-left: 0; }
 .matrix td { text-align: center; white-space: nowrap; font-variant-numeric: tabular-nums; min-width: 50px; }
 .matrix td b { font-size: 13px; }
-.matrix td.PASS span { color: var(--ink); }
+.matrix td.PASS span, .matrix td.advisory span { color: var(--ink); }
 .matrix i { display: block; width: 48px; height: 3px; margin: 1px auto 0; background: var(--grid); }
 .matrix i::before { content: ""; display: block; height: 3px; background: var(--soft); width: 0; }
 .matrix i.near::before { background: var(--unsure); }
 .matrix i.over::before { background: var(--bad); }
+.matrix td.advisory i::before { background: var(--advisory); }
 main:has(#reds:checked) .calm { display: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 13px; margin: 6px 0; }
 .filter { font-size: 14px; }
@@ -99,7 +105,7 @@ figure svg { display: block; width: 100%; max-width: 420px; height: auto; }
 .dot.this { fill: var(--head); fill-opacity: 1; stroke: var(--page); stroke-width: 1; }
 .median { stroke: var(--ink); stroke-width: 2; }
 .bar { fill: var(--head); fill-opacity: .8; }
-.bar.theirs { fill: none; stroke: var(--base); stroke-width: 1.5; }
+.bar.outline { fill: none; stroke: var(--base); stroke-width: 1.5; }
 .track { fill: var(--grid); }
 .used { fill: var(--soft); }
 .used.near { fill: var(--unsure); }
@@ -111,9 +117,8 @@ pre mark { background: var(--fill); color: var(--ink); display: inline-block; mi
 .finding { border-left: 4px solid var(--bad); padding-left: 12px; margin: 12px 0; overflow-wrap: anywhere; }
 .buckets { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 10px 18px; }
 footer { margin-top: 40px; padding-bottom: 40px; border-top: 1px solid var(--line); }
-@media (max-width: 600px) { body { font-size: 14px; } header, main, footer { padding: 0 12px; } h1 { font-size: 20px; } .panel { padding: 10px 12px; } .matrix thead th { padding-right: 4px; text-align: center; }
-.matrix thead th:first-child { text-align: left; padding-left: 0; }
-.matrix tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 130px; max-width: 150px; }
+@media (max-width: 600px) { body { font-size: 14px; } header, main, footer { padding: 0 12px; } h1 { font-size: 20px; } .panel { padding: 10px 12px; }
+  .matrix tbody th { min-width: 130px; max-width: 150px; }
   .reds thead { display: none; } .reds, .reds tbody, .reds tr, .reds td { display: block; border: 0; padding: 0; white-space: normal !important; min-width: 0 !important; }
   .reds tr { border-bottom: 1px solid var(--grid); padding: 6px 0; } .reds td:first-child { font-weight: 600; } }
 @media (forced-colors: active) { .dot, .bar, .used { forced-color-adjust: none; } }

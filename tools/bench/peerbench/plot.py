@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from flashcore_ci.report.plotting import document, linear, logarithmic
+
 PANEL_WIDTH, PANEL_HEIGHT = 360, 240
 LEFT, TOP, BOTTOM, GAP = 56, 56, 48, 24
 NICE_STEPS = (1, 2, 2.5, 5, 10)
@@ -45,11 +47,7 @@ def draw(title: str, unit: str, panels: Sequence[Panel]) -> str:
     ]
     for index, panel in enumerate(panels):
         body += _panel(panel, LEFT + index * (PANEL_WIDTH + GAP), xs, ticks, unit if index == 0 else "")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
-    )
+    return document(title, width, height, body)
 
 
 def _ticks(most: float) -> list[float]:
@@ -72,14 +70,8 @@ def _legend(lines: dict[str, Line]) -> list[str]:
 
 def _panel(panel: Panel, left: int, xs: Sequence[float], ticks: Sequence[float], unit: str) -> list[str]:
     bottom = TOP + PANEL_HEIGHT
-    span = max(math.log2(xs[-1] / xs[0]), 1e-9)
-
-    def across(x: float) -> float:
-        return left + 14 + (PANEL_WIDTH - 28) * (math.log2(x / xs[0]) / span)
-
-    def up(y: float) -> float:
-        return bottom - PANEL_HEIGHT * y / ticks[-1]
-
+    across = logarithmic(xs[0], xs[-1], left + 14, left + PANEL_WIDTH - 14)
+    up = linear(0.0, ticks[-1], bottom, TOP)
     out = []
     for tick in ticks:
         out.append(f'<line x1="{left}" y1="{up(tick):.1f}" x2="{left + PANEL_WIDTH}" y2="{up(tick):.1f}" stroke="#dddddd"/>')
@@ -125,8 +117,4 @@ def bars(
         body.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end">{escape(name)}</text>')
         body.append(f'<rect x="{left}" y="{y}" width="{max(length, 1):.1f}" height="{row - 5}" fill="{colour}"/>')
         body.append(f'<text x="{left + max(length, 1) + 5:.1f}" y="{y + 11}">{value:.{digits}f}</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
-    )
+    return document(title, width, height, body)

@@ -1,4 +1,4 @@
-"""Base against head, as the formats show it: paired rounds, their medians and the change between them."""
+"""Extract the paired rounds of base and head."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BASE, HEAD = SIDES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """One workload on both sides, a value a round, paired by index, in ``unit``."""
+class SpeedComparison:
+    """One workload's base and head, one value per round, paired by index, in ``unit``."""
 
     base: tuple[float, ...]
     head: tuple[float, ...]
@@ -22,12 +22,12 @@ class Compared:
 
     @property
     def change(self) -> float:
-        """Median over the rounds of head / base - 1, in per cent: above 0 the head is slower."""
+        """Return the median of head / base - 1, in per cent. Above 0 the head is slower."""
         return 100.0 * (statistics.median(head / base for base, head in zip(self.base, self.head, strict=True)) - 1.0)
 
 
-def compared(dossier: Dossier, workload: str) -> Compared | None:
-    """The workload's comparison, where both sides were measured in rounds; None when they were not."""
+def comparison_of(dossier: Dossier, workload: str) -> SpeedComparison | None:
+    """Return the workload's comparison, or None without paired rounds."""
     seen = dossier.observation(Kind.COMPARISON, workload)
     if seen is None:
         return None
@@ -39,4 +39,4 @@ def compared(dossier: Dossier, workload: str) -> Compared | None:
         return None
     if min(*base.values, *head.values) <= 0:
         return None
-    return Compared(base=base.values, head=head.values, unit=base.unit)
+    return SpeedComparison(base=base.values, head=head.values, unit=base.unit)

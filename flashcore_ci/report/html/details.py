@@ -1,4 +1,4 @@
-"""What is known of the code and the machine: findings with their source, budgets, provenance, and how to repeat it."""
+"""Render findings, budgets, provenance, and the commands that repeat the run."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from flashcore_ci.report.html import charts
 from flashcore_ci.report.html.markup import Child, Markup, code, join, tag
 
 MOST_SHARED = 232_448
-"""Bytes of shared memory that a block may have at compute capability 9.0: 227 KB (CUDA C++ Programming Guide, table of
-technical specifications)."""
+"""Most bytes of shared memory per block at compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
 MOST_FINDINGS = 100
 MOST_COMMANDS = 20
 
 
 def findings(report: Report, dossier: Dossier) -> Markup:
-    """Every finding of a sanitizer or the compiler, with the source around its line."""
+    """Return every finding with the source around its line."""
     pairs = [(verdict, finding) for verdict in report.verdicts for finding in verdict.findings]
     if not pairs:
         return tag("p", "None.")
     excerpts = {(excerpt.file, excerpt.line): excerpt for excerpt in dossier.excerpts}
     shown = (_finding(verdict, finding, excerpts.get((finding.file, finding.line))) for verdict, finding in pairs[:MOST_FINDINGS])
-    left = len(pairs) - MOST_FINDINGS
-    return join((*shown, tag("p", f"… and {left} more in report.json") if left > 0 else None))
+    rest = len(pairs) - MOST_FINDINGS
+    return join((*shown, tag("p", f"… and {rest} more in report.json") if rest > 0 else None))
 
 
 def _finding(verdict: Verdict, finding: Finding, excerpt: Excerpt | None) -> Markup:
-    place = f"{finding.file}:{finding.line}" if finding.line else finding.file or "no place known"
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file or "place unknown"
     kernel = f", kernel {finding.kernel}" if finding.kernel else ""
     return tag(
         "div",
         tag("h4", f"{finding.tool} on {verdict.target}{kernel}"),
-        tag("p", formatting.shorten(formatting.told(finding), 600)),
+        tag("p", formatting.shorten(formatting.describe_finding(finding), 600)),
         tag("p", tag("code", place)),
         _source(excerpt) if excerpt else tag("p", "The source is not in this checkout.", class_="soft small"),
         class_="finding",
@@ -54,7 +53,7 @@ def _source(excerpt: Excerpt) -> Markup:
 
 
 def budgets(report: Report, dossier: Dossier) -> Markup:
-    """Registers and shared memory of every entry function, by what it may use."""
+    """Return registers and shared memory of every entry function."""
     entries = [entry for build in report.builds for entry in build.entries]
     if not entries:
         return tag("p", "Nothing was compiled.")
@@ -68,8 +67,8 @@ def budgets(report: Report, dossier: Dossier) -> Markup:
             tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Budgets"),
             tag(
                 "p",
-                "Registers: the highest that the machine code names, of those that the subject declares for a thread. "
-                f"Shared memory: static and dynamic bytes, of the {MOST_SHARED} that a block may have (compute capability 9.0).",
+                "Registers: the highest register in the machine code, of the budget per thread that the subject declares. "
+                f"Shared memory: static plus dynamic bytes, of at most {MOST_SHARED:,} per block (compute capability 9.0).",
                 class_="soft small",
             ),
         )
@@ -87,10 +86,14 @@ def _budget(entry: EntryBuild, dossier: Dossier) -> Markup:
         "tr",
         tag("th", entry.symbol, scope="row", class_="mono"),
         tag("td", registers),
-        tag("td", f"{shared}", _meter(shared / MOST_SHARED, f"{shared} of {MOST_SHARED} bytes")),
-        tag("td", f"{entry.spill_store_bytes + entry.spill_load_bytes} B", class_="num"),
-        tag("td", f"{entry.stack_bytes} B", class_="num"),
+        tag("td", _bytes(shared), _meter(shared / MOST_SHARED, f"{shared:,} of {MOST_SHARED:,} bytes")),
+        tag("td", _bytes(entry.spill_store_bytes + entry.spill_load_bytes), class_="num"),
+        tag("td", _bytes(entry.stack_bytes), class_="num"),
     )
+
+
+def _bytes(count: int) -> str:
+    return formatting.number(float(count), "byte")
 
 
 def _meter(share: float, label: str) -> Markup:
@@ -100,8 +103,12 @@ def _meter(share: float, label: str) -> Markup:
 
 
 def provenance(report: Report) -> Markup:
-    """Where, when, with what; and of which code."""
-    rows = [("judged", f"as of {report.as_of} by flashcore-ci {report.tool}"), *_measured(report)]
+    """Return where, when and with which tools the evidence was measured."""
+    rows = [
+        ("judged", f"as of {report.as_of} by flashcore-ci {report.tool}"),
+        ("judged commit", report.judged_commit or "unknown"),
+        *_measured(report),
+    ]
     for build in report.builds:
         rows.append((f"{build.subject}: compiler", f"{build.compiler} {' '.join(build.options)}"))
         rows.append((f"{build.subject}: library", f"{build.library} {build.library_digest}"))
@@ -116,7 +123,7 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
         yield "measured", "nothing"
         return
     yield "measured", f"{found.collected_at} by flashcore-ci {found.version}"
-    yield "commit", f"{found.commit or 'unknown'}{' with uncommitted changes' if found.dirty else ''}"
+    yield "evidence of commit", f"{found.commit or 'unknown'}{' with uncommitted changes' if found.dirty else ''}"
     device = found.device
     if device is None:
         yield "device", "none"
@@ -125,23 +132,23 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
             "device",
             f"{device.name}, {device.multiprocessors} SMs, compute capability {device.compute_capability}, driver {device.driver}",
         )
-        yield "device's memory", f"{device.memory / 2**30:.1f} GiB, L2 {device.l2 / 2**20:.0f} MiB, {device.uuid}"
+        yield "device memory", f"{device.memory / 2**30:.1f} GiB, L2 {device.l2 / 2**20:.0f} MiB, {device.uuid}"
     yield "clocks", found.clock_policy or "unknown"
     yield "tools", ", ".join(f"{name} {version}" for name, version in found.tools) or "none"
 
 
 def repeat(report: Report, dossier: Dossier) -> Markup:
-    """Commands, ready to paste: the whole run, the checks that are red, the verdict alone."""
+    """Return commands for the whole run, each red check, and the verdict alone."""
     suite = f" --suite {shlex.quote(formatting.printable(dossier.suite_file))}" if dossier.suite_file else ""
-    commit = report.provenance.commit if report.provenance else ""
-    steps = [("The code that was measured", f"git checkout {shlex.quote(formatting.printable(commit))}")] if commit else []
-    steps.append(("Everything, on a machine with the GPU", f"flashcore-ci gate{suite} --live"))
+    commit = shlex.quote(formatting.printable(report.judged_commit))
+    steps = [("Check out the judged commit", f"git checkout {commit}")] if report.judged_commit else []
+    steps.append(("Run everything, on a machine with the GPU", f"flashcore-ci gate{suite} --live"))
     red = dict.fromkeys(f"{v.gate}/{v.target}" for v in report.verdicts if v.outcome is not Outcome.PASS)
     one = f"flashcore-ci gate{suite} --live --only"
-    steps += [(f"Only {key}", f"{one} {shlex.quote(formatting.printable(key))}") for key in list(red)[:MOST_COMMANDS]]
-    steps.append(("The verdict again, from the run folder, without a GPU", f"flashcore-ci judge runs/latest{suite}"))
-    left = len(red) - MOST_COMMANDS
-    return join((*_steps(steps), tag("p", f"… and {left} more in the same way.") if left > 0 else None))
+    steps += [(f"Run only {key}", f"{one} {shlex.quote(formatting.printable(key))}") for key in list(red)[:MOST_COMMANDS]]
+    steps.append(("Judge the run folder again, without a GPU", f"flashcore-ci judge runs/latest{suite}"))
+    rest = len(red) - MOST_COMMANDS
+    return join((*_steps(steps), tag("p", f"… and {rest} more in the same way.") if rest > 0 else None))
 
 
 def _steps(steps: Iterable[tuple[str, str]]) -> Iterator[Markup]:
