@@ -15,7 +15,7 @@ from typing import Any
 
 from flashcore_ci.model.identity import digest_of
 
-_LEFT_OUT = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
+_EXCLUDED = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
 """Line numbers and file names; symbols, which are taken by name; how the compiler was called; what follows from the code."""
 
 _SOURCE_HASH = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
@@ -43,7 +43,7 @@ class _Symbol:
     size: int
 
     @property
-    def place(self) -> tuple[str, str, int]:
+    def location(self) -> tuple[str, str, int]:
         """What it stands for: by section and offset, or by name when another file defines it."""
         return ("" if self.section else self.name, self.section, self.value)
 
@@ -62,22 +62,22 @@ def read(cubin: bytes) -> MachineCode:
 
     try:
         file = ELFFile(io.BytesIO(cubin))
-        sections = [(_plain(section.name), section) for section in file.iter_sections()]
+        sections = [(_without_source_hash(section.name), section) for section in file.iter_sections()]
         symbols = _symbols(file.get_section_by_name(".symtab"), [name for name, _ in sections])
-        parts = sorted(_part(name, section, symbols) for name, section in sections if not _LEFT_OUT.match(name))
+        parts = sorted(_section_digest(name, section, symbols) for name, section in sections if not _EXCLUDED.match(name))
     except Exception as error:  # noqa: BLE001 - the parser raises what it likes on bytes that are none
         raise ValueError(f"not a cubin: {error}") from None
-    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.place) for symbol in symbols if _is_named(symbol))
+    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in symbols if _is_named(symbol))
     entries = sorted(symbol.name for symbol in symbols if symbol.kind == _STT_FUNC and symbol.other & _STO_CUDA_ENTRY)
     return MachineCode(entries=tuple(entries), digest=digest_of(parts, names))
 
 
-def _plain(name: str) -> str:
+def _without_source_hash(name: str) -> str:
     return _SOURCE_HASH.sub(r"\1", name)
 
 
 def _is_named(symbol: _Symbol) -> bool:
-    return bool(symbol.name) and symbol.kind != _STT_SECTION and not _LEFT_OUT.match(symbol.section)
+    return bool(symbol.name) and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section)
 
 
 def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
@@ -85,7 +85,7 @@ def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
     strings = table.stringtable
     return [
         _Symbol(
-            name=_plain(strings.get_string(name)),
+            name=_without_source_hash(strings.get_string(name)),
             kind=info & 0xF,
             other=other,
             section=sections[index] if index < len(sections) else f"#{index}",
@@ -96,7 +96,7 @@ def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
     ]
 
 
-def _part(name: str, section: Any, symbols: Sequence[_Symbol]) -> tuple[str, str, int, int, int, str]:
+def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tuple[str, str, int, int, int, str]:
     kind = section["sh_type"]
     if kind == "SHT_NOBITS":
         content: object = ""
@@ -111,7 +111,7 @@ def _part(name: str, section: Any, symbols: Sequence[_Symbol]) -> tuple[str, str
 
 def _relocation(entry: tuple[int, int, int, int], symbols: Sequence[_Symbol]) -> tuple[object, ...]:
     offset, kind, index, addend = entry
-    return (offset, kind, symbols[index].place, addend)
+    return (offset, kind, symbols[index].location, addend)
 
 
 def _attributes(data: bytes, symbols: Sequence[_Symbol]) -> list[tuple[object, ...]]:

@@ -44,8 +44,8 @@ def checkout(root: Path, *, logs: Path) -> Checkout:
         status = process.run(status_argv(root), logs=logs, name="git-status", timeout=TIMEOUT_SECONDS)
     except CannotCollectError:
         return Checkout(commit="", dirty=False)
-    known = parse_commit(commit.text()) if commit.returncode == 0 else ""
-    return Checkout(commit=known, dirty=bool(known) and (status.returncode != 0 or bool(status.text().strip())))
+    head = parse_commit(commit.text()) if commit.returncode == 0 else ""
+    return Checkout(commit=head, dirty=bool(head) and (status.returncode != 0 or bool(status.text().strip())))
 
 
 def revision_argv(root: Path, revision: str) -> tuple[str, ...]:
@@ -80,9 +80,9 @@ def commit_of(root: Path, revision: str, *, logs: Path) -> str:
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
     """The commit at which this checkout's history left ``ref``'s. UsageError when there is none, or it was not fetched."""
-    asked = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(asked.text())
-    if asked.returncode != 0 or not commit:
+    completed = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(completed.text())
+    if completed.returncode != 0 or not commit:
         fix = "name a commit or branch that is here: git fetch (actions/checkout: fetch-depth: 0)"
         raise UsageError(f"this checkout and {ref!r} have no commit in common that git knows here", fix=fix)
     return commit
@@ -93,13 +93,13 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
-        done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS)
-        if done.returncode != 0:
-            lines = done.error_text().splitlines()
+        completed = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS)
+        if completed.returncode != 0:
+            lines = completed.error_text().splitlines()
             raise CannotCollectError(f"cannot read the files of {commit[:12]}: {lines[0] if lines else name}", fix="git fsck")
 
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
     """Whether anything tracked under ``paths`` is not as it was in ``commit``."""
-    asked = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
-    return asked.returncode != 0
+    completed = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
+    return completed.returncode != 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SECRETIVE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
     ".ssh/id_*",
     ".aws/credentials",
@@ -28,29 +28,29 @@ CREDENTIALS = (
 )
 SOCKETS = ("var/run/docker.sock", "run/containerd/containerd.sock", "run/podman/podman.sock")
 CAP_SYS_ADMIN = 21
-INIT = frozenset({"systemd", "init"})
+INIT_NAMES = frozenset({"systemd", "init"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class HostInfo:
     """A machine as a job on it sees it.
 
     ``profiling_is_restricted`` is the driver's word, ``capabilities`` the effective ones as a mask, ``processes`` the names of
-    all that can be seen, ``contained`` whether others may live where this job cannot see them. ``ephemeral`` is None where no
-    runner of GitHub is installed; ``cleans`` says whether it has a hook for after each job. ``secrets`` are names of variables.
+    all that can be seen, ``in_container`` whether others may live where this job cannot see them. ``ephemeral`` is None where no
+    runner of GitHub is installed; ``has_cleanup_hook`` says whether it has a hook for after each job. ``secrets`` are names of variables.
     """
 
     gpus: int
     root: bool
     capabilities: int | None
-    contained: bool
+    in_container: bool
     profiling_is_restricted: bool | None
     processes: tuple[str, ...]
     secrets: tuple[str, ...]
     credentials: tuple[str, ...]
     sockets: tuple[str, ...]
     ephemeral: bool | None
-    cleans: bool
+    has_cleanup_hook: bool
     leftovers: tuple[str, ...]
 
     @property
@@ -59,23 +59,23 @@ class Host:
         return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
 
 
-def look(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, own: Path) -> Host:
+def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
     """The machine whose files begin at ``root``. Our own scratch folder ``own`` in ``temporary`` is no leftover."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     processes = tuple(sorted(_names(root / "proc")))
-    return Host(
+    return HostInfo(
         gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
         root=os.geteuid() == 0,
         capabilities=_capabilities(root / "proc/self/status"),
-        contained=_text(root / "proc/1/comm").strip() not in INIT,
+        in_container=_text(root / "proc/1/comm").strip() not in INIT_NAMES,
         profiling_is_restricted=_restricted(root / "proc/driver/nvidia/params"),
         processes=processes,
-        secrets=tuple(sorted(name for name, value in environ.items() if value and SECRETIVE.search(name))),
+        secrets=tuple(sorted(name for name, value in environ.items() if value and SECRET_NAME.search(name))),
         credentials=tuple(_readable(home, CREDENTIALS)) if home else (),
         sockets=tuple(f"/{name}" for name in SOCKETS if os.access(root / name, os.W_OK)),
         ephemeral=_ephemeral(environ),
-        cleans=bool(environ.get("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")),
-        leftovers=tuple(str(path) for path in sorted(temporary.glob("flashcore-ci-*")) if path.is_dir() and path != own),
+        has_cleanup_hook=bool(environ.get("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")),
+        leftovers=tuple(str(path) for path in sorted(temporary.glob("flashcore-ci-*")) if path.is_dir() and path != scratch),
     )
 
 

@@ -45,13 +45,13 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: st
 
 def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[str], None], what: str) -> None:
     deadline = clock.monotonic() + timeout
-    told = False
+    announced = False
     while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        if not told:
-            told = True
+        if not announced:
+            announced = True
             holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
             waiting(f"another gate (process {holder}) uses {what}; waiting up to {timeout:.0f} s for {file}")
         if process.stopping():

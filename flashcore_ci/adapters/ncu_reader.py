@@ -16,8 +16,8 @@ from flashcore_ci.adapters import ncu
 def main(argv: list[str]) -> int:
     """Say what the report holds."""
     tool, report = map(Path, argv)
-    found = [dataclasses.asdict(action) for action in ncu.actions(ncu.reader(tool), report)]
-    sys.stdout.write(f"\n{json.dumps(found)}\n")
+    actions = [dataclasses.asdict(action) for action in ncu.read_actions(ncu.import_reader(tool), report)]
+    sys.stdout.write(f"\n{json.dumps(actions)}\n")
     return 0
 
 

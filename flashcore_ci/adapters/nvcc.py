@@ -98,16 +98,16 @@ def parse_host_code(text: str, files: Container[str]) -> str:
     There device functions are declarations, their bodies stand under ``#if 0``, and a namespace without a name has one
     with a hash of the whole source in it: both are left out.
     """
-    kept: list[str] = []
-    ours, device = False, False
+    lines: list[str] = []
+    in_checkout, device = False, False
     for line in text.splitlines():
         if found := _LINE.match(line):
-            ours = found[1] in files if found[1] is not None else ours
+            in_checkout = found[1] in files if found[1] is not None else in_checkout
         elif line in ("#if 0", "#endif"):
             device = line == "#if 0"
-        elif ours and not device:
-            kept.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
-    return "\n".join(kept) + "\n"
+        elif in_checkout and not device:
+            lines.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
+    return "\n".join(lines) + "\n"
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
@@ -127,7 +127,7 @@ def parse_resources(text: str) -> dict[str, PtxasInfo]:
             infos[entry] = PtxasInfo()
         elif entry:
             infos[entry] = _read_line(infos[entry], line)
-    return {symbol: replace(info, warnings=_about(symbol, warnings, set(infos))) for symbol, info in infos.items()}
+    return {symbol: replace(info, warnings=_warnings_of(symbol, warnings, set(infos))) for symbol, info in infos.items()}
 
 
 def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
@@ -149,7 +149,7 @@ def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
     return info
 
 
-def _about(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ...]:
+def _warnings_of(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ...]:
     def concerns(warning: str) -> bool:
         named = entries.intersection(_NAMED.findall(warning))
         return not named or symbol in named

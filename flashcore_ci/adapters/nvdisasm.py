@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"\[[^\]]*\]")
 _WIDE = re.compile(r"\.(64|128)\b")
 _WAIT = "WARPGROUP.DEPBAR"
 _SHARED_STORES = ("STS", "STSM", "ATOMS", "REDS")
-_BULK_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
+_TMA_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
 _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 
 
@@ -24,7 +24,7 @@ class Function:
     """One function of a cubin.
 
     ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
-    ``unfenced`` counts bulk stores out of shared memory that have an ordinary store to it before them and no proxy fence between,
+    ``unfenced_tma_stores`` counts bulk stores out of shared memory that have an ordinary store to it before them and no proxy fence between,
     in the order of the code; ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
     store names by its first register, the last one counts.
     """
@@ -32,7 +32,7 @@ class Function:
     name: str
     opcodes: tuple[tuple[str, int], ...]
     waits: int
-    unfenced: int
+    unfenced_tma_stores: int
     highest_register: int
 
 
@@ -63,7 +63,7 @@ def merge(functions: tuple[Function, ...], *, name: str) -> Function:
         name=name,
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(function.waits for function in functions),
-        unfenced=sum(function.unfenced for function in functions),
+        unfenced_tma_stores=sum(function.unfenced_tma_stores for function in functions),
         highest_register=max((function.highest_register for function in functions), default=0),
     )
 
@@ -75,22 +75,22 @@ def _function(function: dict[str, Any]) -> Function:
         name=function["function-name"],
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(f"{instruction['opcode']}.".startswith(f"{_WAIT}.") for instruction in instructions),
-        unfenced=_unfenced([instruction["opcode"] for instruction in instructions]),
+        unfenced_tma_stores=_count_unfenced_tma_stores([instruction["opcode"] for instruction in instructions]),
         highest_register=max((_highest(instruction) for instruction in instructions), default=-1) + 1,
     )
 
 
-def _unfenced(opcodes: Sequence[str]) -> int:
+def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
     """See ``Function``. The order of the code stands in for that of execution: who stores is compiled just before who reads."""
-    stored, count = False, 0
+    unfenced_store, count = False, 0
     for opcode in opcodes:
         name = opcode.split(".", 1)[0]
         if name in _SHARED_STORES:
-            stored = True
+            unfenced_store = True
         elif opcode.startswith(_PROXY_FENCE):
-            stored = False
-        elif name in _BULK_STORES:
-            count += stored
+            unfenced_store = False
+        elif name in _TMA_STORES:
+            count += unfenced_store
     return count
 
 

@@ -32,7 +32,7 @@ class User:
 
     pid: int
     name: str
-    ours: bool
+    descendant: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +124,18 @@ def reasons(mask: int) -> tuple[str, ...]:
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 
-def strangers(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
+def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
     """Those who are neither ours nor allowed (globs over names), among those that this machine can name."""
     return tuple(
         user
         for user in users
-        if user.name and not user.ours and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
+        if user.name and not user.descendant and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
     )
 
 
-def unseen(users: Sequence[User]) -> tuple[User, ...]:
+def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
     """Those of whom this machine cannot tell who they are."""
-    return tuple(user for user in users if not user.name and not user.ours)
+    return tuple(user for user in users if not user.name and not user.descendant)
 
 
 @contextlib.contextmanager
@@ -160,16 +160,16 @@ def _handle(nvml: Any, gpu: str) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
-def _maybe(nvml: Any, ask: Any, *arguments: Any) -> Any:
+def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
     """The answer, or None where this GPU does not support the question."""
     with contextlib.suppress(nvml.NVMLError_NotSupported):
-        return ask(*arguments)
+        return query(*arguments)
     return None
 
 
 def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
-    pids = {used.pid for used in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    return tuple(User(pid=pid, name=_name(pid), ours=process.is_ours(pid)) for pid in sorted(pids))
+    pids = {running.pid for running in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+    return tuple(User(pid=pid, name=_name(pid), descendant=process.is_descendant(pid)) for pid in sorted(pids))
 
 
 def _name(pid: int) -> str:

@@ -24,7 +24,7 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
 
-RUNS = math.inf  # when a child ended that has not
+RUNNING = math.inf  # when a child ended that has not
 
 _children: set[int] = set()
 _sessions: dict[int, float] = {}  # of each child, whose number is its session's: when it ended, in seconds since boot
@@ -124,19 +124,19 @@ def stopping() -> bool:
     return _stopping.is_set()
 
 
-def is_ours(pid: int) -> bool:
+def is_descendant(pid: int) -> bool:
     """Whether the process ``pid`` descends from a child that was started here (False when it is gone or out of sight).
 
     What still dies of a child that has ended is ours; a stranger that was given an ended child's number began after that.
     """
     try:
         ended = _sessions.get(os.getsid(pid))
-        return ended is not None and _began(pid) <= ended
+        return ended is not None and _start_time(pid) <= ended
     except (OSError, ValueError):
         return False
 
 
-def _began(pid: int) -> float:
+def _start_time(pid: int) -> float:
     """When the process began, in seconds since boot, cut to a hundredth: field 22 of proc(5)'s stat."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -165,14 +165,14 @@ def _start(
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
     with _lock:
         _children.add(child.pid)
-        _sessions[child.pid] = RUNS
+        _sessions[child.pid] = RUNNING
     return child
 
 
-def _ends(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
+def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
     """Whether the child ends within so many seconds, or (None) at all; on Linux it is not reaped."""
     if not hasattr(os, "pidfd_open"):
-        return _reaped(child, seconds)
+        return _wait_and_reap(child, seconds)
     try:
         descriptor = os.pidfd_open(child.pid)
     except ProcessLookupError:  # whoever started us ignores its children, and so do we
@@ -185,7 +185,7 @@ def _ends(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
         os.close(descriptor)
 
 
-def _reaped(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
+def _wait_and_reap(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
         return True
@@ -195,7 +195,7 @@ def _reaped(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
     """True when the child had to be given up on."""
     while True:
-        if _ends(child, POLL_SECONDS):
+        if _wait_for_exit(child, POLL_SECONDS):
             return False
         if _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
             return True
@@ -203,11 +203,11 @@ def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
     """SIGTERM, a moment of grace, SIGKILL: to the group, so that grandchildren go too."""
-    if not _ends(child, 0):
+    if not _wait_for_exit(child, 0):
         _signal_group(child.pid, signal.SIGTERM)
-        _ends(child, GRACE_SECONDS)
+        _wait_for_exit(child, GRACE_SECONDS)
     _signal_group(child.pid, signal.SIGKILL)
-    _ends(child, None)
+    _wait_for_exit(child, None)
     with _lock:
         _children.discard(child.pid)
         _sessions[child.pid] = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

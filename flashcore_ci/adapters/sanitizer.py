@@ -1,8 +1,8 @@
 """compute-sanitizer: its command line, its log, and when its silence means that all is well.
 
 "0 errors" alone means nothing: it is also what the tool prints when the kernel filter matched nothing, when it lost track, and
-when the target died under it. So a clean verdict is a conjunction (``findings_reading``), and which launches were checked is
-asked in a run of its own (``roll_call_argv``): listing launches counts as errors in the summary and in the exit status.
+when the target died under it. So a clean verdict is a conjunction (``read_findings``), and which launches were checked is
+asked in a run of its own (``launch_list_argv``): listing launches counts as errors in the summary and in the exit status.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOST_TRACK = (
     "not be tracked",
 )
 API_ERROR = "Program hit"
-UNCHECKED = "terminated before first instrumented API call"
+NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
 
 _COUNT = r"(0|[1-9]\d*)"
@@ -56,7 +56,7 @@ _UNPRINTED = re.compile(r"^=+ ERROR SUMMARY: \d+ errors? (?:was|were) not printe
 _ANY_SUMMARY = re.compile(r"^=+ [A-Z ]*SUMMARY\b.*$", re.MULTILINE)
 _KNOWN_SUMMARIES = (_SUMMARY, _RACES, _UNPRINTED)
 _PREFIX = re.compile(r"^=+ ?", re.MULTILINE)
-_AT = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
+_LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
@@ -74,8 +74,8 @@ class Log:
 
     total: int | None
     findings: tuple[Finding, ...]
-    lost: str
-    died: str
+    lost_track: str
+    target_died: str
     unchecked: bool
 
 
@@ -99,7 +99,7 @@ def parse_version(text: str) -> str:
     return found.group(1) if found else ""
 
 
-def too_old(version: str) -> bool:
+def is_too_old(version: str) -> bool:
     """Whether this version is below the floor; one that cannot be read is."""
     numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
     return not numbers >= FLOOR
@@ -126,7 +126,7 @@ def argv(
     )
 
 
-def roll_call_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
     """Run ``command`` and list every launch, and whether the same filter would check it. Its summary means nothing."""
     common = _common(tool, "memcheck", kernels, log)
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
@@ -139,13 +139,13 @@ def parse(text: str, check: str) -> Log:
     races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
     due = races if check == "racecheck" else summaries
     lines = _PREFIX.sub("", text).splitlines()
-    strange = (line for line in _ANY_SUMMARY.findall(text) if not any(known.match(line) for known in _KNOWN_SUMMARIES))
+    unknown = (line for line in _ANY_SUMMARY.findall(text) if not any(known.match(line) for known in _KNOWN_SUMMARIES))
     return Log(
         total=max(*races, *summaries, 0, 0) if due else None,
         findings=_findings(text, check),
-        lost=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), "") or next(strange, ""),
-        died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
-        unchecked=UNCHECKED in text,
+        lost_track=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), "") or next(unknown, ""),
+        target_died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
+        unchecked=NOT_INSTRUMENTED in text,
     )
 
 
@@ -157,7 +157,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
     )
 
 
-def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
+def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """How many findings, or why nobody can say. What was printed counts even if the tool went down after it. Zero needs every one of these.
 
     The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
@@ -165,11 +165,15 @@ def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> R
     """
     count = max(log.total or 0, len(log.findings))
     doubts = (
-        (too_old(version), Code.TOOL_TOO_OLD, f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"),
-        (bool(log.lost), Code.TOOL_LOST_TRACK, log.lost),
+        (
+            is_too_old(version),
+            Code.TOOL_TOO_OLD,
+            f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}",
+        ),
+        (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
         (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
-        (not count and bool(log.died), Code.CRASH, log.died),
+        (not count and bool(log.target_died), Code.CRASH, log.target_died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
     )
@@ -192,19 +196,19 @@ def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
     """One finding for each place and message, with the first thread that it was said of; threads that say the same are counted."""
-    seen: dict[tuple[str, str, str, int], Finding] = {}
+    findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")
-        found = _AT.search(body)
+        found = _LOCATION.search(body)
         if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
         kernel = (_FRAME.findall(body) or [kernel])[-1]  # of functions that call each other, the entry function is the last
         key = (_headline(body), kernel, file, line)
-        thread, block = found_by.groups() if (found_by := _THREAD.search(body)) else ("", "")
+        thread, block = thread_match.groups() if (thread_match := _THREAD.search(body)) else ("", "")
         first = Finding(tool=check, message=key[0], kernel=kernel, file=file, line=line, thread=thread, block=block, count=0)
-        seen[key] = replace(seen.get(key, first), count=seen.get(key, first).count + 1)
-    return tuple(seen.values())[:MAX_FINDINGS]
+        findings[key] = replace(findings.get(key, first), count=findings.get(key, first).count + 1)
+    return tuple(findings.values())[:MAX_FINDINGS]
 
 
 def _headline(body: str) -> str:

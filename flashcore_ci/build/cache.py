@@ -1,4 +1,4 @@
-"""What was made before, kept by the digest of all that went into it. An entry is whole or absent."""
+"""What was cached before, kept by the digest of all that went into it. An entry is intact or absent."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _RECORD = "record.json"
 _PRODUCT = "product"
 
 
-class Made(Protocol):
-    """The record of a made file: ``digest`` is the SHA-256 of the file in hex."""
+class CacheRecord(Protocol):
+    """The record of a cached file: ``digest`` is the SHA-256 of the file in hex."""
 
     @property
     def digest(self) -> str:
@@ -28,28 +28,28 @@ class Made(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Made)
+R = TypeVar("R", bound=CacheRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries, one made file and its record each."""
+    """A folder of entries, one cached file and its record each."""
 
     folder: Path
 
-    def product(self, key: str) -> Path:
+    def product_path(self, key: str) -> Path:
         """Where the file of this entry is, if there is such an entry."""
         return self.folder / key[:32] / _PRODUCT
 
-    def load(self, record: type[M], key: str) -> M | None:
+    def load(self, record: type[R], key: str) -> R | None:
         """The record of this entry; None when there is none, or when its files were altered."""
-        path = self.product(key).with_name(_RECORD)
+        path = self.product_path(key).with_name(_RECORD)
         try:
-            made = codec.decode(record, path.read_bytes(), where=str(path))
-            whole = hashlib.sha256(self.product(key).read_bytes()).hexdigest() == made.digest
+            cached = codec.decode(record, path.read_bytes(), where=str(path))
+            intact = hashlib.sha256(self.product_path(key).read_bytes()).hexdigest() == cached.digest
         except (OSError, EvidenceError):
             return None
-        return made if whole else None
+        return cached if intact else None
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -64,14 +64,14 @@ class Cache:
                 fix="make room, or set FLASHCORE_CI_HOME to a folder that can be written",
             ) from None
 
-    def keep(self, key: str, product: Path, record: Made) -> None:
+    def keep(self, key: str, product: Path, record: CacheRecord) -> None:
         """Make ``product``, a file in a workspace, the file of this entry."""
-        ready = product.parent / ".ready"
-        ready.mkdir()
-        product.rename(ready / _PRODUCT)
-        write_atomically(ready / _RECORD, codec.encode(record))
-        final = self.product(key).parent
+        entry = product.parent / ".entry"
+        entry.mkdir()
+        product.rename(entry / _PRODUCT)
+        write_atomically(entry / _RECORD, codec.encode(record))
+        final = self.product_path(key).parent
         if self.load(type(record), key) is None:
             shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):  # another process was faster: its entry is as good, and maybe in use
-            ready.rename(final)
+            entry.rename(final)

@@ -15,7 +15,7 @@ COMPILE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class HostCompiler:
     """The host compiler that nvcc calls, found on PATH, and what tells one such compiler from another."""
 
     folder: str
@@ -27,34 +27,34 @@ class Host:
         return {"PATH": f"{self.folder}:/usr/bin:/bin", "LC_ALL": "C"}
 
 
-def host_compiler() -> Host:
+def find_host_compiler() -> HostCompiler:
     """The g++ on PATH. CannotCollectError when there is none."""
     found = shutil.which("g++")
     if found is None:
         raise CannotCollectError("there is no g++, which nvcc needs", fix="apt-get install g++")
     status = Path(found).resolve().stat()
-    return Host(folder=str(Path(found).parent), identity=digest_of(found, status.st_size, status.st_mtime_ns))
+    return HostCompiler(folder=str(Path(found).parent), identity=digest_of(found, status.st_size, status.st_mtime_ns))
 
 
-def failure(done: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
+def diagnose_failure(completed: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
     """Why a compiler or linker failed: ``error`` if its output named one; None when it did not fail.
 
     InterruptedRunError when we ended it ourselves, CannotCollectError when the machine is at fault.
     """
-    if done.returncode == 0 and not done.timed_out:
+    if completed.returncode == 0 and not completed.timed_out:
         return None
     if process.stopping():
         raise InterruptedRunError("the run was stopped")
-    if done.timed_out:
+    if completed.timed_out:
         return CompileError(file=file, line=0, message=f"the compiler did not end within {COMPILE_SECONDS:.0f} s")
     if "No space left on device" in output:
         raise CannotCollectError(
             f"the disk is full: {file} was not compiled", fix="make room, or set FLASHCORE_CI_HOME to another disk"
         )
-    if done.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
+    if completed.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
         raise CannotCollectError(f"the compiler of {file} was killed", fix="free some memory, or build with fewer --jobs")
     if error is None:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        ending = done.signal_name or f"exit status {done.returncode}"
-        error = CompileError(file=file, line=0, message=lines[-1] if lines else f"the compiler ended with {ending}")
+        exit_text = completed.signal_name or f"exit status {completed.returncode}"
+        error = CompileError(file=file, line=0, message=lines[-1] if lines else f"the compiler ended with {exit_text}")
     return error if error.file else replace(error, file=file)

@@ -39,13 +39,13 @@ def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
             raise UsageError(f"{folder / name} exists, and no build wrote it", fix="give --out another folder")
 
 
-def write_builds(folder: Path, made: BuildSet) -> None:
+def write_builds(folder: Path, build_set: BuildSet) -> None:
     """Write ``build.json`` into ``folder``."""
-    write_atomically(folder / FILE, codec.encode(made))
+    write_atomically(folder / FILE, codec.encode(build_set))
 
 
 def read_builds(folder: Path) -> BuildSet:
-    """The builds in ``folder``, maybe made on another machine. Needs neither compiler nor network.
+    """The builds in ``folder``, maybe build_set on another machine. Needs neither compiler nor network.
 
     EvidenceError when there is no ``build.json``, when it is of another schema, or when a library is not the one that
     was built.
@@ -54,14 +54,14 @@ def read_builds(folder: Path) -> BuildSet:
         data = (folder / FILE).read_bytes()
     except OSError as error:
         raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="flashcore-ci build --out DIR writes one") from None
-    made = codec.decode(BuildSet, data, where=str(folder / FILE))
-    for build in made.builds:
+    build_set = codec.decode(BuildSet, data, where=str(folder / FILE))
+    for build in build_set.builds:
         if build.library:
-            _check(folder, build)
-    return made
+            _check_library(folder, build)
+    return build_set
 
 
-def _check(folder: Path, build: BuildEvidence) -> None:
+def _check_library(folder: Path, build: BuildEvidence) -> None:
     path = folder / build.library
     if not path.resolve().is_relative_to(folder.resolve()):
         raise EvidenceError(f"{folder / FILE}: {build.library} lies outside this folder", fix="build again")

@@ -20,9 +20,9 @@ class Sources:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
         self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._header_paths: dict[tuple[str, str], str | None] = {}
 
-    def inside(self, path: str) -> bool:
+    def is_inside(self, path: str) -> bool:
         """Whether ``path`` is relative and leads nowhere outside the checkout."""
         return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
 
@@ -69,11 +69,11 @@ class Sources:
 
     def _header(self, folder: str, name: str) -> str | None:
         """The path of header ``name`` in ``folder``; None when there is none, or when it lies outside the checkout."""
-        if (folder, name) not in self._found:
-            self._found[folder, name] = self._sought(folder, name)
-        return self._found[folder, name]
+        if (folder, name) not in self._header_paths:
+            self._header_paths[folder, name] = self._find_header(folder, name)
+        return self._header_paths[folder, name]
 
-    def _sought(self, folder: str, name: str) -> str | None:
+    def _find_header(self, folder: str, name: str) -> str | None:
         try:
             path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
         except ValueError:

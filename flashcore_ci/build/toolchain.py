@@ -29,7 +29,7 @@ _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
 
-_COMPLAINTS = (
+_PIP_ERRORS = (
     (
         "No module named pip",
         "this Python has no pip",
@@ -82,7 +82,7 @@ class Toolchain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class ToolVersions:
     """The file written last into a whole installation: what the tools themselves answered when asked for their version."""
 
     nvcc: str
@@ -104,7 +104,7 @@ def find(home: Path) -> Toolchain | None:
     """The pinned tools under ``home``; None when they were never, or not wholly, installed. Starts no process."""
     folder = _folder(home)
     try:
-        installed = codec.decode(Installed, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
+        installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
@@ -119,7 +119,7 @@ def find(home: Path) -> Toolchain | None:
     )
 
 
-def system() -> Toolchain | None:
+def find_system() -> Toolchain | None:
     """The machine's own CUDA: the ``nvcc`` on PATH, else the one in /usr/local/cuda; None when there is neither.
 
     CannotCollectError when parts that are needed besides are absent.
@@ -135,13 +135,13 @@ def system() -> Toolchain | None:
         part = "libcudart_static.a" if lib is None else "nvdisasm"
         raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=f"install it, or: {_FIX_INSTALL}")
     sanitizer = compiler.parent / "compute-sanitizer"
-    known = sanitizer if sanitizer.is_file() else None
+    checker = sanitizer if sanitizer.is_file() else None
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
-        versions = _ask(compiler, known, logs=Path(logs))
+        versions = _query_versions(compiler, checker, logs=Path(logs))
     return Toolchain(
         nvcc=compiler,
         nvdisasm=disassembler,
-        sanitizer=known,
+        sanitizer=checker,
         lib=lib,
         version=versions.nvcc,
         sanitizer_version=versions.sanitizer,
@@ -176,9 +176,9 @@ def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
     return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(pins))
 
 
-def explain(output: str) -> tuple[str, str]:
+def explain_pip_failure(output: str) -> tuple[str, str]:
     """What pip's output says in one line, and what to do about it."""
-    for pattern, message, fix in _COMPLAINTS:
+    for pattern, message, fix in _PIP_ERRORS:
         if re.search(pattern, output):
             return message, fix
     errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
@@ -199,13 +199,13 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
         work = Path(name)
         pins, target = work / "toolchain.lock", work / "root"
         pins.write_text(lock_text(), encoding="utf-8")
-        done = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
-        if done.returncode != 0 or done.timed_out:
-            message, fix = explain(done.text() + done.error_text())
-            late = f"not done after {INSTALL_SECONDS:.0f} s; " if done.timed_out else ""
+        completed = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
+        if completed.returncode != 0 or completed.timed_out:
+            message, fix = explain_pip_failure(completed.text() + completed.error_text())
+            late = f"not done after {INSTALL_SECONDS:.0f} s; " if completed.timed_out else ""
             raise CannotCollectError(f"cannot install the toolchain: {late}{message}", fix=fix)
         cuda = target / _CUDA
-        installed = _ask(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
+        installed = _query_versions(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
         write_atomically(target / _MARKER, codec.encode(installed))
         target.rename(folder)
     toolchain = find(home)
@@ -214,7 +214,7 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
     return toolchain
 
 
-def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
+def _query_versions(compiler: Path, sanitizer: Path | None, *, logs: Path) -> ToolVersions:
     """Start each tool once: a tool that cannot say its version cannot do anything else."""
     answer = process.run(nvcc.version_argv(compiler), logs=logs, name="nvcc", timeout=VERSION_SECONDS)
     version = nvcc.parse_version(answer.text())
@@ -223,7 +223,7 @@ def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
         answer = process.run((sanitizer, "--version"), logs=logs, name="sanitizer", timeout=VERSION_SECONDS)
         found = re.search(r"^Version (\S+)", answer.text(), re.MULTILINE)
         checker = found[1] if found else ""
-    for tool, said in ((compiler, version), (sanitizer, checker)):
-        if tool is not None and not said:
+    for tool, answer_version in ((compiler, version), (sanitizer, checker)):
+        if tool is not None and not answer_version:
             raise CannotCollectError(f"{tool} does not say its version", fix=_FIX_INSTALL)
-    return Installed(nvcc=version, sanitizer=checker)
+    return ToolVersions(nvcc=version, sanitizer=checker)

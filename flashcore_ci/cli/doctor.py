@@ -13,7 +13,7 @@ import click
 
 from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.build import toolchain as tools
-from flashcore_ci.build.compiler import host_compiler
+from flashcore_ci.build.compiler import find_host_compiler
 from flashcore_ci.cli import options
 from flashcore_ci.doctor import checks
 from flashcore_ci.doctor import runner as checklist
@@ -56,10 +56,10 @@ def _examine(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: st
     else:
         yield Line(name="gpu", found="no NVIDIA GPU", problem=True, fix="recorded runs can still be judged: flashcore-ci gate")
     yield from _asked("nvcc", lambda: _compiler(settings, toolchain, scratch))
-    yield from _asked("g++", lambda: (Line(name="g++", found=f"in {host_compiler().folder}"),))
+    yield from _asked("g++", lambda: (Line(name="g++", found=f"in {find_host_compiler().folder}"),))
     yield from _asked("torch", lambda: (_torch(settings, has_gpu, scratch),))
     yield from _asked("ncu", lambda: _profiler(settings, has_gpu, scratch))
-    yield from _asked("ncu-report", lambda: (Line(name="ncu-report", found=str(ncu.reader(ncu.find()).__file__)),))
+    yield from _asked("ncu-report", lambda: (Line(name="ncu-report", found=str(ncu.import_reader(ncu.find()).__file__)),))
     for name, folder in (("the toolchain and builds", settings.home), ("runs", Path.cwd())):
         yield checks.disk(f"{name} in {folder}", shutil.disk_usage(_existing(folder)).free)
 
@@ -73,7 +73,7 @@ def _asked(name: str, ask: Callable[[], tuple[Line, ...]]) -> tuple[Line, ...]:
 
 
 def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Line, ...]:
-    found = tools.find(settings.home) if toolchain == "pip" else tools.system()
+    found = tools.find(settings.home) if toolchain == "pip" else tools.find_system()
     if found is None:
         raise CannotCollectError("not installed", fix="flashcore-ci toolchain install")
     if found.sanitizer is None:
@@ -81,7 +81,7 @@ def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Line, 
     else:
         asked = process.run(sanitizer.version_argv(found.sanitizer), logs=scratch, name="sanitizer", timeout=SECONDS)
         version = sanitizer.parse_version(asked.text())
-        old = sanitizer.too_old(version)
+        old = sanitizer.is_too_old(version)
         fix = f"{sanitizer.FLOOR_TEXT} or newer is needed: flashcore-ci toolchain install" if old else ""
         checker = Line(name="sanitizer", found=f"{version or 'unknown version'} ({found.sanitizer})", problem=old, fix=fix)
     return (Line(name="nvcc", found=f"{found.version} ({found.nvcc})"), checker)
@@ -109,7 +109,7 @@ def _profiler(settings: Settings, has_gpu: bool, scratch: Path) -> tuple[Line, .
         return lines
     counted = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")
     tried = process.run((*counted, settings.python, "-c", ONE_LAUNCH), logs=scratch, name="ncu", timeout=SECONDS)
-    return (*lines, checks.counters(ncu.complaint(tried.text() + tried.error_text())))
+    return (*lines, checks.counters(ncu.find_error(tried.text() + tried.error_text())))
 
 
 def _facts(settings: Settings, lines: tuple[Line, ...], allow: tuple[str, ...], gpu: str, scratch: Path) -> Facts:
@@ -119,7 +119,7 @@ def _facts(settings: Settings, lines: tuple[Line, ...], allow: tuple[str, ...], 
         state = nvml.read(gpu)
     tried = [not line.problem for line in lines if line.name == "counters"]
     return Facts(
-        host=host.look(os.environ, temporary=Path(tempfile.gettempdir()), own=scratch),
+        host=host.inspect(os.environ, temporary=Path(tempfile.gettempdir()), scratch=scratch),
         state=state,
         counted=tried[0] if tried else None,
         sudo=_becomes_root(scratch),

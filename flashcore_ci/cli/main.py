@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
-from flashcore_ci.model.errors import ExitCode, FlashcoreError, known
+from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
 
 MANY = 100_000
 """Objects between two looks for garbage. Records are many and live to the end: looking at them took a tenth of `judge`'s time."""
@@ -118,7 +118,7 @@ def _reader_left() -> int:
 
 def _last_resort(error: Exception) -> int:
     """A full disk is an error like any other; the rest are bugs."""
-    cause = known(error)
+    cause = as_flashcore_error(error)
     if isinstance(cause, FlashcoreError):
         _explain(cause)
         return cause.exit_code

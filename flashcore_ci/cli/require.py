@@ -19,7 +19,7 @@ from flashcore_ci.model.verdict import Origin
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import gate, reports, required_check
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import claimed
+from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import Run, read_run
 
 
@@ -43,7 +43,7 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     missing, stale or narrowed blocks; with --base the base is built again too. Exit code 11 when a needed job did not succeed
     or the evidence is of another commit.
     """
-    with claimed(out):
+    with claim_folder(out):
         reports.clear(out)
     request = Request(out=out, environ=os.environ, live=False, **asked)
     _refuse(required_check.unmet_jobs(required_check.results(needs)) if needs is not None else ())

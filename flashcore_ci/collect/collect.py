@@ -68,7 +68,7 @@ def collect(plan: Plan, builds: tuple[BuildEvidence, ...], context: Context, opp
         nvml.locked_clocks(state.uuid, context.lock_clocks),
     ):
         collected = _measure(Machine(session=session))
-        notes = _notes(nvml.unseen(state.users))
+        notes = _notes(nvml.unnamed_users(state.users))
         provenance = _provenance(session, state, collected.environment)
         compared = _compare(Machine(session=session), opponents, provenance) if opponents is not None else ()
     observations = (*collected.observations, *compared)
@@ -148,7 +148,7 @@ def _refuse_absent_tools(session: Session) -> None:
     if session.workloads(Kind.PROFILE):
         if session.context.ncu is None:
             raise CannotCollectError("ncu (Nsight Compute) is not here", fix="install Nsight Compute; it is not on PyPI")
-        ncu.reader(session.context.ncu)
+        ncu.import_reader(session.context.ncu)
 
 
 def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:

@@ -9,7 +9,14 @@ from typing import Any
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import Order
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError, told_once
+from flashcore_ci.model.errors import (
+    WRITE_REFUSED,
+    CannotCollectError,
+    EvidenceError,
+    InterruptedRunError,
+    SuiteError,
+    group_mistakes,
+)
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -39,7 +46,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         if ended.fault.code is Code.INTERRUPTED:
             raise InterruptedRunError(ended.fault.message)
         raise CannotCollectError(f"the subjects cannot be asked: {ended.fault.message}", fix="flashcore-ci doctor")
-    if ended.fault is not None and any(f"[Errno {number}]" in ended.fault.message for number in REFUSED):
+    if ended.fault is not None and any(f"[Errno {number}]" in ended.fault.message for number in WRITE_REFUSED):
         raise CannotCollectError(f"the subjects cannot answer: {ended.fault.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
@@ -80,7 +87,7 @@ def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str])
             for problem in description.problems
             if not problem.entries
         ]
-        problems += [f"{subject.file}: {mistake}" for mistake in told_once(mistakes)]
+        problems += [f"{subject.file}: {mistake}" for mistake in group_mistakes(mistakes)]
     return [description]
 
 

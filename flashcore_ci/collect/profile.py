@@ -94,7 +94,7 @@ def _observe(
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
     """What ncu complains of: the same for all workloads of a process, whose output may be long."""
-    return ncu.complaint(f"{completed.text()}\n{completed.error_text()}")
+    return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
 def _read(
@@ -106,5 +106,5 @@ def _read(
         return complaint
     if outcome.missing is not None:
         return outcome.missing
-    found = ncu.readings(actions, workload, entries)
+    found = ncu.make_readings(actions, workload, entries)
     return child.unless_stopped(complaint or found) if isinstance(found, Missing) else found

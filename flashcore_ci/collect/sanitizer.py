@@ -58,7 +58,7 @@ def collect(machine: Machine) -> tuple[Observation, ...]:
         called = pool.submit(_roll_call, machine, tool, workloads)
         controls = (
             []
-            if sanitizer.too_old(version)
+            if sanitizer.is_too_old(version)
             else [pool.submit(positive_control.failed, machine, tool, name) for name in SANITIZER_TOOLS]
         )
         checks = [pool.submit(_check, machine, tool, version, name, workloads) for name in SANITIZER_TOOLS]
@@ -82,8 +82,8 @@ def _controlled(checked: dict[str, Checked], blind: Missing | None) -> dict[str,
 
 def _check(machine: Machine, tool: Path, version: str, name: str, workloads: tuple[Workload, ...]) -> dict[str, Checked]:
     """What this check says of every workload; those that need another option are a group of their own."""
-    if sanitizer.too_old(version):
-        verdict = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
+    if sanitizer.is_too_old(version):
+        verdict = sanitizer.read_findings(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: Checked(findings=verdict) for workload in workloads}
     loading = tuple(one for one in workloads if _bulk(machine, name, one))
     groups = [group for group in (tuple(one for one in workloads if one not in loading), loading) if group]
@@ -151,7 +151,7 @@ def _run_check(machine: Machine, tool: Path, version: str, name: str, workloads:
         outcome = outcomes[workload.id]
         done = outcome.completed
         ran = outcome.missing is None and outcome.values.get("launches") == LAUNCHES
-        verdict = sanitizer.findings_reading(said, returncode=-1 if done is None else done.returncode, version=version, ran=ran)
+        verdict = sanitizer.read_findings(said, returncode=-1 if done is None else done.returncode, version=version, ran=ran)
         if outcome.missing is not None and not (isinstance(verdict, Measured) and verdict.value > 0):
             verdict = outcome.missing
         checked[workload.id] = Checked(
@@ -178,7 +178,7 @@ def _call(machine: Machine, tool: Path, workloads: tuple[Workload, ...]) -> dict
     log = _log(machine, ROLL_CALL, workloads)
     kernels = _kernels(machine, workloads)
     outcomes = _launch(
-        machine, ROLL_CALL, workloads, lambda command: sanitizer.roll_call_argv(tool, kernels=kernels, log=log, command=command)
+        machine, ROLL_CALL, workloads, lambda command: sanitizer.launch_list_argv(tool, kernels=kernels, log=log, command=command)
     )
     launches = sanitizer.parse_launches(process.read_text(log))
     return {

@@ -85,7 +85,7 @@ class Session:
             users = nvml.read(self.uuid).users
         except CannotCollectError as error:  # it answered when the run began: what was measured before stands
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
-        others = nvml.strangers(users, self.context.allow)
+        others = nvml.other_users(users, self.context.allow)
         if not others:
             return None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)

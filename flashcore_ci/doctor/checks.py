@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import State, other_users, unnamed_users
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
@@ -109,7 +109,7 @@ def _throttle(state: State) -> Line:
 
 
 def _processes(state: State, allow: tuple[str, ...]) -> Line:
-    others, hidden = strangers(state.users, allow), unseen(state.users)
+    others, hidden = other_users(state.users, allow), unnamed_users(state.users)
     if others:
         named = ", ".join(f"{user.name} ({user.pid})" for user in others)
         return Line(name="processes", found=f"others use this GPU: {named}", problem=True, fix=NEXT_STEP[Code.GPU_BUSY])

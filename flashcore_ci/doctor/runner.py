@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from flashcore_ci.adapters.host import Host
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.host import HostInfo
+from flashcore_ci.adapters.nvml import State, other_users, unnamed_users
 from flashcore_ci.doctor.checks import DISK_FLOOR, GIB, HARMFUL
 
 PAGE = "docs/runner.md"
@@ -32,7 +32,7 @@ class Facts:
     whether the person who set up the machine named it. ``free`` is in bytes.
     """
 
-    host: Host
+    host: HostInfo
     state: State | None
     counted: bool | None
     sudo: bool
@@ -89,7 +89,7 @@ def _ephemeral(facts: Facts) -> Answer:
 
 
 def _user(facts: Facts) -> Answer:
-    if facts.host.root and not facts.host.contained:
+    if facts.host.root and not facts.host.in_container:
         return Standing.FAILED, "jobs run as root of this machine"
     if facts.sudo:
         return Standing.FAILED, "jobs become root with sudo, and nobody asks"
@@ -108,11 +108,11 @@ def _containers(facts: Facts) -> Answer:
         return Standing.FAILED, f"jobs may start containers through {', '.join(facts.host.sockets)}, as root of this machine"
     if facts.host.capabilities is None:
         return Standing.UNSEEN, "the capabilities of this process"
-    if facts.host.is_admin and facts.host.contained:
+    if facts.host.is_admin and facts.host.in_container:
         return Standing.FAILED, "the container has CAP_SYS_ADMIN: its walls hold nobody"
     return (
         Standing.VERIFIED,
-        "in a container without CAP_SYS_ADMIN" if facts.host.contained else "no container, and no way to start one",
+        "in a container without CAP_SYS_ADMIN" if facts.host.in_container else "no container, and no way to start one",
     )
 
 
@@ -134,7 +134,7 @@ def _dcgm(facts: Facts) -> Answer:
         return Standing.VERIFIED, f"{', '.join(seen)} holds no counters now" if seen else "nobody holds the counters"
     if seen and facts.counted is False:
         return Standing.FAILED, f"{', '.join(seen)} runs, and ncu cannot count"
-    if seen or facts.host.contained:
+    if seen or facts.host.in_container:
         return Standing.UNSEEN, f"whether {seen[0] if seen else 'DCGM outside of this container'} holds the counters"
     return Standing.VERIFIED, "DCGM does not run"
 
@@ -169,10 +169,10 @@ def _one_gpu(facts: Facts) -> Answer:
 def _alone(facts: Facts) -> Answer:
     if facts.state is None:
         return Standing.UNSEEN, "the GPU"
-    others = strangers(facts.state.users, facts.allow)
+    others = other_users(facts.state.users, facts.allow)
     if others:
         return Standing.FAILED, f"also on this GPU: {', '.join(f'{user.name} ({user.pid})' for user in others)}"
-    if unseen(facts.state.users):
+    if unnamed_users(facts.state.users):
         return Standing.UNSEEN, "who else uses the GPU: its processes live outside of this container"
     return Standing.VERIFIED, "nobody else uses the GPU"
 
@@ -180,7 +180,7 @@ def _alone(facts: Facts) -> Answer:
 def _lock(facts: Facts) -> Answer:
     if not facts.lock_is_writable:
         return Standing.FAILED, f"{facts.lock} cannot be written"
-    if facts.host.contained and not facts.locks_shared:
+    if facts.host.in_container and not facts.locks_shared:
         return Standing.UNSEEN, f"whether other containers share {facts.lock}"
     return Standing.VERIFIED, f"in {facts.lock}"
 
@@ -188,8 +188,11 @@ def _lock(facts: Facts) -> Answer:
 def _cleaning(facts: Facts) -> Answer:
     if facts.host.leftovers:
         return Standing.FAILED, f"left by an earlier job: {', '.join(facts.host.leftovers)}"
-    if facts.host.ephemeral or facts.host.cleans:
-        return Standing.VERIFIED, "a hook cleans after each job" if facts.host.cleans else "the machine ends with the job"
+    if facts.host.ephemeral or facts.host.has_cleanup_hook:
+        return (
+            Standing.VERIFIED,
+            "a hook cleans after each job" if facts.host.has_cleanup_hook else "the machine ends with the job",
+        )
     if facts.host.ephemeral is None:
         return Standing.UNSEEN, "what happens after a job"
     return Standing.FAILED, "the runner stays, and no hook cleans after a job"

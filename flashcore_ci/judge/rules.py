@@ -35,7 +35,7 @@ def answer(check: Check, observation: Observation) -> Answer:
     facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
         return unanswered(reading, facts)
-    most = METRICS[check.gate.metric].most if check.gate.metric in METRICS else math.inf
+    most = METRICS[check.gate.metric].maximum if check.gate.metric in METRICS else math.inf
     if reading.value < 0 or reading.value > most:  # -1 for "none" would be within most limits
         impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0{_above(most)}"
         return unanswered(Missing(code=Code.INVALID_RESULT, message=impossible), facts)

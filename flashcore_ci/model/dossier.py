@@ -50,7 +50,7 @@ class Dossier:
 
     def observation(self, kind: Kind, target: str) -> Observation | None:
         """What answered the checks of this kind on this target, if anything did."""
-        return next((seen for seen in self.observations if (seen.kind, seen.target) == (kind, target)), None)
+        return next((o for o in self.observations if (o.kind, o.target) == (kind, target)), None)
 
     def problem(self, workload: str) -> Problem | None:
         """What the workload asks of the machine, if its subject said so."""

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Iterable
 from enum import IntEnum
 
-REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+WRITE_REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """What a disk says that takes no more."""
 
 
@@ -86,15 +86,15 @@ class InterruptedRunError(FlashcoreError):
     exit_code = ExitCode.INCONCLUSIVE
 
 
-def known(error: BaseException) -> BaseException:
+def as_flashcore_error(error: BaseException) -> BaseException:
     """``error`` itself, or the CannotCollectError that it amounts to: a disk that takes no more is no bug of the tool."""
-    if isinstance(error, OSError) and error.errno in REFUSED:
+    if isinstance(error, OSError) and error.errno in WRITE_REFUSED:
         file = error.filename or "a file"
         return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room, or give --out another folder")
     return error
 
 
-def told_once(mistakes: Iterable[tuple[str, str]]) -> list[str]:
+def group_mistakes(mistakes: Iterable[tuple[str, str]]) -> list[str]:
     """Sentences for (workload, what is wrong): the same mistake of many workloads is one line, which names the first of them."""
     workloads: dict[str, list[str]] = {}
     for workload, mistake in mistakes:

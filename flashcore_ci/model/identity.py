@@ -52,8 +52,8 @@ def workload_digest(workload: Workload) -> str:
 
 def collector_digest(kind: Kind, protocol: Protocol) -> str:
     """Digest of how evidence of this kind is collected: the collector's version and what the suite asks of it."""
-    asked = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
-    return digest_of(kind, COLLECTOR_VERSIONS[kind], asked)
+    parameters = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
+    return digest_of(kind, COLLECTOR_VERSIONS[kind], parameters)
 
 
 def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
-from flashcore_ci.plan.roofs import intensity, is_wrong, ridge_point, right_roof
+from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
 NO_BASE = "nothing to compare with was asked for: give --base REVISION"
 NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
@@ -26,12 +26,12 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
     whatever would be green without having been asked: a gate that applies to nothing, a workload that no gate judges, two
     entry functions of one name, a suite in which nothing blocks.
     """
-    problems = [*_wrong_roofs(suite, descriptions), *_ambiguous(descriptions)]
+    problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
     excluded: list[Excluded] = []
     for gate in suite.gates:
         targets = list(_targets(gate, suite, descriptions))
-        problems += _unmatched(gate, targets, suite)
+        problems += _find_unmatched(gate, targets, suite)
         for target in targets:
             why = _why_not(gate, target) or ("" if compared or gate.evidence is not Kind.COMPARISON else NO_BASE)
             limit = _limit(gate, target.name)
@@ -42,7 +42,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
             else:
                 scope = scope_of(gate.evidence)
                 checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
-    problems = problems or list(_idle(suite, checks, excluded))
+    problems = problems or list(_find_idle(suite, checks, excluded))
     if problems:
         raise SuiteError(tuple(problems), fix="correct the file; `flashcore-ci plan` shows what it asks")
     whole = Plan(
@@ -62,15 +62,15 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
 
     What no check is left for is not collected either. SuiteError when a glob selects nothing.
     """
-    asked = tuple(globs)
-    if not asked:
+    patterns = tuple(globs)
+    if not patterns:
         return plan
-    unmatched = [glob for glob in asked if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
+    unmatched = [glob for glob in patterns if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
     if unmatched:
         lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
         raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
-    kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in asked))
-    excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
+    kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in patterns))
+    excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in patterns))
     return replace(kept, excluded=excluded)
 
 
@@ -85,11 +85,11 @@ def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
     return _only_needed(replace(plan, checks=checks, workloads=workloads))
 
 
-def comparable(plan: Plan, cannot: Mapping[str, str]) -> Plan:
+def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
     """The plan without the comparisons of workloads that the base cannot run: workload id to the reason."""
-    gone = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
-    excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in gone.items())
-    checks = tuple(check for check in plan.checks if check.key not in gone)
+    dropped = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
+    excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
+    checks = tuple(check for check in plan.checks if check.key not in dropped)
     workloads = _not_compared(plan.workloads, set(cannot))
     return _only_needed(replace(plan, checks=checks, excluded=(*plan.excluded, *excluded), workloads=workloads))
 
@@ -158,7 +158,7 @@ def _limit(gate: Gate, target: str) -> Limit | None:
     return next((limit for limit in gate.limits if fnmatchcase(target, limit.on)), None)
 
 
-def _unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
+def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
     """Globs over entry functions that match none (the suite's reader could not know their names)."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
         return
@@ -167,14 +167,14 @@ def _unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str
             yield f'{_where(suite, f"gate {gate.id}")}: "{glob}" matches no entry function'
 
 
-def _wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
+def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
     """One line for each profiled workload whose declared roof cannot be right."""
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
     for workload in suite.workloads:
         if Kind.PROFILE not in workload.collect:
             continue
         problem = problems[workload.id]
-        if is_wrong(workload.roof, problem, suite.ridge):
+        if is_wrong_roof(workload.roof, problem, suite.ridge):
             yield (
                 f"{_where(suite, f'workload {workload.id}')}: {workload.id}: the roof cannot be "
                 f"{workload.roof}: {problem.flops:.4g} FLOP over {problem.bytes:.4g} byte is {intensity(problem):.4g} FLOP/byte, "
@@ -183,7 +183,7 @@ def _wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterato
             )
 
 
-def _ambiguous(descriptions: Sequence[Description]) -> Iterator[str]:
+def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
     """Entry functions of one name: a verdict names its target, so one of them would answer for the other."""
     builds = [description.build for description in descriptions if description.build is not None]
     counted = Counter(entry.symbol for build in builds for entry in build.entries)
@@ -192,14 +192,14 @@ def _ambiguous(descriptions: Sequence[Description]) -> Iterator[str]:
             yield f"{count} entry functions are called {symbol}: give each its own name, also in different subjects"
 
 
-def _idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
+def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
     """What would look as if it had been asked: gates without a check, workloads without a gate, and checks none of which blocks."""
-    asking = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
+    used = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
     judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
         e.target for e in excluded if e.why == NO_BASE
     }
     for gate in suite.gates:
-        if gate.id not in asking:
+        if gate.id not in used:
             yield f"{_where(suite, f'gate {gate.id}')}: the gate {gate.id} applies to nothing: no target passes all of on, roofs and tags"
     for workload in suite.workloads:
         if workload.id not in judged:

@@ -33,7 +33,7 @@ def right_roof(problem: Problem, ridge: Ridge) -> Roof:
     return Roof.COMPUTE if ratio >= FACTOR else Roof.BALANCED
 
 
-def is_wrong(declared: Roof, problem: Problem, ridge: Ridge) -> bool:
+def is_wrong_roof(declared: Roof, problem: Problem, ridge: Ridge) -> bool:
     """Whether ``declared`` is wrong by a factor of 4 or more; near the ridge every declaration is let through."""
     right = right_roof(problem, ridge)
     return right is not Roof.BALANCED and declared is not right

@@ -27,7 +27,7 @@ from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import codec
 from flashcore_ci.store import record_files as files
-from flashcore_ci.store.claim import MARKER, marked
+from flashcore_ci.store.claim import MARKER, mark_folder
 from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
@@ -63,7 +63,7 @@ def record(same: Request, planted: Request, wish: Wish, progress: Progress) -> t
         and not any((wish.folder / name).exists() for name in (LEDGER, MARKER))
     ):
         raise UsageError(f"{wish.folder} holds other things than a recording", fix="give --work a new or empty folder")
-    with marked(wish.folder), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch, _alone(same, progress):
+    with mark_folder(wish.folder), tempfile.TemporaryDirectory(prefix="flashcore-ci-") as scratch, _alone(same, progress):
         machines = tuple(_machine(request, Path(scratch) / name, progress) for name, request in _named(same, planted))
         device = _device(machines[0])
         ledger = _continued(wish.folder / LEDGER, _key(machines, device), device)

@@ -14,12 +14,12 @@ from flashcore_ci.collect import resources
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.judge import Source, baseless, judge
-from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, known
+from flashcore_ci.model.errors import FlashcoreError, InterruptedRunError, SuiteError, as_flashcore_error
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
-from flashcore_ci.plan.planner import comparable, make_plan, narrow
+from flashcore_ci.plan.planner import drop_comparisons, make_plan, narrow
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, gpu, host, references, reports
@@ -27,7 +27,7 @@ from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.prepare import Base
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import LOGS, claimed
+from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 from flashcore_ci.suite.loader import load
 
@@ -51,7 +51,7 @@ def gate(request: Request, progress: Progress, *, measured: tuple[Source, ...] =
     """
     request = undeferred(request)
     refuse_absent_suite(request)
-    with claimed(request.out):
+    with claim_folder(request.out):
         return _gate(request, progress, measured)
 
 
@@ -76,10 +76,10 @@ def _gate(request: Request, progress: Progress, measured: tuple[Source, ...]) ->
         so_far.sources.append(compiled_here(plan, builds, request))
         with prepare.asked(suite, plan, request, progress) as base:
             if base is not None:
-                plan, so_far.base = comparable(plan, base.cannot), base.identities
+                plan, so_far.base = drop_comparisons(plan, base.cannot), base.identities
                 so_far.plan = plan
             so_far.sources += measured or evidence_for(plan, builds, request, progress, base)
-        so_far.plan = comparable(plan, baseless(plan, builds, tuple(so_far.sources), so_far.base))
+        so_far.plan = drop_comparisons(plan, baseless(plan, builds, tuple(so_far.sources), so_far.base))
         report = judged(so_far, request, as_of=request.as_of or clock.now())
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - reports are owed to CI whatever ended the run; the error is raised again
@@ -165,7 +165,7 @@ def measure(
     context = host.context(request, progress, logs.resolve())
     evidence = collect(plan, builds, context, None if base is None else prepare.opponents(base, plan, builds, request))
     source = Source(origin=Origin(kind="live", detail=recorded.where_and_when(evidence.provenance)), evidence=evidence)
-    write_run(request.out, comparable(plan, baseless(plan, builds, (source,))), evidence)
+    write_run(request.out, drop_comparisons(plan, baseless(plan, builds, (source,))), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -173,7 +173,7 @@ def collect_only(request: Request, progress: Progress) -> Evidence:
     """The run folder without a verdict."""
     gpu.require_gpu(request.gpu)
     plan = planned(suite_of(request), request, progress)
-    with claimed(request.out):
+    with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = built(plan, request, progress)
         return measure(plan, builds, request, progress).evidence
@@ -182,7 +182,7 @@ def collect_only(request: Request, progress: Progress) -> Evidence:
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:
     """The verdict on a recorded run by this checkout's suite, as of its collection unless the request says otherwise."""
     refuse_absent_suite(request)
-    with claimed(request.out):
+    with claim_folder(request.out):
         return _judge_run(run, request, progress)
 
 
@@ -197,14 +197,14 @@ def _judge_run(run: Path, request: Request, progress: Progress) -> Report:
             progress(
                 f"this run was collected for the suite {recording.plan.suite!r}, and is judged by {so_far.suite.name!r}: --suite chooses"
             )
-        so_far.plan = comparable(
+        so_far.plan = drop_comparisons(
             planned(so_far.suite, prepare.as_recorded(request, recording), progress), prepare.unable(recording)
         )
         so_far.builds = evidence.builds
         compiled = static(so_far.plan, evidence.builds, evidence.provenance)
         so_far.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         so_far.sources.append(recorded.source_of(recording))
-        so_far.plan = comparable(so_far.plan, baseless(so_far.plan, evidence.builds, tuple(so_far.sources)))
+        so_far.plan = drop_comparisons(so_far.plan, baseless(so_far.plan, evidence.builds, tuple(so_far.sources)))
         report = judged(so_far, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, so_far, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -242,7 +242,7 @@ def publish(report: Report, so_far: SoFar, request: Request) -> None:
 
 def _ended(error: BaseException, so_far: SoFar, request: Request) -> Report:
     """Write the reports of a run that ``error`` ended; return the report if that was an interruption, else raise ``error``."""
-    error = known(error)
+    error = as_flashcore_error(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()

@@ -20,7 +20,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
     """The CUDA tools that were asked for; the pinned ones are installed when they are missing. CannotCollectError if that fails."""
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
-    found = tools.system()
+    found = tools.find_system()
     if found is None:
         raise CannotCollectError("this machine has no nvcc", fix="flashcore-ci toolchain install, and leave --toolchain away")
     return found

@@ -10,8 +10,8 @@ from pydantic import Field
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.selftest.model import REFUSED, Planted, SelfTest
-from flashcore_ci.suite.loader import document
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.loader import read_document
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import Table, Text
 
 
@@ -39,7 +39,7 @@ class SelfTestTable(Table):
 def load(path: Path) -> SelfTest:
     """The self-test in ``path``. SuiteError lists everything that is wrong with it."""
     problems = Problems(str(path))
-    table = problems.read(SelfTestTable, document(path), "")
+    table = problems.read(SelfTestTable, read_document(path), "")
     if table is not None:
         for index, row in enumerate(table.defect):
             _check(problems, f"defect[{index}] ({row.name})", row)
@@ -60,4 +60,4 @@ def _check(problems: Problems, key: str, row: PlantedTable) -> None:
     if row.target and not row.gate:
         problems.add(key, "a defect with a target has a gate that is meant for it")
     if row.reason not in {*Code, REFUSED}:
-        problems.add(f"{key}.reason", f'"{row.reason}" is no reason{meant(row.reason, [*Code, REFUSED])}')
+        problems.add(f"{key}.reason", f'"{row.reason}" is no reason{suggest(row.reason, [*Code, REFUSED])}')

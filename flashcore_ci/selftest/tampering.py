@@ -141,7 +141,7 @@ def _cut_log(bench: Bench, gate: str) -> str:
     _, target = bench.asked(gate)
     text = bench.files[f"artifacts/sanitizer/{gate}-{target}.log"].decode()
     log = sanitizer.parse(text[: text.index("SUMMARY")], gate)
-    return _code(sanitizer.findings_reading(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
+    return _code(sanitizer.read_findings(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
 
 
 def _leftover_result(bench: Bench, gate: str) -> str:  # noqa: ARG001 - every damage is called alike

@@ -17,13 +17,13 @@ DECODER_MEMORY = 256 << 20
 FIX = "give a run folder or a file that `flashcore-ci pack` wrote"
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
+def pack_files(files: Mapping[str, bytes]) -> bytes:
     """The bundle of these files in this order. EvidenceError when a name is too long for a tar."""
     return lzma.compress(_tar(files), format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, preset=PRESET)
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """The files of a bundle, by name. EvidenceError for everything that ``packed`` does not write.
+    """The files of a bundle, by name. EvidenceError for everything that ``pack_files`` does not write.
 
     Nothing is ever written to disk, memory is bounded, and whatever a tar can hold besides plain files with a run's names
     (links, devices, owners, a second file of one name, bytes after the end) is refused.

@@ -14,7 +14,7 @@ from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
 
-LATER = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
+OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
 """Fields younger than recordings that we keep; only these may be absent, and then have their default."""
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -38,12 +38,12 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise _altered(where, f"{path}: {first['msg']}") from None
+        raise _decode_error(where, f"{path}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again; the file was cut or altered") from None
-    absent = ".".join(_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
+    absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
     if absent:
-        raise _altered(where, f"{absent}: the field is absent")
+        raise _decode_error(where, f"{absent}: the field is absent")
     return cast("T", decoded)
 
 
@@ -57,14 +57,14 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
     return schema
 
 
-def _altered(where: str, what: str) -> EvidenceError:
+def _decode_error(where: str, what: str) -> EvidenceError:
     return EvidenceError(f"{where}: {what}", fix="collect again; the file was altered or is of another version")
 
 
 def _parse(data: bytes) -> Any:
     """The parsed JSON. ValueError for what parsers disagree about: NaN, infinity, a key given twice."""
     return json.loads(
-        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_countable, object_pairs_hook=_refuse_twice
+        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
     )
 
 
@@ -79,32 +79,32 @@ def _finite(text: str) -> float:
     return value
 
 
-def _countable(text: str) -> int:
+def _integer(text: str) -> int:
     """A whole number may stand where a float is due, and must not be more than one can hold."""
     _finite(text)
     return int(text)
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
         raise ValueError(f"a key is given twice among {sorted(key for key, _ in pairs)}")
     return record
 
 
-def _absent(given: Any, whole: Any) -> tuple[str, ...]:
+def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
     """The path to the first key that ``whole`` has and ``given`` has not; empty when there is none.
 
     Records have defaults for those who build them, not for those who read files: an absent field is a cut file.
     """
-    if isinstance(whole, dict):
-        missing = next((key for key in whole if key not in given and key not in LATER), None)
+    if isinstance(complete, dict):
+        missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
         if missing is not None:
             return (missing,)
-        steps: Iterable[tuple[Any, Any, Any]] = ((key, given[key], inner) for key, inner in whole.items() if key in given)
+        steps: Iterable[tuple[Any, Any, Any]] = ((key, data[key], inner) for key, inner in complete.items() if key in data)
     else:
-        steps = ((index, *pair) for index, pair in enumerate(zip(given, whole, strict=True)))
-    for step, one, other in steps:
-        if isinstance(other, dict | list) and (behind := _absent(one, other)):
-            return (str(step), *behind)
+        steps = ((index, *pair) for index, pair in enumerate(zip(data, complete, strict=True)))
+    for step, part, complete_part in steps:
+        if isinstance(complete_part, dict | list) and (path := _find_absent(part, complete_part)):
+            return (str(step), *path)
     return ()

@@ -50,7 +50,7 @@ def refuse_name(path: str, *, where: str) -> None:
         raise EvidenceError(f"{where}: {path!r} is no file of a run", fix="use a run that flashcore-ci wrote")
 
 
-def verified(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
+def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
     """Every file of the run by its name, after it was compared with the manifest in ``data``.
 
     ``names`` are the files that are there and ``read`` gives their content. EvidenceError (one line) when a file is
@@ -63,14 +63,14 @@ def verified(data: bytes, names: Collection[str], read: Callable[[str], bytes], 
     if sum(member.size for member in manifest.files) > MAX_BYTES or any(member.size < 0 for member in manifest.files):
         raise EvidenceError(f"{where}/{MANIFEST}: the sizes listed are impossible", fix="collect again")
     _refuse_difference(set(paths), set(names), where)
-    kept = {}
+    contents = {}
     for member in manifest.files:
         refuse_name(member.path, where=where)
         content = read(member.path)
         if member_of(member.path, content) != member:
             raise EvidenceError(f"{where}: {member.path} was altered: its digest is not the recorded one", fix="collect again")
-        kept[member.path] = content
-    return kept
+        contents[member.path] = content
+    return contents
 
 
 def _refuse_difference(listed: set[str], present: set[str], where: str) -> None:

@@ -24,7 +24,7 @@ from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageEr
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.store import bundle
-from flashcore_ci.store.claim import BESIDE, LOGS, MARKER, OWN, REPORTS, refuse_foreign
+from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 from flashcore_ci.store.manifest import (
@@ -36,7 +36,7 @@ from flashcore_ci.store.manifest import (
     Manifest,
     member_of,
     refuse_name,
-    verified,
+    verify_files,
 )
 
 
@@ -90,25 +90,25 @@ def read_run(path: Path) -> Run:
     where = str(path)
     if path.is_dir():
         names = _files(path)
-        for name in sorted({entry.name for entry in path.iterdir()} - OWN - BESIDE):
+        for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
             raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove what flashcore-ci did not write there")
-        content = verified(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
+        content = verify_files(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
     else:
         files = bundle.unpack(path)
         manifest = files.pop(MANIFEST, None)
         if manifest is None:
             raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder or a file that `pack` wrote")
-        content = verified(manifest, files, files.__getitem__, where=where)
+        content = verify_files(manifest, files, files.__getitem__, where=where)
     return Run(
         plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
         evidence=decode(Evidence, content[EVIDENCE], where=f"{where}/{EVIDENCE}"),
-        files={name: data for name, data in content.items() if name not in OWN},
+        files={name: data for name, data in content.items() if name not in RUN_FILES},
     )
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
     """The tools' own files in the run folder, by their names there. EvidenceError when one cannot be read."""
-    return {name: _read(path, name) for name in sorted(_files(path) - OWN)}
+    return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -124,7 +124,7 @@ def pack(run: Path, file: Path) -> None:
     EvidenceError when the run is not whole, UsageError when ``file`` exists and holds anything else.
     """
     read_run(run)
-    data = bundle.packed(files_of(run))
+    data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):
         raise UsageError(f"{file} exists and is not this run", fix="name a new file, or remove this one first")
     write_atomically(file, data)

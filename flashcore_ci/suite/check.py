@@ -9,7 +9,7 @@ from typing import Any
 
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import ProtocolTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -24,14 +24,14 @@ def is_name(text: str) -> bool:
 
 def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
     """How we name a table of a list: ``gate[3] (sol-sm)``."""
-    called = table.get("id") or table.get("name")
-    return f"{name}[{index}] ({called})" if isinstance(called, str) else f"{name}[{index}]"
+    name_in_file = table.get("id") or table.get("name")
+    return f"{name}[{index}] ({name_in_file})" if isinstance(name_in_file, str) else f"{name}[{index}]"
 
 
 def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
     """The tables of the list ``name``, numbered; none when it is not a list of tables (which is noted elsewhere)."""
-    given = top.get(name)
-    return [(index, table) for index, table in enumerate(given) if isinstance(table, dict)] if isinstance(given, list) else []
+    tables = top.get(name)
+    return [(index, table) for index, table in enumerate(tables) if isinstance(table, dict)] if isinstance(tables, list) else []
 
 
 def check(
@@ -55,7 +55,9 @@ def check(
         if workload.subject not in subjects and workload.subject not in {
             str(w.get("subject")) for _, w in tables_of(top, "workload")
         }:
-            problems.add(f"workload {workload.id}", f'"{workload.subject}" is no [[subject]]{meant(workload.subject, subjects)}')
+            problems.add(
+                f"workload {workload.id}", f'"{workload.subject}" is no [[subject]]{suggest(workload.subject, subjects)}'
+            )
     seen: set[str] = set()
     for index, table in tables_of(top, "gate"):
         _check_gate_table(problems, key_of("gate", index, table), table, seen)
@@ -68,10 +70,10 @@ def check(
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:
     subject = table.get("subject")
     if isinstance(subject, str) and "{" not in subject and subject not in subjects:
-        problems.add(f"{key}.subject", f'"{subject}" is no [[subject]]{meant(subject, subjects)}')
-    asked = table.get("collect")
+        problems.add(f"{key}.subject", f'"{subject}" is no [[subject]]{suggest(subject, subjects)}')
+    kinds = table.get("collect")
     for kind in sorted(STATIC_KINDS):
-        if isinstance(asked, list) and kind in asked:
+        if isinstance(kinds, list) and kind in kinds:
             problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: the build gives it')
 
 
@@ -82,8 +84,8 @@ def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], se
             problems.add(f"{key}.id", f'the id "{name}" is given twice')
         seen.add(name)
     if isinstance(metric, str) and metric not in METRICS:
-        known = [known for known, candidate in METRICS.items() if candidate.kind == table.get("evidence")]
-        problems.add(f"{key}.metric", f'unknown metric "{metric}"{meant(metric, known or METRICS)}')
+        names = [name for name, candidate in METRICS.items() if candidate.kind == table.get("evidence")]
+        problems.add(f"{key}.metric", f'unknown metric "{metric}"{suggest(metric, names or METRICS)}')
 
 
 def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
@@ -98,7 +100,7 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
         if limit.unit != unit:
             problems.add(f"{key}.limits[{index}].unit", f'"{gate.metric}" is judged in "{unit}", not "{limit.unit}"')
     if gate.rule is Rule.AT_LEAST:
-        _check_floor(problems, key, gate, flaw=metric.flaw or gate.statistic is not Statistic.VALUE)
+        _check_floor(problems, key, gate, lower_is_better=metric.lower_is_better or gate.statistic is not Statistic.VALUE)
     if gate.metric in RELATIVE:
         _check_margin(problems, key, gate)
     if gate.statistic in {Statistic.VALUE, Statistic.SLOWDOWN}:
@@ -129,9 +131,9 @@ def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
             problems.add(f"{key}.limits[{index}].value", f"a margin of {limit.value:g} % could never be shown: give one above 0")
 
 
-def _check_floor(problems: Problems, key: str, gate: Gate, *, flaw: bool) -> None:
+def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: bool) -> None:
     """A rule ``>=`` that every reading keeps, or that the worst keeps best."""
-    if flaw:
+    if lower_is_better:
         problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", of which less is better')
     for index, limit in enumerate(gate.limits):
         if limit.value <= 0:
@@ -148,7 +150,7 @@ def _check_selection(
     tags = {tag for workload in workloads.values() for tag in workload.tags}
     for tag in gate.tags:
         if tag not in tags:
-            problems.add(f"{key}.tags", f'no workload has the tag "{tag}"{meant(tag, tags)}')
+            problems.add(f"{key}.tags", f'no workload has the tag "{tag}"{suggest(tag, tags)}')
     if scope is Scope.ENTRY:
         return
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
@@ -156,4 +158,4 @@ def _check_selection(
     globs += [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
     for where, glob in globs:
         if not any(fnmatchcase(name, glob) for name in ids):
-            problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{meant(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004
+            problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

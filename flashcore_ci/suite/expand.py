@@ -23,17 +23,17 @@ def expand(table: WorkloadTable) -> Iterator[Workload]:
         for combination in itertools.product(*axes):
             params = {**table.params, **case, **dict(combination)}
             yield Workload(
-                id=filled(table.id, params),
-                subject=filled(table.subject, params),
+                id=fill(table.id, params),
+                subject=fill(table.subject, params),
                 params=tuple(sorted(params.items())),
                 roof=table.roof,
                 seed=table.seed,
                 collect=tuple(table.collect),
-                tags=tuple(filled(tag, params) for tag in table.tags),
+                tags=tuple(fill(tag, params) for tag in table.tags),
             )
 
 
-def filled(template: str, params: Mapping[str, Scalar]) -> str:
+def fill(template: str, params: Mapping[str, Scalar]) -> str:
     """``template`` with its fields replaced. KeyError names a field that is no parameter."""
 
     def value_of(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Waiver, Workload
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
@@ -27,7 +27,7 @@ def load(path: Path, *, root: Path) -> Suite:
     SuiteError lists everything that is wrong: file, key, and what may have been meant.
     """
     reader = _Reader(Problems(_shown(path, root)))
-    top = document(path, shown=reader.problems.file)
+    top = read_document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
@@ -57,13 +57,13 @@ def load(path: Path, *, root: Path) -> Suite:
     )
 
 
-def document(path: Path, *, shown: str = "") -> dict[str, Any]:
+def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
     """The TOML document in ``path``, which errors call ``shown``; SuiteError when there is none."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
-        raise SuiteError((f"{path}: there is no such file{meant(path.name, there)}",), fix="give --suite FILE") from None
+        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix="give --suite FILE") from None
     except OSError as error:
         raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -106,7 +106,7 @@ class _Reader:
                 expanded = list(expand(table))
             except KeyError as error:
                 names = {*table.params, *table.each, *(name for case in table.cases for name in case)}
-                self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{meant(error.args[0], names)}")
+                self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{suggest(error.args[0], names)}")
                 continue
             for workload in expanded:
                 if not check.is_name(workload.id):
@@ -151,7 +151,7 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
     if not path.exists():
         return [], ()
     reader = _Reader(Problems(_shown(path, root)), suite.sources)
-    top = document(path, shown=reader.problems.file)
+    top = read_document(path, shown=reader.problems.file)
     reader.problems.read(WaiversTable, top, "")
     waivers = {}
     for key, table in reader.tables(top, "waiver", WaiverTable):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 M = TypeVar("M", bound=BaseModel)
 
 
-def meant(word: object, known: Iterable[str]) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """``; did you mean "..."?`` when one of ``known`` looks like ``word``, else what there is to choose from."""
     names = sorted(known)
     close = difflib.get_close_matches(str(word), names, n=1)
@@ -62,12 +62,12 @@ def _path(key: str, location: tuple[str | int, ...]) -> str:
 
 def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f'unknown key "{detail["loc"][-1]}"{meant(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
+        return f'unknown key "{detail["loc"][-1]}"{suggest(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
     if detail["type"] == "missing":
         return _MISSING.get(str(detail["loc"][-1]), "this key is missing")
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f'"{detail["input"]}" is none of the values allowed here{meant(detail["input"], expected)}'
+        return f'"{detail["input"]}" is none of the values allowed here{suggest(detail["input"], expected)}'
     return f"{detail['msg']}, not {detail['input']!r}"
 
 

@@ -11,7 +11,7 @@ def install(home: Path) -> Path:
     """What a whole installation leaves, without its tools."""
     folder = home / "toolchains" / toolchain.lock_digest()[:12]
     folder.mkdir(parents=True)
-    record = toolchain.Installed(nvcc="13.0.88", sanitizer="2026.4.0.0")
+    record = toolchain.ToolVersions(nvcc="13.0.88", sanitizer="2026.4.0.0")
     (folder / "toolchain.json").write_bytes(codec.encode(record))
     return folder
 
@@ -78,6 +78,6 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
     ],
 )
 def test_pips_failures_in_one_line(output, message):
-    said, fix = toolchain.explain(output)
-    assert said == message
+    answer_version, fix = toolchain.explain_pip_failure(output)
+    assert answer_version == message
     assert fix
