@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +172,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
     by_source = {unit.source: results[unit.key] for unit in units}
     entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
     failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
+    failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
     made = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
     error = made if isinstance(made, CompileError) else None
@@ -187,6 +188,25 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
         entries=tuple(entry for entry in entries if isinstance(entry, EntryBuild)),
         error=error,
     )
+
+
+def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
+    """Find entry functions that the sources define and ``build()`` does not name.
+
+    ``units`` holds the result of each source. No gate would judge their machine code.
+    """
+    named = {(entry.source, entry.symbol) for entry in spec.entries}
+    return [
+        CompileError(
+            file=source,
+            line=0,
+            message=f"defines the entry function {entry.symbol}, which build() does not name: name it in `entries`, or remove it",
+        )
+        for source, unit in units.items()
+        if isinstance(unit, CompiledUnit)
+        for entry in unit.entries
+        if (source, entry.symbol) not in named
+    ]
 
 
 def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:

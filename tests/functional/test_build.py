@@ -33,6 +33,7 @@ extern "C" __global__ void tiny(float* p);
 extern "C" int tiny_version() { return 7; }
 extern "C" int tiny_launch(float* p) { tiny<<<1, 128>>>(p); return static_cast<int>(cudaGetLastError()); }
 """
+EXTRA = 'extern "C" __global__ void extra(float* p) { p[threadIdx.x] = 0.0f; }\n'
 FILES = {
     "kernel/include/tiny.cuh": HEADER,
     "kernel/tiny.cu": KERNEL,
@@ -187,6 +188,8 @@ def test_what_changes_which_digest(root, build, path, old, new, changed):
         ("kernel/tiny.cu", "tiny.cuh", "gone.cuh", "kernel/tiny.cu", 1, "gone.cuh: No such file or directory"),
         ("kernel/tiny.cu", "128) tiny", "128) tinier", "kernel/tiny.cu", 0, "no entry function named tiny (it defines tinier)"),
         ("kernel/launch.cu", "return 7", "return seven()", "kernel/launch.cu", 3, 'identifier "seven" is undefined'),
+        ("kernel/tiny.cu", KERNEL, KERNEL + EXTRA, "kernel/tiny.cu", 0, "defines the entry function extra, which build()"),
+        ("kernel/launch.cu", LAUNCHER, LAUNCHER + EXTRA, "kernel/launch.cu", 0, "defines the entry function extra, which"),
         (
             "kernel/launch.cu",
             "{ return 7",
