@@ -1,6 +1,6 @@
-"""What this machine shows of itself to whoever runs on it: files under ``/proc`` and ``/dev``, and the environment it was given.
+"""What a job can see of its machine: ``/proc``, ``/dev`` and its environment.
 
-Nothing is started and nothing is changed. What cannot be seen is None, never a guess.
+Nothing is started or changed. What cannot be seen is None, never a guess.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ INIT_NAMES = frozenset({"systemd", "init"})
 class HostInfo:
     """A machine as a job on it sees it.
 
-    ``profiling_is_restricted`` is the driver's word, ``capabilities`` the effective ones as a mask, ``processes`` the names of
-    all that can be seen, ``in_container`` whether others may live where this job cannot see them. ``ephemeral`` is None where no
-    runner of GitHub is installed; ``has_cleanup_hook`` says whether it has a hook for after each job. ``secrets`` are names of variables.
+    ``profiling_is_restricted`` comes from the driver. ``capabilities`` is the mask of effective ones. ``processes`` are the
+    names of all visible processes. ``in_container``: other processes may be invisible. ``ephemeral`` is None without a
+    GitHub runner. ``has_cleanup_hook``: the runner cleans up after each job. ``secrets`` are names of variables.
     """
 
     gpus: int
@@ -55,12 +55,15 @@ class HostInfo:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this job has CAP_SYS_ADMIN, with which it may do nearly all that root may."""
+        """Whether this job has CAP_SYS_ADMIN, which allows nearly all that root may do."""
         return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
 
 
 def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
-    """The machine whose files begin at ``root``. Our own scratch folder ``own`` in ``temporary`` is no leftover."""
+    """Inspect the machine whose files begin at ``root``.
+
+    ``scratch`` is the tool's own folder in ``temporary`` and does not count as a leftover.
+    """
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     processes = tuple(sorted(_names(root / "proc")))
     return HostInfo(
@@ -92,7 +95,7 @@ def _capabilities(status: Path) -> int | None:
 
 
 def _restricted(parameters: Path) -> bool | None:
-    """The driver's ``RmProfilingAdminOnly``, which the module option NVreg_RestrictProfilingToAdminUsers sets."""
+    """Read ``RmProfilingAdminOnly``, set by NVreg_RestrictProfilingToAdminUsers."""
     found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
     return bool(int(found[1])) if found else None
 
@@ -103,7 +106,7 @@ def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:
 
 
 def _ephemeral(environ: Mapping[str, str]) -> bool | None:
-    """What the runner's own settings say; they lie two folders above the folder for temporary files that a job is given."""
+    """Read the runner's settings, two folders above the job's temporary folder."""
     temporary = environ.get("RUNNER_TEMP")
     if not temporary:
         return None

@@ -1,8 +1,7 @@
-"""Nsight Compute: its command line, its complaints, and its report read with suspicion.
+"""Nsight Compute: its command line, its errors and its report.
 
-``ncu_report.load_report`` opens an empty, cut or altered file without a word: it then has no ranges, or actions without
-names and metrics; or it aborts. So nothing is taken on trust: ``actions`` copies what is there, in a process of its own
-(``reading_argv``), and ``readings`` demands all that is due.
+``ncu_report.load_report`` opens an empty, cut or altered file without an error, or aborts. So ``read_actions`` copies
+the data in a process of its own (``reading_argv``), and ``make_readings`` demands everything that is due.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcuMetric:
-    """A reading of ours and what ncu calls it: ``sources`` are names of one quantity, newest first, for names drift.
+    """A reading and its names in ncu. ``sources`` holds the newest name first.
 
-    ``scale`` turns ncu's ``source_unit`` into ``unit``. Shares are averaged over a workload's kernels by their time, others add up.
+    ``scale`` turns ``source_unit`` into ``unit``. Shares are averaged over a workload's kernels by time, others add up.
     """
 
     name: str
@@ -74,7 +73,7 @@ ERROR_PATTERNS: tuple[tuple[str, Code], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One profiled launch: the range that it lies in, its function's name, and metrics by name as (value, unit)."""
+    """One profiled launch: its NVTX range, its function, and metrics as (value, unit)."""
 
     workload: str
     kernel: str
@@ -82,7 +81,7 @@ class Action:
 
 
 def find() -> Path | None:
-    """The machine's newest ncu: on PATH, else where Nsight Compute installs itself."""
+    """Find the newest ncu: on PATH, else where Nsight Compute installs itself."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
@@ -96,12 +95,15 @@ def version_argv(tool: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The version, e.g. ``2025.3.1.0``; empty when the text names none."""
+    """Return the version, e.g. ``2025.3.1.0``, or an empty string."""
     return next((line.split()[1] for line in text.splitlines() if line.startswith("Version ") and len(line.split()) > 1), "")
 
 
 def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Profile what ``command`` runs between cudaProfilerStart and Stop. Clocks are left alone; no source is stored."""
+    """Profile ``command`` between cudaProfilerStart and Stop.
+
+    Clocks are not changed and no source is stored.
+    """
     names = ",".join(dict.fromkeys(metric.sources[0] for metric in NCU_METRICS))
     sections = [argument for section in SECTIONS for argument in ("--section", section)]
     # fmt: off
@@ -114,7 +116,7 @@ def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[st
 
 
 def find_error(text: str) -> Missing | None:
-    """What ncu itself says went wrong, if anything."""
+    """Return the error that ncu printed, or None."""
     for words, code in ERROR_PATTERNS:
         at = text.find(words)
         if at >= 0:
@@ -125,7 +127,10 @@ def find_error(text: str) -> Missing | None:
 
 
 def import_reader(tool: Path | None) -> Any:
-    """The module ``ncu_report``: installed, or the one that came with ``tool``. CannotCollectError when there is neither."""
+    """Import ``ncu_report``: the installed one, else the one that comes with ``tool``.
+
+    CannotCollectError if there is neither.
+    """
     try:
         return importlib.import_module("ncu_report")
     except ImportError:
@@ -142,7 +147,7 @@ def import_reader(tool: Path | None) -> Any:
 
 
 def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
-    """All actions of a report as plain records; a report that cannot be opened, or holds nothing, has none."""
+    """Copy all actions of a report. A report that cannot be opened has none."""
     try:
         context = module.load_report(str(report))
         found = [
@@ -151,17 +156,17 @@ def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
             for number in range(context.range_by_idx(index).num_actions())
         ]
         return tuple(_action(action) for action in found)
-    except Exception:  # noqa: BLE001 - the reader raises what it likes on a bad file; no action then counts
+    except Exception:  # noqa: BLE001 - the reader raises anything on a bad file
         return ()
 
 
 def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
-    """Read a report in a process of its own, by the reader that ``tool`` brings where none is installed."""
+    """Read a report in a process of its own, if need be with ``tool``'s reader."""
     return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(tool), str(report))
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
-    """The actions that such a process printed; of one that did not end well there are none."""
+    """Parse the actions that such a process printed. A failed process has none."""
     try:
         return tuple(_decode_action(**record) for record in json.loads(text.splitlines()[-1]))
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -174,23 +179,23 @@ def _decode_action(*, workload: str, kernel: str, metrics: dict[str, list[Any]])
 
 
 def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
-    """The readings of one workload, or why it has none.
+    """Return the readings of one workload, or why it has none.
 
-    ``expected`` are the kernels that it launches (empty: any, but at least one). A share of peak is the mean over the kernels,
-    weighted by their time; the launches of one call are counted.
+    ``expected`` are the kernels that it launches. If it is empty, any kernel counts, but at least one must run. A share of
+    peak is the mean over the kernels, weighted by their time.
     """
     launches = [action for action in found if action.workload == workload]
     if not found:
-        return Missing(code=Code.INVALID_REPORT, message="the report holds no launch at all: it is empty, cut or altered")
+        return Missing(code=Code.INVALID_REPORT, message="the report holds no launch: it is empty, cut or altered")
     if any(not action.kernel or not action.metrics for action in found):
         return Missing(
-            code=Code.INVALID_REPORT, message="the report holds an action without a name or metrics: it was cut or altered"
+            code=Code.INVALID_REPORT, message="the report holds an action without name or metrics: it was cut or altered"
         )
     if not launches:
         return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
     wanted, seen = set(expected), {action.kernel for action in launches}
     if wanted - seen:
-        return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran; seen: {', '.join(sorted(seen))}")
+        return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran. These ran: {', '.join(sorted(seen))}")
     if wanted and seen - wanted:
         return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(seen - wanted)} ran, which the subject does not name")
     return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {
@@ -230,7 +235,7 @@ def _action(action: Any) -> Action:
 
 
 def _innermost_range(action: Any) -> str:
-    """The innermost range that the launch lies in; empty when it lies in none."""
+    """Return the innermost NVTX range of the launch, or an empty string."""
     state = action.nvtx_state()
     stacks = [] if state is None else [tuple(state[domain].push_pop_ranges()) for domain in state.domains()]
     return next((stack[-1] for stack in stacks if stack), "")

@@ -1,4 +1,4 @@
-"""nvcc: how each source is compiled and linked, and what its output says."""
+"""nvcc: the command lines to compile and link, and the parsers of its output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OPTIONS = (
     "-Xcompiler",
     "-fPIC",
 )
-"""The one option list: machine code can be compared only between equal ones."""
+"""One list for all subjects: machine code is comparable only with equal options."""
 
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
-"""No separate device code, hence no device link, which would put random names into the library; and a launcher that
-calls what nobody defines fails here, not when the library is loaded."""
+"""Without a device link, which would put random names into the library. An undefined function fails here, not when
+the library is loaded."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -47,7 +47,10 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxasInfo:
-    """What ptxas printed of one entry function and the functions that it calls. Bytes a thread, shared memory a block."""
+    """What ptxas printed of one entry function and of the functions that it calls.
+
+    Bytes are per thread, or per block for shared memory.
+    """
 
     registers: int = 0
     stack_bytes: int = 0
@@ -60,10 +63,10 @@ class PtxasInfo:
 def compile_argv(
     nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
 ) -> tuple[str, ...]:
-    """Compile ``source`` (relative to the working folder) to ``target``.
+    """Compile ``source``, relative to the working folder, to ``target``.
 
-    One run leaves all that is wanted: the object, the very cubin that it embeds (in the folder ``keep``), and the
-    list of files that were read (``dependencies``, a make rule).
+    One run writes three things: the object, the cubin that it embeds (in ``keep``), and the list of files that were read
+    (``dependencies``, a make rule).
     """
     paths = tuple(part for include in includes for part in ("-I", include))
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
@@ -71,7 +74,7 @@ def compile_argv(
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:
-    """Link ``objects`` and the static CUDA runtime in ``lib`` into the shared ``library``."""
+    """Link ``objects`` and the static CUDA runtime in ``lib`` into ``library``."""
     return (str(nvcc), *LINK_OPTIONS, *map(str, objects), "-o", str(library), "-L", str(lib))
 
 
@@ -81,22 +84,22 @@ def version_argv(nvcc: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The exact version, e.g. ``13.0.88``; empty when the text names none."""
+    """Return the exact version, e.g. ``13.0.88``, or an empty string."""
     found = re.search(r"^Cuda compilation tools, release [\d.]+, V([\d.]+)$", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
-    """The files that a make rule names after its target."""
+    """List the files that a make rule names after its target."""
     _, _, names = text.replace("\\\n", " ").partition(" : ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 
 def parse_host_code(text: str, files: Container[str]) -> str:
-    """The host code that comes from ``files``, out of what cudafe++ made of a source (``.cudafe1.cpp``).
+    """Extract the host code of ``files`` from cudafe++'s output (``.cudafe1.cpp``).
 
-    There device functions are declarations, their bodies stand under ``#if 0``, and a namespace without a name has one
-    with a hash of the whole source in it: both are left out.
+    Two things are excluded: the bodies of device functions, which are inside ``#if 0``, and the source hash in the name
+    of an anonymous namespace.
     """
     lines: list[str] = []
     in_checkout, device = False, False
@@ -111,10 +114,10 @@ def parse_host_code(text: str, files: Container[str]) -> str:
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Per entry function what ``-Xptxas -v`` printed.
+    """Return what ``-Xptxas -v`` printed for each entry function.
 
-    Spills of called functions count for the entry function that they follow. A performance warning belongs to the entry
-    function that it names, and to every one of the file when it names none of them.
+    Spills of called functions count for the entry function that they follow. A performance warning counts for the entry
+    functions that it names, or for all of the file if it names none.
     """
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
@@ -158,7 +161,7 @@ def _warnings_of(symbol: str, warnings: list[str], entries: set[str]) -> tuple[s
 
 
 def first_error(text: str) -> CompileError | None:
-    """The first error in the output of nvcc or of a tool that it started; None when no line looks like one."""
+    """Return the first error in the output of nvcc or a tool that it started, if any."""
     for line in text.splitlines():
         for pattern in _ERRORS:
             if found := pattern.match(line.strip()):
@@ -168,6 +171,6 @@ def first_error(text: str) -> CompileError | None:
 
 
 def link_error(text: str, library: str) -> CompileError | None:
-    """The first thing that the linker could not do, without the names of object files; None when it says nothing known."""
+    """Return the linker's first error without names of object files, if any."""
     found = _LINK_ERROR.search(text)
     return CompileError(file=library, line=0, message=found[0].strip()) if found else None

@@ -1,4 +1,4 @@
-"""nvdisasm: the instructions of a cubin, counted."""
+"""nvdisasm: count the instructions of a cubin."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 class Function:
     """One function of a cubin.
 
-    ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
-    ``unfenced_tma_stores`` counts bulk stores out of shared memory that have an ordinary store to it before them and no proxy fence between,
-    in the order of the code; ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
-    store names by its first register, the last one counts.
+    ``opcodes`` counts instructions by opcode without modifiers. ``waits`` counts ``WARPGROUP.DEPBAR``.
+    ``unfenced_tma_stores`` counts TMA stores from shared memory that follow an ordinary store to it without a proxy fence
+    between, in code order. ``highest_register`` is one more than the highest register number, 0 for none. A wide load or
+    store names the first register of a vector; its last register counts.
     """
 
     name: str
@@ -42,7 +42,7 @@ def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[Function, ...]:
-    """The functions, in the cubin's order. ValueError when the text is not nvdisasm's JSON of schema 13."""
+    """Parse the functions in order. ValueError if this is not JSON of schema 12 or 13."""
     try:
         header, functions = json.loads(text)
         major = header["SchemaVersion"]["major"]
@@ -55,7 +55,7 @@ def parse(text: str) -> tuple[Function, ...]:
 
 
 def merge(functions: tuple[Function, ...], *, name: str) -> Function:
-    """The functions as one: counts added, the highest register of any."""
+    """Merge functions into one: add the counts, take the highest register."""
     opcodes = Counter[str]()
     for function in functions:
         opcodes.update(dict(function.opcodes))
@@ -81,7 +81,7 @@ def _function(function: dict[str, Any]) -> Function:
 
 
 def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
-    """See ``Function``. The order of the code stands in for that of execution: who stores is compiled just before who reads."""
+    """Count in code order. The compiler places a store just before its reader."""
     unfenced_store, count = False, 0
     for opcode in opcodes:
         name = opcode.split(".", 1)[0]
@@ -95,7 +95,7 @@ def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
 
 
 def _highest(instruction: dict[str, Any]) -> int:
-    """The highest register that the instruction names; -1 for none."""
+    """Return the highest register that the instruction names, or -1."""
     operands = instruction.get("operands", "")
     wide = _WIDE.search(instruction["opcode"])
     more = int(wide[1]) // 32 - 1 if wide else 0

@@ -1,8 +1,8 @@
-"""compute-sanitizer: its command line, its log, and when its silence means that all is well.
+"""compute-sanitizer: its command line, its log, and when it proves a clean kernel.
 
-"0 errors" alone means nothing: it is also what the tool prints when the kernel filter matched nothing, when it lost track, and
-when the target died under it. So a clean verdict is a conjunction (``read_findings``), and which launches were checked is
-asked in a run of its own (``launch_list_argv``): listing launches counts as errors in the summary and in the exit status.
+"0 errors" alone proves nothing. The tool prints it too if the kernel filter matched nothing, if it lost track, or if
+the target died. ``read_findings`` therefore requires several conditions. Which launches were checked is asked in a
+separate run (``launch_list_argv``), because listing launches counts as errors.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FLOOR = (2026, 4)
-"""The first version that follows TMA and mbarriers; older ones report races that are none, and miss some that are."""
+"""The first version that follows TMA and mbarriers. Older ones report false races and miss real ones."""
 
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
 
 OPTIONS = {
-    "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not land in the next one
+    "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not hit the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
 GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
-"""For kernels whose ordinary loads read what bulk copies wrote: version 2026.4 reports every such load of shared memory."""
+"""For kernels with ordinary loads of what TMA wrote. Version 2026.4 reports every such load of shared memory."""
 
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
@@ -67,9 +67,10 @@ _LAUNCH = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What one log says. ``total`` is the summary's count, None without a summary line; ``lost`` and ``died`` are its words.
+    """The content of one log. ``total`` is the summary's count, or None.
 
-    A summary in words that we do not know counts as lost: nobody can say that it is zero.
+    ``lost_track`` and ``target_died`` hold the tool's words. An unknown summary counts as lost track, because it might
+    not be zero.
     """
 
     total: int | None
@@ -81,7 +82,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel launch that the tool saw: name, width of the grid, and whether the filter let the tool check it."""
+    """A kernel launch: name, width of the grid, and whether the tool checked it."""
 
     kernel: str
     width: int
@@ -94,13 +95,13 @@ def version_argv(tool: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The version, e.g. ``2026.4.0.0``; empty when the text names none."""
+    """Return the version, e.g. ``2026.4.0.0``, or an empty string."""
     found = _VERSION.search(text)
     return found.group(1) if found else ""
 
 
 def is_too_old(version: str) -> bool:
-    """Whether this version is below the floor; one that cannot be read is."""
+    """Tell whether this version is below the floor. An unreadable one is."""
     numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
     return not numbers >= FLOOR
 
@@ -108,10 +109,10 @@ def is_too_old(version: str) -> bool:
 def argv(
     tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
 ) -> tuple[str, ...]:
-    """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
+    """Run ``command`` under ``check`` (memcheck, racecheck, synccheck or initcheck).
 
-    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``, of
-    initcheck alone: they load what bulk copies wrote, which it cannot follow through shared memory.
+    ``kernels`` are whole mangled names. None means all. A kernel that faults is ended, and the next may run. ``bulk`` is
+    for initcheck: the kernels load what TMA wrote, which initcheck cannot follow through shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
@@ -127,14 +128,17 @@ def argv(
 
 
 def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Run ``command`` and list every launch, and whether the same filter would check it. Its summary means nothing."""
+    """Run ``command`` and list every launch, and whether the filter would check it.
+
+    The summary of this run means nothing.
+    """
     common = _common(tool, "memcheck", kernels, log)
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
     return (*common, *listing, *(str(part) for part in command))
 
 
 def parse(text: str, check: str) -> Log:
-    """Read a log of this check."""
+    """Parse a log of this check."""
     summaries = [int(count) for count in _SUMMARY.findall(text)]
     races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
     due = races if check == "racecheck" else summaries
@@ -150,7 +154,7 @@ def parse(text: str, check: str) -> Log:
 
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
-    """The launches that a roll call lists, in order."""
+    """Parse the launch list, in order."""
     return tuple(
         Launch(kernel=found["kernel"], width=int(found["width"]), checked=found["filtered"] is None)
         for found in _LAUNCH.finditer(_PREFIX.sub("", text))
@@ -158,10 +162,11 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 
 
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
-    """How many findings, or why nobody can say. What was printed counts even if the tool went down after it. Zero needs every one of these.
+    """Return the number of findings, or why it is unknown.
 
-    The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
-    is 0; the target neither died nor failed; and the worker itself says that its launches ``ran``.
+    Printed findings count even if the tool failed afterwards. Zero requires all of these: the tool is new enough and kept
+    track, the summary exists and is zero, no finding is printed, the exit status is 0, the target did not die, and the
+    worker reports that its launches ``ran``.
     """
     count = max(log.total or 0, len(log.findings))
     doubts = (
@@ -172,7 +177,7 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
         ),
         (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
-        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
+        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line, exit status {returncode}"),
         (not count and bool(log.target_died), Code.CRASH, log.target_died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
@@ -195,7 +200,7 @@ def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """One finding for each place and message, with the first thread that it was said of; threads that say the same are counted."""
+    """Return one finding per place and message, with its first thread and their count."""
     findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")
@@ -203,7 +208,7 @@ def _findings(text: str, check: str) -> tuple[Finding, ...]:
         if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
-        kernel = (_FRAME.findall(body) or [kernel])[-1]  # of functions that call each other, the entry function is the last
+        kernel = (_FRAME.findall(body) or [kernel])[-1]  # the last function of a call chain is the entry function
         key = (_headline(body), kernel, file, line)
         thread, block = thread_match.groups() if (thread_match := _THREAD.search(body)) else ("", "")
         first = Finding(tool=check, message=key[0], kernel=kernel, file=file, line=line, thread=thread, block=block, count=0)
@@ -212,6 +217,6 @@ def _findings(text: str, check: str) -> tuple[Finding, ...]:
 
 
 def _headline(body: str) -> str:
-    """The first line; for a race, both ends of it."""
+    """Return the first line, or for a race both ends of it."""
     lines = [line.strip() for line in body.splitlines()]
     return " ".join(lines[:2]) if "Race reported" in lines[0] else lines[0]

@@ -1,4 +1,4 @@
-"""What was cached before, kept by the digest of all that went into it. An entry is intact or absent."""
+"""A cache of built files. The key is a digest of everything that went into a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRODUCT = "product"
 
 
 class CacheRecord(Protocol):
-    """The record of a cached file: ``digest`` is the SHA-256 of the file in hex."""
+    """The record of a cached file. ``digest`` is the SHA-256 of the file in hex."""
 
     @property
     def digest(self) -> str:
@@ -33,16 +33,16 @@ R = TypeVar("R", bound=CacheRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries, one cached file and its record each."""
+    """A folder of entries. Each holds one file and its record, and is whole or absent."""
 
     folder: Path
 
     def product_path(self, key: str) -> Path:
-        """Where the file of this entry is, if there is such an entry."""
+        """Return the path of this entry's file, whether it exists or not."""
         return self.folder / key[:32] / _PRODUCT
 
     def load(self, record: type[R], key: str) -> R | None:
-        """The record of this entry; None when there is none, or when its files were altered."""
+        """Return the record of this entry, or None if it is absent or was altered."""
         path = self.product_path(key).with_name(_RECORD)
         try:
             cached = codec.decode(record, path.read_bytes(), where=str(path))
@@ -53,19 +53,19 @@ class Cache:
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A folder to make something in, gone afterwards. CannotCollectError when the disk refuses."""
+        """Yield a temporary folder. CannotCollectError if the disk refuses."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-", ignore_cleanup_errors=True) as name:
                 yield Path(name)
         except OSError as error:
             raise CannotCollectError(
-                f"cannot write in {self.folder}: {error.strerror or error}",
-                fix="make room, or set FLASHCORE_CI_HOME to a folder that can be written",
+                f"cannot write to {self.folder}: {error.strerror or error}",
+                fix="free disk space, or set FLASHCORE_CI_HOME to a writable folder",
             ) from None
 
     def keep(self, key: str, product: Path, record: CacheRecord) -> None:
-        """Make ``product``, a file in a workspace, the file of this entry."""
+        """Move ``product``, a file in a workspace, into this entry."""
         entry = product.parent / ".entry"
         entry.mkdir()
         product.rename(entry / _PRODUCT)
@@ -73,5 +73,5 @@ class Cache:
         final = self.product_path(key).parent
         if self.load(type(record), key) is None:
             shutil.rmtree(final, ignore_errors=True)
-        with contextlib.suppress(OSError):  # another process was faster: its entry is as good, and maybe in use
+        with contextlib.suppress(OSError):  # another process was faster. Its entry is equal and may be in use.
             entry.rename(final)

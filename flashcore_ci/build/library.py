@@ -1,4 +1,4 @@
-"""Objects linked into a subject's shared library."""
+"""Link objects into a subject's shared library."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ LINK_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedLibrary:
-    """A library, by the digest of its file."""
+    """A linked library. ``digest`` is the SHA-256 of its file in hex."""
 
     digest: str
     schema: Literal["library-v1"] = "library-v1"
 
 
 def library_key(objects: Sequence[str], *, toolchain: Toolchain, host: HostCompiler) -> str:
-    """Digest of all that goes into a library made of the cached ``objects`` with these keys."""
+    """Return the cache key of a library that links the ``objects`` with these keys."""
     return digest_of(LinkedLibrary.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
 
 
 def link(
     objects: Sequence[str], name: str, *, toolchain: Toolchain, host: HostCompiler, cache: Cache
 ) -> LinkedLibrary | CompileError:
-    """Link the cached ``objects`` with these keys, unless the cache holds the result. ``name`` stands in the error.
+    """Link the ``objects`` with these keys, unless the cache holds the result.
 
-    CannotCollectError as in ``compiler.diagnose_failure``.
+    ``name`` is the library's name in errors. CannotCollectError as in ``diagnose_failure``.
     """
     key = library_key(objects, toolchain=toolchain, host=host)
     if (cached := cache.load(LinkedLibrary, key)) is not None:
@@ -44,7 +44,7 @@ def link(
     with cache.workspace() as work:
         library = work / "library.so"
         parts: list[Path] = []
-        for number, part in enumerate(objects):  # g++ goes by the suffix
+        for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
             parts[-1].symlink_to(cache.product_path(part).resolve())
         command = nvcc.link_argv(toolchain.nvcc, objects=parts, library=library, lib=toolchain.lib)

@@ -1,4 +1,4 @@
-"""One source compiled, and the evidence that came out of it, kept by the digest of all that went in."""
+"""Compile one source, and cache the object with the evidence that came out of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISASSEMBLE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledEntry:
-    """One entry function: what ptxas said and what the disassembly holds (see ``EntryBuild``)."""
+    """One entry function: what ptxas printed and what its SASS contains."""
 
     symbol: str
     resources: nvcc.PtxasInfo
@@ -32,10 +32,10 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source: its entry functions and digests of its object file, of its machine code, and of its host code.
+    """One compiled source: its entry functions, and digests of object and code.
 
-    ``host_code`` covers what the headers give an instantiation besides device code, such as the function that launches
-    it. It is made of tokens, so that host compilers agree.
+    ``host_code`` covers the host functions that headers add to an instantiation, such as its launch function. It is a
+    digest of tokens, so it is the same for every host compiler.
     """
 
     digest: str
@@ -45,13 +45,16 @@ class CompiledUnit:
     schema: Literal["unit-v1"] = "unit-v1"
 
     def entry(self, symbol: str) -> CompiledEntry | None:
-        """The entry function of this name, if this source defines it."""
+        """Return the entry function of this name, if this source defines it."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One source to compile; ``reads`` are the files of the checkout that it may include, ``content`` their digest."""
+    """One source to compile.
+
+    ``reads`` are the files of the checkout that it may include. ``content`` is their digest.
+    """
 
     source: str
     includes: tuple[str, ...]
@@ -61,10 +64,10 @@ class Unit:
 
 
 def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: HostCompiler) -> Unit:
-    """The unit that compiles ``source``.
+    """Describe the compilation of ``source``.
 
-    Its key covers the tools, the options, every byte of the checkout that it may read, and where the checkout is: line
-    information holds absolute paths, and a finding must point into this checkout and not into another one.
+    The key covers tools, options and every file of the checkout that the source may read. It also covers the checkout's
+    path: line information holds absolute paths, and a finding must point into this checkout.
     """
     reads = sources.closure(source, includes)
     content = sources.bytes_digest(reads)
@@ -76,9 +79,9 @@ def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolcha
 def compile_unit(
     unit: Unit, *, sources: Sources, toolchain: Toolchain, host: HostCompiler, cache: Cache
 ) -> CompiledUnit | CompileError:
-    """Compile and disassemble; keep the result in ``cache``. The compiler's complaints come back, they are not raised.
+    """Compile and disassemble ``unit``, and keep the result in ``cache``.
 
-    CannotCollectError for what is no fault of the source: a full disk, a compiler that was killed.
+    Return a CompileError if the source is wrong. CannotCollectError if the machine is: a full disk, a killed compiler.
     """
     with cache.workspace() as work:
         dependencies = work / "unit.d"
@@ -99,27 +102,28 @@ def compile_unit(
             return _make_relative(error, sources.root)
         compiled = _read_outputs(unit, work, output, toolchain)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
-            raise CannotCollectError(
-                f"{unit.source}, or a file that it includes, changed while it was compiled", fix="build again"
-            )
+            raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
         cache.keep(unit.key, work / "unit.o", compiled)
     return compiled
 
 
 def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """A file of in_checkout that the compiler read and we did not foresee: neither cache nor digest would notice its change."""
+    """Refuse a header of the checkout that ``Sources.closure`` did not find.
+
+    Neither the cache nor a digest would notice a change of that file.
+    """
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()
         in_checkout = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
         if in_checkout and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in unit.reads):
-            message = f"reads {name}, which no plain #include inside the checkout names: its changes would go unseen"
+            message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
             return CompileError(file=unit.source, line=0, message=message)
     return None
 
 
 def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
-    """The evidence in the cubin that nvcc left beside the object. A source without device code has none."""
+    """Read the evidence in the cubin next to the object. A host-only source has none."""
     digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
     cubin = work / f"{Path(unit.source).stem}.cubin"
     if not cubin.is_file():
@@ -152,7 +156,7 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
 
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
-    """The entry function with all that it may call: every function of the file that belongs to no other entry function."""
+    """Merge the entry function with all functions that no other entry function owns."""
     others = [other for other in entries if other != symbol]
     functions_of_entry = [
         function

@@ -22,7 +22,7 @@ from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
 from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many compilations are done, how many there are, and the source that was compiled last."""
+"""Called with (compilations done, compilations in all, last source)."""
 
 Results = dict[str, CompiledUnit | CompileError]
 
@@ -38,7 +38,7 @@ class BuildContext:
     out: Path
 
     def unit(self, source: str, spec: BuildSpec) -> Unit:
-        """The unit that compiles ``source`` as this subject asks."""
+        """Describe the compilation of ``source`` for this subject."""
         return objects.make_unit(source, spec.includes, sources=self.sources, toolchain=self.toolchain, host=self.host)
 
 
@@ -54,9 +54,9 @@ def build_subjects(
 ) -> tuple[BuildEvidence, ...]:
     """Build every subject into ``out/<subject>/<library>`` and write ``out/build.json``.
 
-    ``jobs`` compilers run at a time; ``cache`` keeps what they made, and nothing starts for what it holds. A source that
-    does not compile is evidence (``BuildEvidence.error``). SuiteError when a subject names paths outside the checkout,
-    CannotCollectError when this machine cannot compile.
+    At most ``jobs`` compilers run at a time. What ``cache`` holds is not compiled again. A source that does not compile
+    is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the checkout, CannotCollectError if
+    this machine cannot compile.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -77,10 +77,10 @@ def build_subjects(
 
 
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
-    """The builds in ``folder``, maybe made on another machine, of these very sources; comments may differ.
+    """Read the builds in ``folder``, which must be of the sources in ``root``.
 
-    EvidenceError as ``read_builds``, and when a subject's sources in the checkout at ``root`` are not those that were built:
-    a verdict on the one would be taken for a verdict on the other.
+    Comments may differ. EvidenceError as ``read_builds``, and if a subject's sources differ: the verdict would then be
+    about other code than the checkout's.
     """
     made = read_builds(folder)
     sources = Sources(root)
@@ -88,12 +88,12 @@ def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path
     here, built = dict(_source_digests(descriptions, sources)), dict(made.sources)
     for subject in (build.subject for build in made.builds if build.subject in here):
         if built.get(subject) != here[subject]:
-            raise EvidenceError(f"{folder}: {subject} was built of other sources than this checkout's", fix="build again")
+            raise EvidenceError(f"{folder}: {subject} was built from other sources than this checkout has", fix="build again")
     return made.builds
 
 
 def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
-    """For each subject the digest of all that its build reads or that runs with it, by tokens."""
+    """Return for each subject a token digest of what its build reads or runs with."""
     return tuple((description.subject, _source_digest(description, sources)) for description in descriptions)
 
 
@@ -107,7 +107,7 @@ def _source_digest(description: Description, sources: Sources) -> str:
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
-    """Entry functions first: their errors are the ones to show."""
+    """List sources with entry functions first, because their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
 
 
@@ -210,7 +210,10 @@ def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | Com
 
 
 def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
-    """Launchers with all that they include; what the entry functions' sources include counts with each of those."""
+    """Return a digest of the launchers with their headers.
+
+    The headers of entry functions count with those functions.
+    """
     files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
     return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(sorted(files)))
 
@@ -246,12 +249,15 @@ def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> Entry
 
 
 def _fence_warnings(count: int) -> tuple[str, ...]:
-    """The one hazard of the asynchronous proxy that machine code shows: the copy engine may read what was there before."""
-    return (f"{count} bulk stores of shared memory without a proxy fence after ordinary stores to it",) if count else ()
+    """Report the one async-proxy hazard that SASS shows.
+
+    Without the fence, TMA may read what shared memory held before.
+    """
+    return (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",) if count else ()
 
 
 def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    """Link the objects and put the library into ``out``."""
+    """Link the objects and copy the library into ``out``."""
     linked = library.link(keys, name, toolchain=context.toolchain, host=context.host, cache=context.cache)
     if isinstance(linked, library.LinkedLibrary):
         made = library.library_key(keys, toolchain=context.toolchain, host=context.host)

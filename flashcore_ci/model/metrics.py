@@ -1,4 +1,4 @@
-"""The metrics that collectors give and gates judge: one name, one kind of evidence, one unit."""
+"""The metrics that collectors report and gates judge."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from flashcore_ci.model.suite import Kind
 
 SIDES = ("base", "head")
-"""The sides of a comparison. Their samples are paired by index: one fresh process of each side is a round."""
+"""The sides of a comparison. A round is one fresh process of each side, paired by index."""
 MAX_SHARE = 110.0
-"""Per cent of a peak that a real reading stays below: the counters' own error is a few per cent, an altered report has no bound."""
+"""Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What a name stands for; no value of any metric is below 0, and none above ``most``.
+    """The kind and unit of a metric. Values are from 0 to ``maximum``.
 
-    ``sampled``: one value for each fresh process, else a single reading. ``lower_is_better``: it measures what is wrong, so that more of
-    it is never better.
+    ``sampled``: one value per fresh process, else a single reading. ``lower_is_better``: a rule ``>=`` is refused.
     """
 
     kind: Kind
@@ -60,4 +59,4 @@ METRICS: dict[str, Metric] = {
     **{f"{side}/clock/sm": Metric(kind=Kind.COMPARISON, unit="MHz", sampled=True) for side in SIDES},
     "comparison/same-code": Metric(kind=Kind.COMPARISON, unit="count"),
 }
-"""A gate on any other name is an error of the suite; collectors may give further readings, which nothing judges."""
+"""A gate on any other name is a suite error. Collectors may report other readings, which are not judged."""

@@ -1,4 +1,4 @@
-"""Suite and descriptions to the list of checks: the denominator of every verdict."""
+"""Suite and descriptions to the list of checks, the denominator of every verdict."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
-NO_BASE = "nothing to compare with was asked for: give --base REVISION"
-NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
+NO_BASE = "there is no base to compare with: give --base REVISION"
+NO_MACHINE_CODE = "its subject has no machine code at build time, so only live evidence is judged"
 
 
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
-    """Every (gate, target) as a check or as excluded with the reason, in suite order: gates first, then their targets.
+    """Plan every (gate, target): as a check, or as excluded with the reason.
 
-    ``compared``: there is a base to compare with; without one, gates on comparisons apply to nothing.
+    The order is the suite's. ``compared``: there is a base. Without one, gates on comparisons apply to nothing.
 
-    SuiteError lists every wrong roof, every selected target without a limit, every glob that matches no entry function, and
-    whatever would be green without having been asked: a gate that applies to nothing, a workload that no gate judges, two
-    entry functions of one name, a suite in which nothing blocks.
+    SuiteError lists every wrong roof, every target without a limit, every glob that matches no entry function, and
+    everything that would pass unchecked: a gate without targets, a workload without a gate, two entry functions with one
+    name, a suite in which nothing blocks.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
@@ -44,7 +44,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
                 checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
     problems = problems or list(_find_idle(suite, checks, excluded))
     if problems:
-        raise SuiteError(tuple(problems), fix="correct the file; `flashcore-ci plan` shows what it asks")
+        raise SuiteError(tuple(problems), fix="correct the file, then run `flashcore-ci plan`")
     whole = Plan(
         suite=suite.name,
         suite_file=suite.file,
@@ -58,9 +58,9 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
-    """The checks whose gate, target or ``gate/target`` matches one of ``globs``; no globs: the plan as it is.
+    """Keep the checks whose gate, target or ``gate/target`` matches one of ``globs``.
 
-    What no check is left for is not collected either. SuiteError when a glob selects nothing.
+    No globs keep all. Evidence that no check needs is not collected. SuiteError if a glob matches nothing.
     """
     patterns = tuple(globs)
     if not patterns:
@@ -68,14 +68,14 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     unmatched = [glob for glob in patterns if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
     if unmatched:
         lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
-        raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
+        raise SuiteError(lines, fix="list gates and targets with `flashcore-ci plan`")
     kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in patterns))
     excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in patterns))
     return replace(kept, excluded=excluded)
 
 
 def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
-    """The plan with these checks alone; what no check is left for is not collected either."""
+    """Keep only these checks. Evidence that no check needs is not collected."""
     checks = tuple(check for check in plan.checks if wanted(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
@@ -86,7 +86,7 @@ def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
 
 
 def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
-    """The plan without the comparisons of workloads that the base cannot run: workload id to the reason."""
+    """Drop the comparisons of workloads that the base cannot run: id to reason."""
     dropped = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
     excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
     checks = tuple(check for check in plan.checks if check.key not in dropped)
@@ -95,7 +95,7 @@ def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
 
 
 def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple[Workload, ...]:
-    """The workloads, of which the named ones no longer ask for a comparison."""
+    """Return the workloads. The named ones no longer collect a comparison."""
     return tuple(
         replace(w, collect=tuple(kind for kind in w.collect if kind is not Kind.COMPARISON)) if w.id in names else w
         for w in workloads
@@ -107,13 +107,13 @@ def _is_comparison(check: Check) -> bool:
 
 
 def _why_unmatched(glob: str, plan: Plan) -> str:
-    """What would make it match, where that is known."""
+    """Return why the glob matches nothing, if known."""
     return f": {NO_BASE}" if any(e.why == NO_BASE and _matches(glob, e.gate, e.target) for e in plan.excluded) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Something that a gate could be asked of; ``workload`` is set for those that run."""
+    """A candidate for a gate. ``workload`` is set for those that run."""
 
     name: str
     subject: str
@@ -122,7 +122,7 @@ class _Target:
 
 
 def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
-    """All candidates of the gate's scope, in suite order."""
+    """Yield all candidates of the gate's scope, in suite order."""
     scope = scope_of(gate.evidence)
     if scope is Scope.WORKLOAD:
         for workload in suite.workloads:
@@ -136,7 +136,7 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
 
 
 def _why_not(gate: Gate, target: _Target) -> str:
-    """Why the gate does not apply; empty when it does."""
+    """Return why the gate does not apply, or an empty string."""
     if not target.has_code:
         return NO_MACHINE_CODE
     if not any(fnmatchcase(target.name, glob) for glob in gate.on):
@@ -159,7 +159,7 @@ def _limit(gate: Gate, target: str) -> Limit | None:
 
 
 def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
-    """Globs over entry functions that match none (the suite's reader could not know their names)."""
+    """Report globs over entry functions that match none. The loader cannot check them."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
         return
     for glob in (*gate.on, *(limit.on for limit in gate.limits)):
@@ -168,7 +168,7 @@ def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterato
 
 
 def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
-    """One line for each profiled workload whose declared roof cannot be right."""
+    """Report each profiled workload whose declared roof cannot be right."""
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
     for workload in suite.workloads:
         if Kind.PROFILE not in workload.collect:
@@ -178,22 +178,22 @@ def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> It
             yield (
                 f"{_where(suite, f'workload {workload.id}')}: {workload.id}: the roof cannot be "
                 f"{workload.roof}: {problem.flops:.4g} FLOP over {problem.bytes:.4g} byte is {intensity(problem):.4g} FLOP/byte, "
-                f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}; "
+                f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}: "
                 f'write roof = "{right_roof(problem, suite.ridge)}"'
             )
 
 
 def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
-    """Entry functions of one name: a verdict names its target, so one of them would answer for the other."""
+    """Report entry functions of one name. A verdict names its target."""
     builds = [description.build for description in descriptions if description.build is not None]
     counted = Counter(entry.symbol for build in builds for entry in build.entries)
     for symbol, count in counted.items():
         if count > 1:
-            yield f"{count} entry functions are called {symbol}: give each its own name, also in different subjects"
+            yield f"{count} entry functions are called {symbol}: give each its own name, even in different subjects"
 
 
 def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
-    """What would look as if it had been asked: gates without a check, workloads without a gate, and checks none of which blocks."""
+    """Report what would pass unchecked: idle gates, idle workloads, no blocking check."""
     used = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
     judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
         e.target for e in excluded if e.why == NO_BASE
@@ -205,7 +205,7 @@ def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Exclude
         if workload.id not in judged:
             yield f"{_where(suite, f'workload {workload.id}')}: no gate judges {workload.id}"
     if not any(check.limit.severity is Severity.BLOCKING for check in checks):
-        yield f"{suite.file}: no check blocks: whatever happened, the gate would be green"
+        yield f"{suite.file}: no check blocks, so the gate would always be green"
 
 
 def _where(suite: Suite, what: str) -> str:
@@ -217,6 +217,6 @@ def _matches(glob: str, gate: str, target: str) -> bool:
 
 
 def _only_needed(plan: Plan) -> Plan:
-    """The plan without the workloads that no check wants."""
+    """Drop the workloads that no check needs."""
     wanted = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
     return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in wanted))

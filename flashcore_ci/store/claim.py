@@ -1,6 +1,7 @@
-"""Claim an output folder: nothing that this tool did not write is ever overwritten.
+"""Claim an output folder. Files of other programs are never overwritten.
 
-A marker file says that the folder is ours. A process that writes there holds the marker locked, so two runs never share a folder.
+A marker file shows that the folder is the tool's. A process that writes there locks the marker, so two runs never
+share a folder.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ MARKER = ".flashcore-ci"
 OUTSIDE_RUN = frozenset({*REPORTS, "build", LOGS, MARKER})
 RUN_FILES = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
 SCHEMA_MARKS = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
-"""Files that say of themselves what they are: they mark a folder from before there were markers."""
+"""Files with a schema. They identify run folders that are older than the marker."""
 FIX = "give --out a new or empty folder"
 
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process, and make it if it is not there.
+    """Hold the run folder for this process. Create it if it is absent.
 
-    UsageError when it holds files of others, or while another run writes to it. CannotCollectError if the disk refuses.
+    UsageError if it holds foreign files or if another run writes to it. CannotCollectError if the disk refuses.
     """
     refuse_foreign(folder)
     with mark_folder(folder):
@@ -37,7 +38,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mark_folder(folder: Path) -> Iterator[None]:
-    """Mark ``folder`` as ours and lock it. Errors as for ``claim_folder``."""
+    """Write the marker into ``folder`` and lock it. Errors as for ``claim_folder``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -51,7 +52,7 @@ def mark_folder(folder: Path) -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """UsageError when ``folder`` holds anything that this tool did not write."""
+    """Raise UsageError if ``folder`` holds a file that this tool did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -71,7 +72,7 @@ def _is_ours(folder: Path, present: set[str]) -> bool:
 
 
 def _has_mark(file: Path, mark: bytes) -> bool:
-    """Tell whether a regular file ends or begins with the schema's name."""
+    """Tell whether the last 4 KiB of a regular file hold the schema's name."""
     try:
         if not file.is_file():
             return False
@@ -88,7 +89,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
         raise UsageError(
-            f"another run (process {holder}) writes to {folder}", fix="wait for it, or give --out another folder"
+            f"another run (process {holder}) writes to {folder}", fix="wait for that run, or give --out another folder"
         ) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

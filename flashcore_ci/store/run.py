@@ -3,12 +3,12 @@
 ::
 
     manifest.json    schema run-v1; size and SHA-256 of each file below
-    plan.json        what was asked
-    evidence.json    what was measured, on what, when, with which tools
+    plan.json        the checks
+    evidence.json    the measurements, with place, time and tools
     artifacts/       the tools' own files
 
-Reports (``REPORTS``), a ``build`` folder and ``logs`` (jobs, results and output of every process that the run started, for
-whoever digs) may lie beside them; they are no part of the run.
+The folder may also hold reports (``REPORTS``), ``build`` and ``logs`` (jobs, results and output of every process).
+These are not part of the run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from flashcore_ci.store.manifest import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back: what was asked, what was measured, and the tools' own files by their names in the run folder."""
+    """A run as read back. ``files`` are the tools' own files by their names."""
 
     plan: Plan
     evidence: Evidence
@@ -50,9 +50,9 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder that asks ``plan``; what an earlier run left there goes.
+    """Make ``path`` an empty run folder for ``plan``, and delete an earlier run in it.
 
-    UsageError when the folder holds anything else: nothing that this tool did not write is ever deleted.
+    UsageError if the folder holds anything else: foreign files are never deleted.
     """
     refuse_foreign(path)
     try:
@@ -70,9 +70,10 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
-    """Write plan and evidence, then the manifest over them and all artifacts. The manifest comes last: no manifest, no run.
+    """Write plan and evidence, then the manifest over them and all artifacts.
 
-    CannotCollectError if the disk refuses, EvidenceError when the artifacts hold a link or a device.
+    The manifest comes last: without it there is no run. CannotCollectError if the disk refuses, EvidenceError if the
+    artifacts hold a link or a device.
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
@@ -86,18 +87,18 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """The run in a folder or in a packed bundle. EvidenceError (one line) if any byte of it is not what was written."""
+    """Read a run folder or bundle. EvidenceError (one line) if any byte was altered."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
         for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
-            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove what flashcore-ci did not write there")
+            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove this file")
         content = verify_files(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
     else:
         files = bundle.unpack(path)
         manifest = files.pop(MANIFEST, None)
         if manifest is None:
-            raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder or a file that `pack` wrote")
+            raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
         content = verify_files(manifest, files, files.__getitem__, where=where)
     return Run(
         plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
@@ -107,36 +108,36 @@ def read_run(path: Path) -> Run:
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
-    """The tools' own files in the run folder, by their names there. EvidenceError when one cannot be read."""
+    """Read the tools' own files by name. EvidenceError if one cannot be read."""
     return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Every file of the run in a folder or a packed bundle, the manifest too, unread. EvidenceError as ``read_run``."""
+    """Read every file of a run folder or bundle. EvidenceError as ``read_run``."""
     if not path.is_dir():
         return bundle.unpack(path)
     return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes.
+    """Pack the run folder into one ``.tar.xz``. The same run gives the same bytes.
 
-    EvidenceError when the run is not whole, UsageError when ``file`` exists and holds anything else.
+    EvidenceError if the run is not whole, UsageError if ``file`` exists with other content.
     """
     read_run(run)
     data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):
-        raise UsageError(f"{file} exists and is not this run", fix="name a new file, or remove this one first")
+        raise UsageError(f"{file} exists and is not this run", fix="give another file name, or remove this file")
     write_atomically(file, data)
 
 
 def _files(path: Path) -> set[str]:
-    """The run's own files but the manifest. EvidenceError for anything that is neither a plain file nor a folder."""
+    """List the run's files but the manifest. EvidenceError for links and devices."""
     roots = [path / name for name in (PLAN, EVIDENCE, ARTIFACTS)]
     try:
         return {file.relative_to(path).as_posix() for root in roots for file in _walk(root)}
     except OSError as error:
-        raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a run folder that can be read") from None
+        raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a readable run folder") from None
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -160,7 +161,7 @@ def _read(path: Path, name: str) -> bytes:
         with (path / name).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a run folder that is whole") from None
+        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a complete run folder") from None
     if len(data) > MAX_BYTES:
         raise EvidenceError(f"{path}: {name} is too large for a run", fix="collect again")
     return data

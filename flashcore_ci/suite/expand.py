@@ -1,7 +1,8 @@
-"""One workload table to the workloads that it stands for.
+"""Expand one workload table into its workloads.
 
-``each`` gives axes (every combination), ``cases`` gives lists of parameters; both are laid over ``params``. The id, the
-subject and the tags may name parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question mark if it is true.
+``each`` gives axes (every combination) and ``cases`` gives lists of parameters. Both override ``params``. The id, the
+subject and the tags may use parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question
+mark if the parameter is true.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")
 
 
 def expand(table: WorkloadTable) -> Iterator[Workload]:
-    """The table's workloads: cases in their order, and for each the axes like nested loops. KeyError: an unknown field."""
+    """Yield the table's workloads: cases in order, each with all its axes.
+
+    Axes are like nested loops. KeyError for an unknown field.
+    """
     axes = [[(name, value) for value in values] for name, values in table.each.items()]
     for case in table.cases:
         for combination in itertools.product(*axes):
@@ -34,7 +38,7 @@ def expand(table: WorkloadTable) -> Iterator[Workload]:
 
 
 def fill(template: str, params: Mapping[str, Scalar]) -> str:
-    """``template`` with its fields replaced. KeyError names a field that is no parameter."""
+    """Replace the fields of ``template``. KeyError names an unknown parameter."""
 
     def value_of(match: re.Match[str]) -> str:
         value, text = params[match[1]], match[2]

@@ -104,7 +104,7 @@ def test_how_many_were_not_printed_is_no_second_summary():
 
 
 def test_a_racecheck_log_is_not_judged_by_another_tools_summary():
-    assert reading(CLEAN, "racecheck") == Missing(code=Code.TOOL_FAILED, message="the log has no summary line; exit status 0")
+    assert reading(CLEAN, "racecheck") == Missing(code=Code.TOOL_FAILED, message="the log has no summary line, exit status 0")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_words_that_nobody_knows_are_still_a_failure():
 
 
 def test_a_compiler_that_does_not_end():
-    assert "did not end" in diagnose_failure(ended(-15, timed_out=True), "", None, "a.cu").message
+    assert "did not finish" in diagnose_failure(ended(-15, timed_out=True), "", None, "a.cu").message
 
 
 @pytest.mark.parametrize(

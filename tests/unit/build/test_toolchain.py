@@ -59,7 +59,7 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", "the disk is full"),
         (
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n",
-            "a downloaded file is not the pinned one",
+            "a downloaded file does not match its pinned hash",
         ),
         (
             "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)'\nERROR: No matching distribution found for x\n",
@@ -67,7 +67,7 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
         ),
         (
             "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\nERROR: No matching distribution found for x\n",
-            "the package index cannot be reached, or has none of the pinned packages",
+            "the package index is unreachable or lacks the pinned packages",
         ),
         (
             "ERROR: Could not find a version that satisfies the requirement x==9 (from versions: 8)\nERROR: No matching distribution found for x\n",

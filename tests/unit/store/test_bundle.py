@@ -60,7 +60,7 @@ class TestAlteredBundle:
     @pytest.mark.parametrize("name", ["../x", "/x", "artifacts/../../x", "x.json", "artifacts"])
     def test_a_name_that_leads_elsewhere(self, packed, run, name):
         packed.write_bytes(bundle.pack_files({**contents(run), name: b""}))
-        refused(packed, "no file of a run")
+        refused(packed, "not a file of a run")
 
     @pytest.mark.parametrize(
         "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CONTTYPE]
