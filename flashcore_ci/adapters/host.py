@@ -1,6 +1,6 @@
 """What a job can see of its machine: ``/proc``, ``/dev`` and its environment.
 
-Nothing is started or changed. What cannot be seen is None, never a guess.
+Nothing is started or changed. What cannot be seen becomes None, never a guess.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HostInfo:
     """A machine as a job on it sees it.
 
     ``profiling_is_restricted`` comes from the driver. ``capabilities`` is the mask of effective ones. ``processes`` are the
-    names of all visible processes. ``in_container``: other processes may be invisible. ``ephemeral`` is None without a
+    names of all visible processes. ``in_container``: other processes may be invisible. ``ephemeral``: None without a
     GitHub runner. ``has_cleanup_hook``: the runner cleans up after each job. ``secrets`` are names of variables.
     """
 

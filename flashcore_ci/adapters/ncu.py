@@ -193,11 +193,13 @@ def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str
         )
     if not launches:
         return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
-    wanted, seen = set(expected), {action.kernel for action in launches}
-    if wanted - seen:
-        return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran. These ran: {', '.join(sorted(seen))}")
-    if wanted and seen - wanted:
-        return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(seen - wanted)} ran, which the subject does not name")
+    due, launched = set(expected), {action.kernel for action in launches}
+    if due - launched:
+        return Missing(
+            code=Code.KERNEL_NOT_SEEN, message=f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
+        )
+    if due and launched - due:
+        return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(launched - due)} ran, which the subject does not name")
     return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {
         LAUNCHES: Measured(value=float(len(launches)), unit="count")
     }
@@ -225,9 +227,9 @@ def _combine(metric: NcuMetric, found: Sequence[Action]) -> Reading:
 
 
 def _action(action: Any) -> Action:
-    wanted = {name for metric in NCU_METRICS for name in metric.sources}
+    names = {name for metric in NCU_METRICS for name in metric.sources}
     metrics = {}
-    for name in wanted & set(action.metric_names()):
+    for name in names & set(action.metric_names()):
         metric = action.metric_by_name(name)
         if metric is not None and metric.has_value():
             metrics[name] = (float(metric.as_double()), str(metric.unit()))

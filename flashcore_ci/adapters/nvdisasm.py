@@ -26,7 +26,7 @@ class Function:
     ``opcodes`` counts instructions by opcode without modifiers. ``waits`` counts ``WARPGROUP.DEPBAR``.
     ``unfenced_tma_stores`` counts TMA stores from shared memory that follow an ordinary store to it without a proxy fence
     between, in code order. ``highest_register`` is one more than the highest register number, 0 for none. A wide load or
-    store names the first register of a vector; its last register counts.
+    store names the first register of a vector, of which the last register counts.
     """
 
     name: str

@@ -42,8 +42,8 @@ class User:
 class State:
     """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in °C.
 
-    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None if the GPU has no ECC. ``persistent`` is None if its
-    driver has no persistence mode.
+    None in ``ecc`` and ``ecc_errors`` (uncorrected, since boot) means that the GPU has no ECC. None in ``persistent`` means
+    that its driver has no persistence mode.
     """
 
     name: str

@@ -143,7 +143,7 @@ def parse(text: str, check: str) -> Log:
     races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
     due = races if check == "racecheck" else summaries
     lines = _PREFIX.sub("", text).splitlines()
-    unknown = (line for line in _ANY_SUMMARY.findall(text) if not any(known.match(line) for known in _KNOWN_SUMMARIES))
+    unknown = (line for line in _ANY_SUMMARY.findall(text) if not any(pattern.match(line) for pattern in _KNOWN_SUMMARIES))
     return Log(
         total=max(*races, *summaries, 0, 0) if due else None,
         findings=_findings(text, check),

@@ -60,7 +60,7 @@ def build_subjects(
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
-    refuse_foreign(out, [f"{made.subject}/{made.build.library}" for made in descriptions if made.build is not None])
+    refuse_foreign(out, [f"{d.subject}/{d.build.library}" for d in descriptions if d.build is not None])
     context = BuildContext(
         sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=Cache(folder=cache / "objects"), out=out
     )
@@ -82,14 +82,14 @@ def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path
     Comments may differ. EvidenceError as ``read_builds``, and if a subject's sources differ: the verdict would then be
     about other code than the checkout's.
     """
-    made = read_builds(folder)
+    build_set = read_builds(folder)
     sources = Sources(root)
     _check_paths(descriptions, sources)
-    here, built = dict(_source_digests(descriptions, sources)), dict(made.sources)
-    for subject in (build.subject for build in made.builds if build.subject in here):
+    here, built = dict(_source_digests(descriptions, sources)), dict(build_set.sources)
+    for subject in (build.subject for build in build_set.builds if build.subject in here):
         if built.get(subject) != here[subject]:
             raise EvidenceError(f"{folder}: {subject} was built from other sources than this checkout has", fix="build again")
-    return made.builds
+    return build_set.builds
 
 
 def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
@@ -140,7 +140,7 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
             unit, sources=context.sources, toolchain=context.toolchain, host=context.host, cache=context.cache
         )
 
-    results: Results = {unit.key: known for unit in units if (known := context.cache.load(CompiledUnit, unit.key)) is not None}
+    results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         running = {pool.submit(compile_one, unit): unit for unit in units if unit.key not in results}
         try:
@@ -174,14 +174,14 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
     failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
     failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
-    made = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
-    error = made if isinstance(made, CompileError) else None
+    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
+    error = linked if isinstance(linked, CompileError) else None
     return BuildEvidence(
         subject=description.subject,
         compiler=context.toolchain.compiler,
         options=nvcc.OPTIONS,
-        library="" if isinstance(made, CompileError) else f"{description.subject}/{spec.library}",
-        library_digest="" if isinstance(made, CompileError) else made.digest,
+        library="" if isinstance(linked, CompileError) else f"{description.subject}/{spec.library}",
+        library_digest="" if isinstance(linked, CompileError) else linked.digest,
         launcher=_launcher_digest(spec, sources),
         binding=sources.python_digest(spec.binding),
         source=subject,
@@ -260,6 +260,6 @@ def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.Link
     """Link the objects and copy the library into ``out``."""
     linked = library.link(keys, name, toolchain=context.toolchain, host=context.host, cache=context.cache)
     if isinstance(linked, library.LinkedLibrary):
-        made = library.library_key(keys, toolchain=context.toolchain, host=context.host)
-        write_atomically(context.out / name, context.cache.product_path(made).read_bytes())
+        key = library.library_key(keys, toolchain=context.toolchain, host=context.host)
+        write_atomically(context.out / name, context.cache.product_path(key).read_bytes())
     return linked

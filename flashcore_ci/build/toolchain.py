@@ -64,7 +64,7 @@ _PIP_ERRORS = (
 class Toolchain:
     """Paths and versions of the tools. ``digest`` identifies the exact versions.
 
-    ``lib`` holds the static CUDA runtime. ``sanitizer`` is None if absent.
+    ``lib`` holds the static CUDA runtime. ``sanitizer`` may be absent (None).
     """
 
     nvcc: Path

@@ -47,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """One subject. ``build`` is None if it has no machine code of its own."""
+    """One subject. ``build``: None if it has no machine code of its own."""
 
     subject: str
     file: str

@@ -69,14 +69,14 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     if unmatched:
         lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
         raise SuiteError(lines, fix="list gates and targets with `flashcore-ci plan`")
-    kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in patterns))
+    narrowed = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in patterns))
     excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in patterns))
-    return replace(kept, excluded=excluded)
+    return replace(narrowed, excluded=excluded)
 
 
-def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
+def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
     """Keep only these checks. Evidence that no check needs is not collected."""
-    checks = tuple(check for check in plan.checks if wanted(check))
+    checks = tuple(check for check in plan.checks if predicate(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
         replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in kinds))
@@ -218,5 +218,5 @@ def _matches(glob: str, gate: str, target: str) -> bool:
 
 def _only_needed(plan: Plan) -> Plan:
     """Drop the workloads that no check needs."""
-    wanted = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
-    return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in wanted))
+    needed = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
+    return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in needed))

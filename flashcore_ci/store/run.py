@@ -2,7 +2,7 @@
 
 ::
 
-    manifest.json    schema run-v1; size and SHA-256 of each file below
+    manifest.json    schema run-v1, size and SHA-256 of each file below
     plan.json        the checks
     evidence.json    the measurements, with place, time and tools
     artifacts/       the tools' own files

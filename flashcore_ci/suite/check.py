@@ -121,8 +121,8 @@ def _check_statistic(problems: Problems, key: str, gate: Gate, *, sampled: bool)
         has = "samples, so it needs a statistic" if sampled else "one value, so it has no statistic"
         problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
     elif sampled and RELATIVE.get(gate.metric, Statistic.RELATIVE_STD) is not gate.statistic:
-        wanted = RELATIVE.get(gate.metric, Statistic.RELATIVE_STD)
-        problems.add(f"{key}.statistic", f'"{gate.metric}" is judged by the statistic "{wanted}", not "{gate.statistic}"')
+        statistic = RELATIVE.get(gate.metric, Statistic.RELATIVE_STD)
+        problems.add(f"{key}.statistic", f'"{gate.metric}" is judged by the statistic "{statistic}", not "{gate.statistic}"')
 
 
 def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
@@ -154,7 +154,7 @@ def _check_selection(
     """
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
-        problems.add(key, f'roofs and tags select workloads; "{gate.evidence}" is judged for each {scope}')
+        problems.add(key, f'roofs and tags select workloads, but "{gate.evidence}" is judged for each {scope}')
     tags = {tag for workload in workloads.values() for tag in workload.tags}
     for tag in gate.tags:
         if tag not in tags:

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 M = TypeVar("M", bound=BaseModel)
 
 
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Return `` (did you mean "..."?)`` for a close match, else list ``known``."""
-    names = sorted(known)
+def suggest(word: object, words: Iterable[str]) -> str:
+    """Return `` (did you mean "..."?)`` for a close match, else list ``words``."""
+    names = sorted(words)
     close = difflib.get_close_matches(str(word), names, n=1)
     if close:
         return f' (did you mean "{close[0]}"?)'

@@ -188,7 +188,7 @@ class TestProblems:
         gate = GATE.replace("correctness", "build").replace("finite/bad-values", "build/errors")
         read(WITHOUT_GATES + gate)
         found = problems(WITHOUT_GATES + gate.replace("rule", 'roofs = ["memory"]\non = ["scal"]\nrule'))
-        assert any('roofs and tags select workloads; "build" is judged for each subject' in line for line in found)
+        assert any('roofs and tags select workloads, but "build" is judged for each subject' in line for line in found)
         assert any('.on: "scal" matches no subject (did you mean "scale"?)' in line for line in found)
 
     def test_globs_over_entry_functions_wait_for_the_plan(self, read):
