@@ -17,7 +17,7 @@ def today() -> str:
 
 
 def monotonic() -> float:
-    """Return seconds since a fixed moment. The value never goes back."""
+    """Return seconds since a fixed moment. They never decrease."""
     return time.monotonic()
 
 

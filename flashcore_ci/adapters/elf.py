@@ -81,7 +81,7 @@ def _is_named(symbol: _Symbol) -> bool:
 
 
 def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
-    """Read the symbol table. pyelftools drops the bit that marks an entry function."""
+    """Parse the table here, because pyelftools drops the bit of an entry function."""
     strings = table.stringtable
     return [
         _Symbol(
@@ -115,7 +115,7 @@ def _relocation(entry: tuple[int, int, int, int], symbols: Sequence[_Symbol]) ->
 
 
 def _attributes(data: bytes, symbols: Sequence[_Symbol]) -> list[tuple[object, ...]]:
-    """List (format, id, symbol, value). Each has 4 bytes, and a sized one a payload."""
+    """List (format, id, symbol, value)."""
     attributes: list[tuple[object, ...]] = []
     position = 0
     while position < len(data):

@@ -32,7 +32,7 @@ def status_argv(root: Path) -> tuple[str, ...]:
 
 
 def parse_commit(text: str) -> str:
-    """Return the commit's full hash, or an empty string if the text is not one."""
+    """Return the full hash, or an empty string."""
     word = text.strip()
     return word if len(word) in (40, 64) and set(word) <= set("0123456789abcdef") else ""
 
@@ -52,12 +52,12 @@ def checkout(root: Path, *, logs: Path) -> Checkout:
 
 
 def revision_argv(root: Path, revision: str) -> tuple[str, ...]:
-    """Ask for the commit of ``revision``, which is never read as an option."""
+    """Ask for the commit of ``revision``, which is never an option."""
     return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def fork_argv(root: Path, ref: str) -> tuple[str, ...]:
-    """Ask for the merge base of HEAD and ``ref``, which is never read as an option."""
+    """Ask for the merge base of HEAD and ``ref``, which is never an option."""
     return ("git", "-C", str(root), "merge-base", "--", "HEAD", ref)
 
 
@@ -72,7 +72,7 @@ def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str,
 
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
-    """Return the full hash of ``revision``. UsageError if git does not know it here."""
+    """Return the full hash of ``revision``. UsageError if it is unknown here."""
     found = process.run(revision_argv(root, revision), logs=logs, name="git-revision", timeout=TIMEOUT_SECONDS)
     commit = parse_commit(found.text()) if found.returncode == 0 else ""
     if not commit:

@@ -35,9 +35,9 @@ INIT_NAMES = frozenset({"systemd", "init"})
 class HostInfo:
     """A machine as a job on it sees it.
 
-    ``profiling_is_restricted`` comes from the driver. ``capabilities`` is the mask of effective ones. ``processes`` are the
-    names of all visible processes. ``in_container``: other processes may be invisible. ``ephemeral``: None without a
-    GitHub runner. ``has_cleanup_hook``: the runner cleans up after each job. ``secrets`` are names of variables.
+    ``capabilities`` is the mask of effective ones, ``processes`` are names, ``secrets`` are names of variables.
+    ``in_container``: other processes may be invisible. ``ephemeral``: None without a GitHub runner.
+    ``has_cleanup_hook``: the runner cleans up after each job.
     """
 
     gpus: int
@@ -62,7 +62,7 @@ class HostInfo:
 def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
     """Inspect the machine whose files begin at ``root``.
 
-    ``scratch`` is the tool's own folder in ``temporary`` and does not count as a leftover.
+    The tool's own ``scratch`` folder in ``temporary`` is not a leftover.
     """
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     processes = tuple(sorted(_names(root / "proc")))
@@ -106,7 +106,7 @@ def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:
 
 
 def _ephemeral(environ: Mapping[str, str]) -> bool | None:
-    """Read the runner's settings, two folders above the job's temporary folder."""
+    """The settings are two folders above the job's temporary folder."""
     temporary = environ.get("RUNNER_TEMP")
     if not temporary:
         return None

@@ -21,11 +21,10 @@ def path(folder: Path, uuid: str) -> Path:
 
 @contextlib.contextmanager
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
-    """Hold ``file`` locked, and wait up to ``timeout`` seconds for another gate.
+    """Hold ``file`` locked. Wait up to ``timeout`` seconds for another gate.
 
-    Report a wait once through ``waiting``. The kernel frees the lock when its holder dies, so an old lock file does no
-    harm. ``what`` names the locked thing in messages. CannotCollectError if time is up or the folder refuses,
-    InterruptedRunError if the tool is told to stop.
+    ``waiting`` gets one message, in which ``what`` names the locked thing. The kernel frees the lock when its holder dies.
+    CannotCollectError if time is up or the folder refuses, InterruptedRunError if the tool is told to stop.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

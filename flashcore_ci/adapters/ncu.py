@@ -1,7 +1,7 @@
 """Nsight Compute: its command line, its errors and its report.
 
-``ncu_report.load_report`` opens an empty, cut or altered file without an error, or aborts. So ``read_actions`` copies
-the data in a process of its own (``reading_argv``), and ``make_readings`` demands everything that is due.
+``ncu_report.load_report`` opens an empty, cut or altered file without an error, or aborts. So a process of its own
+copies the data (``reading_argv``), and ``make_readings`` demands all that is due.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
 
 
 def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
-    """Read a report in a process of its own, if need be with ``tool``'s reader."""
+    """Read a report in a process of its own."""
     return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(tool), str(report))
 
 
@@ -181,8 +181,8 @@ def _decode_action(*, workload: str, kernel: str, metrics: dict[str, list[Any]])
 def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
     """Return the readings of one workload, or why it has none.
 
-    ``expected`` are the kernels that it launches. If it is empty, any kernel counts, but at least one must run. A share of
-    peak is the mean over the kernels, weighted by their time.
+    ``expected`` are its kernels. If empty, any count, but at least one must run. A share of peak is the mean over the
+    kernels, weighted by time.
     """
     launches = [action for action in found if action.workload == workload]
     if not found:
@@ -237,7 +237,6 @@ def _action(action: Any) -> Action:
 
 
 def _innermost_range(action: Any) -> str:
-    """Return the innermost NVTX range of the launch, or an empty string."""
     state = action.nvtx_state()
     stacks = [] if state is None else [tuple(state[domain].push_pop_ranges()) for domain in state.domains()]
     return next((stack[-1] for stack in stacks if stack), "")

@@ -65,8 +65,7 @@ def compile_argv(
 ) -> tuple[str, ...]:
     """Compile ``source``, relative to the working folder, to ``target``.
 
-    One run writes three things: the object, the cubin that it embeds (in ``keep``), and the list of files that were read
-    (``dependencies``, a make rule).
+    The same run leaves the embedded cubin in ``keep`` and a make rule of the files that were read in ``dependencies``.
     """
     paths = tuple(part for include in includes for part in ("-I", include))
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
@@ -98,8 +97,7 @@ def parse_dependencies(text: str) -> tuple[str, ...]:
 def parse_host_code(text: str, files: Container[str]) -> str:
     """Extract the host code of ``files`` from cudafe++'s output (``.cudafe1.cpp``).
 
-    Two things are excluded: the bodies of device functions, which are inside ``#if 0``, and the source hash in the name
-    of an anonymous namespace.
+    Excluded are bodies of device functions (under ``#if 0``) and source hashes in names of anonymous namespaces.
     """
     lines: list[str] = []
     in_checkout, device = False, False
@@ -116,8 +114,8 @@ def parse_host_code(text: str, files: Container[str]) -> str:
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
     """Return what ``-Xptxas -v`` printed for each entry function.
 
-    Spills of called functions count for the entry function that they follow. A performance warning counts for the entry
-    functions that it names, or for all of the file if it names none.
+    Spills of called functions count for the entry function before them. A performance warning counts for the entry
+    functions that it names, else for all.
     """
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
@@ -161,7 +159,7 @@ def _warnings_of(symbol: str, warnings: list[str], entries: set[str]) -> tuple[s
 
 
 def first_error(text: str) -> CompileError | None:
-    """Return the first error in the output of nvcc or a tool that it started, if any."""
+    """Return the first error in the output of nvcc and its tools, if any."""
     for line in text.splitlines():
         for pattern in _ERRORS:
             if found := pattern.match(line.strip()):

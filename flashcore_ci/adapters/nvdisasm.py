@@ -23,10 +23,9 @@ _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 class Function:
     """One function of a cubin.
 
-    ``opcodes`` counts instructions by opcode without modifiers. ``waits`` counts ``WARPGROUP.DEPBAR``.
-    ``unfenced_tma_stores`` counts TMA stores from shared memory that follow an ordinary store to it without a proxy fence
-    between, in code order. ``highest_register`` is one more than the highest register number, 0 for none. A wide load or
-    store names the first register of a vector, of which the last register counts.
+    ``opcodes`` counts instructions without modifiers, ``waits`` counts ``WARPGROUP.DEPBAR``. ``unfenced_tma_stores``
+    counts TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code order.
+    ``highest_register`` is the highest register number plus one, or 0. The last register of a vector counts.
     """
 
     name: str
@@ -95,7 +94,6 @@ def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
 
 
 def _highest(instruction: dict[str, Any]) -> int:
-    """Return the highest register that the instruction names, or -1."""
     operands = instruction.get("operands", "")
     wide = _WIDE.search(instruction["opcode"])
     more = int(wide[1]) // 32 - 1 if wide else 0

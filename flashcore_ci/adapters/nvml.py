@@ -42,8 +42,7 @@ class User:
 class State:
     """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in °C.
 
-    None in ``ecc`` and ``ecc_errors`` (uncorrected, since boot) means that the GPU has no ECC. None in ``persistent`` means
-    that its driver has no persistence mode.
+    ``ecc``, ``ecc_errors`` (uncorrected, since boot) and ``persistent``: None if the GPU or driver lacks it.
     """
 
     name: str
@@ -167,7 +166,6 @@ def _handle(nvml: Any, gpu: str) -> Any:
 
 
 def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
-    """Return the answer, or None if this GPU does not support the query."""
     with contextlib.suppress(nvml.NVMLError_NotSupported):
         return query(*arguments)
     return None

@@ -1,8 +1,8 @@
 """Start other processes. Nothing else in the package imports ``subprocess``.
 
 A child has its own process group and no standard input. Its output goes to files, so no pipe can fill up. At a
-time-out or a stop the whole group gets SIGTERM, then SIGKILL. A child is reaped after its group had the last signal,
-because until then no other process can get its number.
+time-out or a stop the group gets SIGTERM, then SIGKILL. A child is reaped after that, because until then no other
+process can get its number.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def run(
 ) -> Completed:
     """Run ``argv`` to its end. Output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    ``env`` replaces the environment, ``variables`` are added to it. If ``should_stop`` returns True, the child ends as at
-    a time-out. No process of the child's group survives this call. Threads may call it. CannotCollectError if the child
-    cannot start, InterruptedRunError if ``stop_all`` came first.
+    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No
+    process of its group survives. Threads may call it. CannotCollectError if it cannot start, InterruptedRunError if
+    ``stop_all`` came first.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
@@ -126,8 +126,7 @@ def stopping() -> bool:
 def is_descendant(pid: int) -> bool:
     """Tell whether ``pid`` descends from a child of this tool.
 
-    False if it is gone or invisible. A descendant may outlive its child. A stranger that reuses an ended child's number
-    started later.
+    False if it is gone or invisible. A stranger that reuses an ended child's number started later.
     """
     try:
         ended = _sessions.get(os.getsid(pid))
@@ -137,7 +136,7 @@ def is_descendant(pid: int) -> bool:
 
 
 def _start_time(pid: int) -> float:
-    """Return the start in seconds since boot: field 22 of proc(5)'s stat, in 0.01 s."""
+    """Field 22 of proc(5)'s stat, in seconds since boot."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
@@ -193,7 +192,6 @@ def _wait_and_reap(child: subprocess.Popen[bytes], seconds: float | None) -> boo
 
 
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
-    """Return True if the child timed out or was stopped."""
     while True:
         if _wait_for_exit(child, POLL_SECONDS):
             return False
@@ -202,7 +200,7 @@ def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, wait, send SIGKILL to the group, so that grandchildren end too."""
+    """SIGTERM, grace, SIGKILL to the group, so that grandchildren end too."""
     if not _wait_for_exit(child, 0):
         _signal_group(child.pid, signal.SIGTERM)
         _wait_for_exit(child, GRACE_SECONDS)

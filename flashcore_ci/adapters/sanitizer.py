@@ -1,8 +1,7 @@
 """compute-sanitizer: its command line, its log, and when it proves a clean kernel.
 
-"0 errors" alone proves nothing. The tool prints it too if the kernel filter matched nothing, if it lost track, or if
-the target died. ``read_findings`` therefore requires several conditions. Which launches were checked is asked in a
-separate run (``launch_list_argv``), because listing launches counts as errors.
+"0 errors" alone proves nothing: the tool prints it too if the filter matched nothing, if it lost track, or if the
+target died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
 """
 
 from __future__ import annotations
@@ -111,8 +110,8 @@ def argv(
 ) -> tuple[str, ...]:
     """Run ``command`` under ``check`` (memcheck, racecheck, synccheck or initcheck).
 
-    ``kernels`` are whole mangled names. None means all. A kernel that faults is ended, and the next may run. ``bulk`` is
-    for initcheck: the kernels load what TMA wrote, which initcheck cannot follow through shared memory.
+    ``kernels`` are whole mangled names. None means all. A kernel that faults is ended, and the next may run. ``bulk``:
+    initcheck cannot follow what TMA wrote to shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
@@ -164,9 +163,8 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """Return the number of findings, or why it is unknown.
 
-    Printed findings count even if the tool failed afterwards. Zero requires all of these: the tool is new enough and kept
-    track, the summary exists and is zero, no finding is printed, the exit status is 0, the target did not die, and the
-    worker reports that its launches ``ran``.
+    Printed findings always count. Zero requires a new enough tool that kept track, a summary of zero, no printed finding,
+    exit status 0, a target that did not die, and a worker that reports that its launches ``ran``.
     """
     count = max(log.total or 0, len(log.findings))
     doubts = (
@@ -217,6 +215,5 @@ def _findings(text: str, check: str) -> tuple[Finding, ...]:
 
 
 def _headline(body: str) -> str:
-    """Return the first line, or for a race both ends of it."""
     lines = [line.strip() for line in body.splitlines()]
     return " ".join(lines[:2]) if "Race reported" in lines[0] else lines[0]

@@ -1,4 +1,4 @@
-"""A cache of built files. The key is a digest of everything that went into a file."""
+"""A cache of built files, keyed by a digest of all that went into each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRODUCT = "product"
 
 
 class CacheRecord(Protocol):
-    """The record of a cached file. ``digest`` is the SHA-256 of the file in hex."""
+    """``digest`` is the SHA-256 of the cached file in hex."""
 
     @property
     def digest(self) -> str:
@@ -33,12 +33,12 @@ R = TypeVar("R", bound=CacheRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries. Each holds one file and its record, and is whole or absent."""
+    """A folder of entries: one file and its record each, whole or absent."""
 
     folder: Path
 
     def product_path(self, key: str) -> Path:
-        """Return the path of this entry's file, whether it exists or not."""
+        """Return the path of this entry's file."""
         return self.folder / key[:32] / _PRODUCT
 
     def load(self, record: type[R], key: str) -> R | None:

@@ -42,8 +42,8 @@ def find_host_compiler() -> HostCompiler:
 def diagnose_failure(completed: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
     """Return why a compiler or linker failed, or None if it did not.
 
-    ``error`` is the error found in its output, if any. InterruptedRunError if the tool itself was told to stop,
-    CannotCollectError if the machine is the cause: a full disk, or too little memory.
+    ``error`` is the error in its output, if any. InterruptedRunError if the tool was told to stop, CannotCollectError for
+    a full disk or too little memory.
     """
     if completed.returncode == 0 and not completed.timed_out:
         return None

@@ -27,16 +27,16 @@ class LinkedLibrary:
 
 
 def library_key(objects: Sequence[str], *, toolchain: Toolchain, host: HostCompiler) -> str:
-    """Return the cache key of a library that links the ``objects`` with these keys."""
+    """Return the cache key of a library of these objects, given by their keys."""
     return digest_of(LinkedLibrary.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
 
 
 def link(
     objects: Sequence[str], name: str, *, toolchain: Toolchain, host: HostCompiler, cache: Cache
 ) -> LinkedLibrary | CompileError:
-    """Link the ``objects`` with these keys, unless the cache holds the result.
+    """Link the ``objects`` with these keys, unless the cache has the result.
 
-    ``name`` is the library's name in errors. CannotCollectError as in ``diagnose_failure``.
+    ``name`` is for errors. CannotCollectError as in ``diagnose_failure``.
     """
     key = library_key(objects, toolchain=toolchain, host=host)
     if (cached := cache.load(LinkedLibrary, key)) is not None:

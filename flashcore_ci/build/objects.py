@@ -34,8 +34,7 @@ class CompiledEntry:
 class CompiledUnit:
     """One compiled source: its entry functions, and digests of object and code.
 
-    ``host_code`` covers the host functions that headers add to an instantiation, such as its launch function. It is a
-    digest of tokens, so it is the same for every host compiler.
+    ``host_code`` is a token digest of the host functions that headers add, such as a launch function.
     """
 
     digest: str
@@ -66,8 +65,8 @@ class Unit:
 def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: HostCompiler) -> Unit:
     """Describe the compilation of ``source``.
 
-    The key covers tools, options and every file of the checkout that the source may read. It also covers the checkout's
-    path: line information holds absolute paths, and a finding must point into this checkout.
+    The key covers tools, options and all files of the checkout that the source may read. It also covers the checkout's
+    path, because line information holds absolute paths.
     """
     reads = sources.closure(source, includes)
     content = sources.bytes_digest(reads)
@@ -108,10 +107,7 @@ def compile_unit(
 
 
 def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """Refuse a header of the checkout that ``Sources.closure`` did not find.
-
-    Neither the cache nor a digest would notice a change of that file.
-    """
+    """Refuse a header that ``Sources.closure`` did not find: no digest covers it."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()
@@ -123,7 +119,7 @@ def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, tool
 
 
 def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
-    """Read the evidence in the cubin next to the object. A host-only source has none."""
+    """Read the evidence in the cubin. A host-only source has none."""
     digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
     cubin = work / f"{Path(unit.source).stem}.cubin"
     if not cubin.is_file():
@@ -156,7 +152,6 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
 
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
-    """Merge the entry function with all functions that no other entry function owns."""
     others = [other for other in entries if other != symbol]
     functions_of_entry = [
         function

@@ -19,9 +19,9 @@ SCHEMA = "build-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSet:
-    """The content of ``build.json``. Each ``library`` is a path relative to the folder.
+    """The content of ``build.json``. ``library`` is relative to its folder.
 
-    ``sources`` holds for each subject a token digest of all sources and headers of its build.
+    ``sources`` holds a token digest of all sources and headers per subject.
     """
 
     builds: tuple[BuildEvidence, ...]

@@ -68,7 +68,6 @@ class Sources:
         return found
 
     def _header(self, folder: str, name: str) -> str | None:
-        """Return the path of ``name`` in ``folder``, or None if it is not in the checkout."""
         if (folder, name) not in self._header_paths:
             self._header_paths[folder, name] = self._find_header(folder, name)
         return self._header_paths[folder, name]

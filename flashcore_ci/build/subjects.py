@@ -52,11 +52,10 @@ def build_subjects(
     jobs: int,
     progress: Progress,
 ) -> tuple[BuildEvidence, ...]:
-    """Build every subject into ``out/<subject>/<library>`` and write ``out/build.json``.
+    """Build every subject into ``out/<subject>/<library>`` and write ``build.json``.
 
-    At most ``jobs`` compilers run at a time. What ``cache`` holds is not compiled again. A source that does not compile
-    is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the checkout, CannotCollectError if
-    this machine cannot compile.
+    At most ``jobs`` compilers run at a time. A source that does not compile is evidence (``BuildEvidence.error``).
+    SuiteError if a subject names paths outside the checkout, CannotCollectError if this machine cannot compile.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -79,8 +78,7 @@ def build_subjects(
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
     """Read the builds in ``folder``, which must be of the sources in ``root``.
 
-    Comments may differ. EvidenceError as ``read_builds``, and if a subject's sources differ: the verdict would then be
-    about other code than the checkout's.
+    EvidenceError as ``read_builds``, and if a subject's sources differ. Comments may differ.
     """
     build_set = read_builds(folder)
     sources = Sources(root)
@@ -93,7 +91,6 @@ def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path
 
 
 def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
-    """Return for each subject a token digest of what its build reads or runs with."""
     return tuple((description.subject, _source_digest(description, sources)) for description in descriptions)
 
 
@@ -107,7 +104,7 @@ def _source_digest(description: Description, sources: Sources) -> str:
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
-    """List sources with entry functions first, because their errors are shown first."""
+    """Entry functions come first, because their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
 
 
@@ -210,10 +207,7 @@ def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | Com
 
 
 def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
-    """Return a digest of the launchers with their headers.
-
-    The headers of entry functions count with those functions.
-    """
+    """Headers of entry functions count with those functions."""
     files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
     return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(sorted(files)))
 
@@ -249,15 +243,11 @@ def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> Entry
 
 
 def _fence_warnings(count: int) -> tuple[str, ...]:
-    """Report the one async-proxy hazard that SASS shows.
-
-    Without the fence, TMA may read what shared memory held before.
-    """
+    """Without the fence, TMA may read old values of shared memory."""
     return (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",) if count else ()
 
 
 def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    """Link the objects and copy the library into ``out``."""
     linked = library.link(keys, name, toolchain=context.toolchain, host=context.host, cache=context.cache)
     if isinstance(linked, library.LinkedLibrary):
         key = library.library_key(keys, toolchain=context.toolchain, host=context.host)

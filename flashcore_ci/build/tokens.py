@@ -1,6 +1,6 @@
 """Sources as tokens, without comments, blanks and line breaks.
 
-Files with equal tokens mean the same to a compiler (``__LINE__`` apart), so a comment does not change a digest.
+Equal tokens mean the same to a compiler, ``__LINE__`` apart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The CUDA tools: pinned packages in a folder of their own, or the machine's CUDA.
 
-They never share an environment with torch, which pins other versions of the same packages.
+torch pins other versions of the same packages, so they never share its environment.
 """
 
 from __future__ import annotations
@@ -152,8 +152,7 @@ def find_system() -> Toolchain | None:
 def install(home: Path, python: str, progress: Progress) -> Toolchain:
     """Install the pinned tools with ``python -m pip``, unless they are there.
 
-    An interrupted installation leaves no marker and starts again. A second caller waits for the first.
-    CannotCollectError names the cause in one line.
+    An interrupted installation starts again. A second caller waits for the first. CannotCollectError names the cause.
     """
     if (present := find(home)) is not None:
         return present
@@ -170,7 +169,7 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
 
 
 def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
-    """Install exactly what ``pins`` lists, and check each file against its hash."""
+    """Install exactly what ``pins`` lists, with checked hashes."""
     exact = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-script-location")
     return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(pins))
@@ -191,7 +190,6 @@ def _folder(home: Path) -> Path:
 
 
 def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolchain:
-    """Install under the lock. Partial folders in it can be removed."""
     for stale in (folder, *folder.parent.glob(".new-*")):
         shutil.rmtree(stale, ignore_errors=True)
     progress("installing the CUDA tools (about 330 MB on disk, once)")
@@ -215,7 +213,6 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
 
 
 def _query_versions(compiler: Path, sanitizer: Path | None, *, logs: Path) -> ToolVersions:
-    """Start each tool once. A tool that does not print its version is unusable."""
     answer = process.run(nvcc.version_argv(compiler), logs=logs, name="nvcc", timeout=VERSION_SECONDS)
     version = nvcc.parse_version(answer.text())
     checker = ""

@@ -20,7 +20,6 @@ class Trace:
     mhz: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse columns of different lengths."""
         if len(self.seconds) != len(self.mhz):
             raise ValueError("every block has a moment and a clock")
 

@@ -1,6 +1,6 @@
 """Every error that is not a verdict, with its exit code (docs/exit-codes.md).
 
-A kernel that does not compile, hangs, is wrong or slow is evidence and becomes a verdict, never an exception.
+A kernel that does not compile, hangs, is wrong or slow becomes a verdict.
 """
 
 from __future__ import annotations

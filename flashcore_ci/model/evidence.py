@@ -26,9 +26,8 @@ class CompileError:
 class EntryBuild:
     """One entry function as compiled. Bytes are per thread, shared memory per block.
 
-    ``registers`` is what ptxas printed: the launch cap if setmaxnreg is used. ``highest_register`` is one more than the
-    highest register number in the SASS. ``digest`` covers machine code, constants, initialised data, attributes, and the
-    tokens of the host code compiled with it (its launch function).
+    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest number in the
+    SASS plus one. ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
     """
 
     symbol: str
@@ -54,8 +53,7 @@ class EntryBuild:
 class BuildEvidence:
     """One subject's build. If it failed, ``error`` is set.
 
-    ``entries`` then holds what compiled. ``launcher``, ``binding`` and ``source`` are token digests of the host launchers
-    with their headers, of the Python binding, and of the subject's own file.
+    ``entries`` then holds what compiled. ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
     """
 
     subject: str
@@ -111,8 +109,8 @@ class Finding:
 class Observation:
     """All that one collector learned about one target.
 
-    ``artifacts`` are paths inside the run folder. If ``missing`` is set, nothing was learned. ``base`` is the identity
-    that a comparison compared ``identity`` with. Its samples are paired by index, one round each.
+    ``artifacts`` are paths inside the run folder. ``missing``: nothing was learned. ``base`` is the identity that
+    ``identity`` was compared with. Samples of a comparison are paired by index, one round each.
     """
 
     kind: Kind
@@ -129,7 +127,6 @@ class Observation:
     histograms: tuple[tuple[str, Histogram], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse two readings of one name."""
         for pairs in (self.readings, self.samples, self.histograms):
             names = [name for name, _ in pairs]
             if len(names) != len(set(names)):
@@ -174,7 +171,6 @@ class Provenance:
     version: str
 
     def __post_init__(self) -> None:
-        """Refuse a ``collected_at`` that is not a moment."""
         dt.datetime.fromisoformat(self.collected_at)
 
 

@@ -128,9 +128,9 @@ class Gate:
 class Waiver:
     """A red or inconclusive check that may pass until a day or for one pair.
 
-    ``expires`` is the last day (ISO date, UTC). ``pair`` is the pair of build digests in the verdict, for an intended
-    slow-down: the hash of a commit could not be written in that commit. Exactly one of the two is set. ``finding``, a glob
-    over ``KERNEL FILE:LINE MESSAGE``, restricts the waiver to findings that all match.
+    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of build digests, for an intended
+    slow-down: a commit cannot contain its own hash. Exactly one is set. ``finding``, a glob over ``KERNEL FILE:LINE
+    MESSAGE``, restricts the waiver to findings that all match.
     """
 
     gate: str

@@ -20,11 +20,9 @@ NO_MACHINE_CODE = "its subject has no machine code at build time, so only live e
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
     """Plan every (gate, target): as a check, or as excluded with the reason.
 
-    The order is the suite's. ``compared``: there is a base. Without one, gates on comparisons apply to nothing.
-
-    SuiteError lists every wrong roof, every target without a limit, every glob that matches no entry function, and
-    everything that would pass unchecked: a gate without targets, a workload without a gate, two entry functions with one
-    name, a suite in which nothing blocks.
+    ``compared``: there is a base. SuiteError lists every wrong roof, every target without a limit, every glob that
+    matches no entry function, and all that would pass unchecked: a gate without targets, a workload without a gate, two
+    entry functions with one name, a suite in which nothing blocks.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
@@ -60,7 +58,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
     """Keep the checks whose gate, target or ``gate/target`` matches one of ``globs``.
 
-    No globs keep all. Evidence that no check needs is not collected. SuiteError if a glob matches nothing.
+    No globs keep all. SuiteError if a glob matches nothing.
     """
     patterns = tuple(globs)
     if not patterns:
@@ -95,7 +93,6 @@ def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
 
 
 def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple[Workload, ...]:
-    """Return the workloads. The named ones no longer collect a comparison."""
     return tuple(
         replace(w, collect=tuple(kind for kind in w.collect if kind is not Kind.COMPARISON)) if w.id in names else w
         for w in workloads
@@ -107,14 +104,11 @@ def _is_comparison(check: Check) -> bool:
 
 
 def _why_unmatched(glob: str, plan: Plan) -> str:
-    """Return why the glob matches nothing, if known."""
     return f": {NO_BASE}" if any(e.why == NO_BASE and _matches(glob, e.gate, e.target) for e in plan.excluded) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A candidate for a gate. ``workload`` is set for those that run."""
-
     name: str
     subject: str
     has_code: bool
@@ -122,7 +116,6 @@ class _Target:
 
 
 def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
-    """Yield all candidates of the gate's scope, in suite order."""
     scope = scope_of(gate.evidence)
     if scope is Scope.WORKLOAD:
         for workload in suite.workloads:
@@ -136,7 +129,6 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
 
 
 def _why_not(gate: Gate, target: _Target) -> str:
-    """Return why the gate does not apply, or an empty string."""
     if not target.has_code:
         return NO_MACHINE_CODE
     if not any(fnmatchcase(target.name, glob) for glob in gate.on):
@@ -159,7 +151,7 @@ def _limit(gate: Gate, target: str) -> Limit | None:
 
 
 def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
-    """Report globs over entry functions that match none. The loader cannot check them."""
+    """The loader cannot check globs over entry functions."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
         return
     for glob in (*gate.on, *(limit.on for limit in gate.limits)):
@@ -168,7 +160,6 @@ def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterato
 
 
 def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
-    """Report each profiled workload whose declared roof cannot be right."""
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
     for workload in suite.workloads:
         if Kind.PROFILE not in workload.collect:
@@ -184,7 +175,7 @@ def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> It
 
 
 def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
-    """Report entry functions of one name. A verdict names its target."""
+    """A verdict names its target, so names must be unique."""
     builds = [description.build for description in descriptions if description.build is not None]
     counted = Counter(entry.symbol for build in builds for entry in build.entries)
     for symbol, count in counted.items():
@@ -217,6 +208,5 @@ def _matches(glob: str, gate: str, target: str) -> bool:
 
 
 def _only_needed(plan: Plan) -> Plan:
-    """Drop the workloads that no check needs."""
     needed = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
     return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in needed))

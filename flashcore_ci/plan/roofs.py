@@ -1,8 +1,7 @@
 """Check the roof that a workload declares with the roofline model.
 
 Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore architectures",
-CACM 52(4), 2009. The arithmetic intensity (FLOP/byte) is compared with the ridge, where the device's two ceilings
-meet. A declaration is refused if it is wrong by a factor of 4 or more.
+CACM 52(4), 2009. The ridge is the intensity (FLOP/byte) at which the device's two ceilings meet.
 """
 
 from __future__ import annotations

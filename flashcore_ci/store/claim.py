@@ -1,7 +1,6 @@
 """Claim an output folder. Files of other programs are never overwritten.
 
-A marker file shows that the folder is the tool's. A process that writes there locks the marker, so two runs never
-share a folder.
+A writing process locks the folder's marker file, so two runs never share a folder.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ FIX = "give --out a new or empty folder"
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. Create it if it is absent.
+    """Hold the run folder for this process. Create it if absent.
 
-    UsageError if it holds foreign files or if another run writes to it. CannotCollectError if the disk refuses.
+    UsageError for foreign files or another writer. CannotCollectError if the disk refuses.
     """
     refuse_foreign(folder)
     with mark_folder(folder):
@@ -52,7 +51,7 @@ def mark_folder(folder: Path) -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise UsageError if ``folder`` holds a file that this tool did not write."""
+    """Raise UsageError if ``folder`` holds a foreign file."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -64,7 +64,6 @@ def _decode_error(where: str, what: str) -> EvidenceError:
 
 
 def _parse(data: bytes) -> Any:
-    """Parse JSON. ValueError for NaN, infinity and duplicate keys."""
     return json.loads(
         data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
     )
@@ -82,7 +81,6 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    """Accept an integer where a float is expected, if a float can hold it."""
     _finite(text)
     return int(text)
 
@@ -95,9 +93,9 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
-    """Return the path to the first key that ``data`` lacks, or ().
+    """Return the path to the first key of ``complete`` that ``data`` lacks, or ().
 
-    ``complete`` has all keys. Defaults are for code that builds records. In a file an absent field means a cut file.
+    Defaults are for code. In a file an absent field means a cut file.
     """
     if isinstance(complete, dict):
         missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)

@@ -45,7 +45,7 @@ def member_of(path: str, data: bytes) -> Member:
 def refuse_name(path: str, *, where: str) -> None:
     """Raise EvidenceError unless ``path`` may be a file of a run.
 
-    It is relative and plain, and either the plan, the evidence or an artifact.
+    A run holds the plan, the evidence and artifacts.
     """
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
@@ -56,8 +56,7 @@ def refuse_name(path: str, *, where: str) -> None:
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
     """Compare every file with the manifest in ``data``, and return them by name.
 
-    ``names`` are the present files, ``read`` returns their content. EvidenceError (one line) if a file is missing,
-    altered, too large or not in the manifest.
+    ``names`` are the present files. EvidenceError if one is missing, altered, too large or not in the manifest.
     """
     manifest = decode(Manifest, data, where=f"{where}/{MANIFEST}")
     paths = [member.path for member in manifest.files]

@@ -2,13 +2,12 @@
 
 ::
 
-    manifest.json    schema run-v1, size and SHA-256 of each file below
+    manifest.json    size and SHA-256 of each file below
     plan.json        the checks
     evidence.json    the measurements, with place, time and tools
     artifacts/       the tools' own files
 
-The folder may also hold reports (``REPORTS``), ``build`` and ``logs`` (jobs, results and output of every process).
-These are not part of the run.
+Reports, ``build`` and ``logs`` (jobs, results and output of processes) may be there too. They are not part of the run.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder for ``plan``, and delete an earlier run in it.
+    """Make ``path`` an empty run folder for ``plan``. An earlier run is deleted.
 
-    UsageError if the folder holds anything else: foreign files are never deleted.
+    UsageError for foreign files, which are never deleted.
     """
     refuse_foreign(path)
     try:
@@ -72,8 +71,7 @@ def prepare_run(path: Path, plan: Plan) -> None:
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     """Write plan and evidence, then the manifest over them and all artifacts.
 
-    The manifest comes last: without it there is no run. CannotCollectError if the disk refuses, EvidenceError if the
-    artifacts hold a link or a device.
+    Without a manifest there is no run. CannotCollectError if the disk refuses, EvidenceError for links and devices.
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
@@ -120,7 +118,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz``. The same run gives the same bytes.
+    """Pack the run folder into one ``.tar.xz`` with reproducible bytes.
 
     EvidenceError if the run is not whole, UsageError if ``file`` exists with other content.
     """
@@ -132,7 +130,6 @@ def pack(run: Path, file: Path) -> None:
 
 
 def _files(path: Path) -> set[str]:
-    """List the run's files but the manifest. EvidenceError for links and devices."""
     roots = [path / name for name in (PLAN, EVIDENCE, ARTIFACTS)]
     try:
         return {file.relative_to(path).as_posix() for root in roots for file in _walk(root)}

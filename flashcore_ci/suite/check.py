@@ -113,10 +113,7 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
 
 
 def _check_statistic(problems: Problems, key: str, gate: Gate, *, sampled: bool) -> None:
-    """Check the statistic: samples need one, single values have none.
-
-    Some metrics are a statistic of their own.
-    """
+    """Samples need a statistic, single values have none."""
     if sampled != (gate.statistic is not Statistic.VALUE):
         has = "samples, so it needs a statistic" if sampled else "one value, so it has no statistic"
         problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
@@ -126,7 +123,6 @@ def _check_statistic(problems: Problems, key: str, gate: Gate, *, sampled: bool)
 
 
 def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
-    """Check that a slow-down has a margin above 0 and the rule ``<=``."""
     if gate.rule is not Rule.AT_MOST:
         problems.add(f"{key}.rule", f'a slow-down is judged by "<=", not "{gate.rule}"')
     for index, limit in enumerate(gate.limits):
@@ -150,7 +146,7 @@ def _check_selection(
 ) -> None:
     """Report globs and tags that match nothing.
 
-    Only subjects know entry functions, so the plan checks globs over those.
+    The planner checks globs over entry functions.
     """
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):

@@ -1,8 +1,7 @@
 """Expand one workload table into its workloads.
 
-``each`` gives axes (every combination) and ``cases`` gives lists of parameters. Both override ``params``. The id, the
-subject and the tags may use parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question
-mark if the parameter is true.
+``each`` gives axes (every combination), ``cases`` gives lists of parameters. Both override ``params``. In id, subject
+and tags ``{sq}`` is a parameter's value, and ``{causal?-causal}`` is the text after the question mark if it is true.
 """
 
 from __future__ import annotations

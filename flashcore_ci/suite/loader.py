@@ -81,7 +81,6 @@ class _Reader:
         self.sources[what] = f"{self.problems.file}:{key}"
 
     def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
-        """Return the valid tables of ``[[name]]``, each with its key in the file."""
         keyed = [(check.key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
         read = [(key, self.problems.read(model, table, key)) for key, table in keyed]
         return [(key, table) for key, table in read if table is not None]
@@ -147,7 +146,6 @@ def _gate(table: GateTable) -> Gate:
 
 
 def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
-    """Read the waivers next to the suite. An absent file means none."""
     if not path.exists():
         return [], ()
     reader = _Reader(Problems(_shown(path, root)), suite.sources)
@@ -167,6 +165,5 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
 
 
 def _shown(path: Path, root: Path) -> str:
-    """Return ``path`` relative to the checkout, if it is inside."""
     whole, base = path.resolve(), root.resolve()
     return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(path)

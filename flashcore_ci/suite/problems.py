@@ -34,9 +34,9 @@ class Problems:
         self.lines.append(": ".join(part for part in (self.file, key, message) if part))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
-        """Return ``table`` as a ``model``, or None. Mistakes are reported.
+        """Return ``table`` as a ``model``, or None. Report mistakes.
 
-        Unknown keys are reported and then dropped, so that the rest of the table is still checked.
+        Unknown keys are dropped after the report, so that the rest is still checked.
         """
         try:
             return model.model_validate_json(json.dumps(table, default=str))
@@ -75,7 +75,6 @@ _MISSING = {"unit": "a limit has a unit: this key is missing"}
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """List the keys of the table at ``location`` inside a ``model``."""
     for part in location:
         if isinstance(part, str):
             model = _table_in(model.model_fields[part].annotation)
@@ -89,7 +88,6 @@ def _table_in(annotation: Any) -> type[BaseModel]:
 
 
 def _without(table: Any, location: tuple[str | int, ...]) -> Any:
-    """Copy ``table`` without the key at ``location``."""
     first, *rest = location
     if isinstance(table, list):
         return [_without(item, tuple(rest)) if index == first else item for index, item in enumerate(table)]

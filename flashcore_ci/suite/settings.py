@@ -16,8 +16,7 @@ SYSTEM_LOCKS = Path("/var/lock")
 class Settings:
     """Folders and programs on this machine.
 
-    ``home`` holds toolchain and build cache. ``python`` runs the worker and may be another interpreter, with torch.
-    ``lock_dir`` holds the locks of GPUs.
+    ``home`` holds toolchain and build cache, ``lock_dir`` the locks of GPUs. ``python`` runs the worker.
     """
 
     home: Path
