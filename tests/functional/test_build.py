@@ -272,7 +272,7 @@ def test_paths_that_leave_the_checkout_are_refused_all_at_once(root, build):
 
 def test_without_a_host_compiler_the_machine_is_at_fault(root, build, monkeypatch):
     monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(CannotCollectError, match="no g\\+\\+"):
+    with pytest.raises(CannotCollectError, match="nvcc needs g\\+\\+"):
         build(root)
 
 
