@@ -173,11 +173,11 @@ def test_the_version_is_read():
 def test_the_reader_beside_the_tool_is_found(tmp_path, monkeypatch):
     folder = tmp_path / "extras/python"
     folder.mkdir(parents=True)
-    asked = []
+    imports = []
 
     def import_module(name):
-        asked.append(name)
-        if len(asked) == 1:
+        imports.append(name)
+        if len(imports) == 1:
             raise ImportError(name)
         return SimpleNamespace(name=name)
 

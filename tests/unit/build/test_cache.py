@@ -11,9 +11,9 @@ KEY = "0123456789abcdef" * 4
 
 def put(cache, content=b"library"):
     with cache.workspace() as work:
-        (work / "made").write_bytes(content)
+        (work / "library.so").write_bytes(content)
         record = LinkedLibrary(digest=hashlib.sha256(content).hexdigest())
-        cache.keep(KEY, work / "made", record)
+        cache.keep(KEY, work / "library.so", record)
     return record
 
 
@@ -48,7 +48,7 @@ def test_an_altered_record_is_not_found(cache, text):
 
 def test_work_that_failed_leaves_nothing(cache):
     def fail(work):
-        (work / "made").write_bytes(b"half")
+        (work / "library.so").write_bytes(b"half")
         raise KeyError
 
     with pytest.raises(KeyError), cache.workspace() as work:

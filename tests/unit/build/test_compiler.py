@@ -29,13 +29,13 @@ def test_an_error_without_a_file_is_the_sources():
     assert diagnose_failure(ended(255), "", nameless, "a.cu") == CompileError(file="a.cu", line=0, message="no")
 
 
-def test_words_that_nobody_knows_are_still_a_failure():
+def test_an_unknown_message_is_still_a_failure():
     assert diagnose_failure(ended(2), "one\ntwo\n\n", None, "a.cu") == CompileError(file="a.cu", line=0, message="two")
     silent = diagnose_failure(ended(-11), "", None, "a.cu")
     assert silent == CompileError(file="a.cu", line=0, message="the compiler ended with SIGSEGV")
 
 
-def test_a_compiler_that_does_not_end():
+def test_a_compiler_that_does_not_finish():
     assert "did not finish" in diagnose_failure(ended(-15, timed_out=True), "", None, "a.cu").message
 
 

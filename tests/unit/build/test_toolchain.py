@@ -78,6 +78,6 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
     ],
 )
 def test_pips_failures_in_one_line(output, message):
-    answer_version, fix = toolchain.explain_pip_failure(output)
-    assert answer_version == message
+    found, fix = toolchain.explain_pip_failure(output)
+    assert found == message
     assert fix

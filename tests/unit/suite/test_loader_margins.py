@@ -31,7 +31,7 @@ def test_they_are_read(read):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"<="', '"<"', 'a slow-down is judged by "<=", not "<"'),
         ("0.3", "0", "can never be shown"),
@@ -43,9 +43,9 @@ def test_they_are_read(read):
         ('"comparison"', '"timing"', 'comes with the evidence "comparison"'),
     ],
 )
-def test_what_is_wrong_with_them(problems, old, new, said):
+def test_a_wrong_margin_is_reported(problems, old, new, message):
     assert old in NO_SLOWER
-    assert any(said in line for line in problems(WITHOUT_GATES + NO_SLOWER.replace(old, new)))
+    assert any(message in line for line in problems(WITHOUT_GATES + NO_SLOWER.replace(old, new)))
 
 
 def test_a_drift_needs_samples(problems):
