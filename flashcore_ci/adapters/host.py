@@ -35,7 +35,7 @@ INIT_NAMES = frozenset({"systemd", "init"})
 class HostInfo:
     """A machine as a job on it sees it.
 
-    ``capabilities`` is the mask of effective ones, ``processes`` are names, ``secrets`` are names of variables.
+    ``capabilities`` is the mask of effective ones. ``processes`` and ``secrets`` are names.
     ``in_container``: other processes may be invisible. ``ephemeral``: None without a GitHub runner.
     ``has_cleanup_hook``: the runner cleans up after each job.
     """

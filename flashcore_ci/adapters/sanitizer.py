@@ -163,8 +163,8 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """Return the number of findings, or why it is unknown.
 
-    Printed findings always count. Zero requires a new enough tool that kept track, a summary of zero, no printed finding,
-    exit status 0, a target that did not die, and a worker that reports that its launches ``ran``.
+    Printed findings always count. Zero requires a new enough tool that kept track and a target that did not die. Summary,
+    printed findings and exit status must be zero, and the worker must report that its launches ``ran``.
     """
     count = max(log.total or 0, len(log.findings))
     doubts = (

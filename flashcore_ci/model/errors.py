@@ -90,7 +90,7 @@ def as_flashcore_error(error: BaseException) -> BaseException:
     """Turn the error of a full or read-only disk into CannotCollectError."""
     if isinstance(error, OSError) and error.errno in WRITE_REFUSED:
         file = error.filename or "a file"
-        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="free disk space, or give --out another folder")
+        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="free disk space")
     return error
 
 

@@ -21,8 +21,8 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
     """Plan every (gate, target): as a check, or as excluded with the reason.
 
     ``compared``: there is a base. SuiteError lists every wrong roof, every target without a limit, every glob that
-    matches no entry function, and all that would pass unchecked: a gate without targets, a workload without a gate, two
-    entry functions with one name, a suite in which nothing blocks.
+    matches no entry function and every duplicate entry name. It also lists what would pass unchecked: a gate without
+    targets, a workload without a gate, a suite in which nothing blocks.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []

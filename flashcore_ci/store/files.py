@@ -19,7 +19,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="give --out a writable folder") from None
+        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix=f"make {path.parent} writable") from None
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -50,7 +50,7 @@ def refuse_name(path: str, *, where: str) -> None:
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
-        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="use a run that flashcore-ci wrote")
+        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote")
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
@@ -81,4 +81,4 @@ def _refuse_difference(listed: set[str], present: set[str], where: str) -> None:
         raise EvidenceError(f"{where}: {missing[0]} is missing", fix="collect again: the run is not whole")
     extra = sorted(present - listed)
     if extra:
-        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove this file")
+        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove the files that are not of this run")

@@ -90,7 +90,7 @@ def read_run(path: Path) -> Run:
     if path.is_dir():
         names = _files(path)
         for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
-            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove this file")
+            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove the files that are not of this run")
         content = verify_files(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
     else:
         files = bundle.unpack(path)
