@@ -1,4 +1,4 @@
-"""git: which commit a checkout is at. A checkout without git, or without history, is no error."""
+"""git: the commit of a checkout, and the files of another commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """The commit (empty when there is none) and whether tracked files differ from it."""
+    """The commit (empty if unknown), and whether tracked files differ from it."""
 
     commit: str
     dirty: bool
@@ -39,29 +39,32 @@ def status_argv(root: Path) -> tuple[str, ...]:
 
 
 def parse_commit(text: str) -> str:
-    """The commit's full hash; empty when the text is none."""
+    """Return the full hash, or an empty string."""
     word = text.strip()
     return word if len(word) in (40, 64) and set(word) <= set("0123456789abcdef") else ""
 
 
 def checkout(root: Path, *, logs: Path) -> Checkout:
-    """The state of the checkout at ``root``; what git printed is kept in ``logs``."""
+    """Return the state of the checkout at ``root``. git's output goes to ``logs``.
+
+    A folder without git or without history is not an error.
+    """
     try:
         commit = process.run(commit_argv(root), logs=logs, name="git-commit", timeout=TIMEOUT_SECONDS)
         status = process.run(status_argv(root), logs=logs, name="git-status", timeout=TIMEOUT_SECONDS)
     except CannotCollectError:
         return Checkout(commit="", dirty=False)
-    known = parse_commit(commit.text()) if commit.returncode == 0 else ""
-    return Checkout(commit=known, dirty=bool(known) and (status.returncode != 0 or bool(status.text().strip())))
+    head = parse_commit(commit.text()) if commit.returncode == 0 else ""
+    return Checkout(commit=head, dirty=bool(head) and (status.returncode != 0 or bool(status.text().strip())))
 
 
 def revision_argv(root: Path, revision: str) -> tuple[str, ...]:
-    """Ask which commit ``revision`` is. One that looks like an option is none."""
+    """Ask for the commit of ``revision``, which is never an option."""
     return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def fork_argv(root: Path, ref: str) -> tuple[str, ...]:
-    """Ask where the checkout's commit and ``ref`` parted. A ``ref`` that looks like an option is none."""
+    """Ask for the merge base of HEAD and ``ref``, which is never an option."""
     return ("git", "-C", str(root), "merge-base", "--", "HEAD", ref)
 
 
@@ -71,32 +74,35 @@ def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
 
 
 def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Ask whether the working tree differs from ``commit`` in ``paths``: exit status 0 when it does not."""
+    """Ask whether ``paths`` differ from ``commit``. Exit status 0 means no."""
     return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
 
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
-    """The full hash of the commit that ``revision`` names. UsageError when it names none here."""
+    """Return the full hash of ``revision``. UsageError if it is unknown here."""
     found = process.run(revision_argv(root, revision), logs=logs, name="git-revision", timeout=TIMEOUT_SECONDS)
     commit = parse_commit(found.text()) if found.returncode == 0 else ""
     if not commit:
-        fix = "name a commit or branch that is here: git fetch (actions/checkout: fetch-depth: 0)"
-        raise UsageError(f"{revision!r} is no commit that git knows here", fix=fix)
+        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
+        raise UsageError(f"git knows no commit {revision!r} in this checkout", fix=fix)
     return commit
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
-    """The commit at which this checkout's history left ``ref``'s. UsageError when there is none, or it was not fetched."""
-    asked = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(asked.text())
-    if asked.returncode != 0 or not commit:
-        fix = "name a commit or branch that is here: git fetch (actions/checkout: fetch-depth: 0)"
-        raise UsageError(f"this checkout and {ref!r} have no commit in common that git knows here", fix=fix)
+    """Return the merge base of HEAD and ``ref``. UsageError if there is none here."""
+    completed = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(completed.text())
+    if completed.returncode != 0 or not commit:
+        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
+        raise UsageError(f"git knows no common commit of this checkout and {ref!r}", fix=fix)
     return commit
 
 
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the folder ``into``. CannotCollectError when git or tar cannot."""
+    """Write the files of ``commit`` to the new folder ``into``.
+
+    CannotCollectError if git or tar fails.
+    """
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
@@ -107,6 +113,6 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
-    """Whether anything tracked under ``paths`` is not as it was in ``commit``."""
-    asked = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
-    return asked.returncode != 0
+    """Tell whether any tracked file under ``paths`` differs from ``commit``."""
+    completed = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
+    return completed.returncode != 0

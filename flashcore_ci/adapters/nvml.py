@@ -1,4 +1,4 @@
-"""The GPU as NVML sees it, through nvidia-ml-py: what it is, what state it is in, who else uses it."""
+"""The GPU as NVML sees it through nvidia-ml-py: model, state and users."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A process that uses the GPU. ``name`` is empty when this machine cannot see it (it lives in another container)."""
+    """A process that uses the GPU. ``descendant``: this tool started it.
+
+    ``name`` is empty if the process is in another container.
+    """
 
     pid: int
     name: str
-    ours: bool
+    descendant: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in degrees Celsius.
+    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in °C.
 
-    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none, ``persistent`` where its driver
-    has no such mode.
+    ``ecc``, ``ecc_errors`` (uncorrected, since boot) and ``persistent``: None if the GPU or driver lacks it.
     """
 
     name: str
@@ -65,7 +67,10 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """The state of the GPU with this index or UUID. CannotCollectError without driver, module, or such a GPU."""
+    """Read the state of the GPU with this index or UUID.
+
+    CannotCollectError without a driver, the Python module, or such a GPU.
+    """
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -98,9 +103,9 @@ def read(gpu: str) -> GpuState:
 
 @contextlib.contextmanager
 def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
-    """Inside, the SM clock of this GPU is held at ``mhz`` (None: it is left alone); it is free again however that ends.
+    """Lock the SM clock at ``mhz`` inside the block. None does not change it.
 
-    CannotCollectError where the driver refuses: that takes the right to, and a GPU that can.
+    CannotCollectError if the driver refuses: it takes permission, and a GPU that supports it.
     """
     if mhz is None:
         yield
@@ -115,33 +120,33 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
 
 
 def cuda_version(number: int) -> str:
-    """NVML's 13000 as ``13.0``."""
+    """Format NVML's 13000 as ``13.0``."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def reasons(mask: int) -> tuple[str, ...]:
-    """Why the clocks are where they are, in words."""
+    """Return in words why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 
-def strangers(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
-    """Those who are neither ours nor allowed (globs over names), among those that this machine can name."""
+def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
+    """List visible users that are neither descendants nor allowed (globs over names)."""
     return tuple(
         user
         for user in users
-        if user.name and not user.ours and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
+        if user.name and not user.descendant and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
     )
 
 
-def unseen(users: Sequence[User]) -> tuple[User, ...]:
-    """Those of whom this machine cannot tell who they are."""
-    return tuple(user for user in users if not user.name and not user.ours)
+def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
+    """List users whose names this machine cannot see."""
+    return tuple(user for user in users if not user.name and not user.descendant)
 
 
 @contextlib.contextmanager
 def _session() -> Iterator[Any]:
     try:
-        import pynvml  # noqa: PLC0415 - only machines with a GPU need it
+        import pynvml  # noqa: PLC0415 - needed only with a GPU
     except ImportError:
         raise CannotCollectError(
             "the Python package nvidia-ml-py is not installed", fix="pip install 'flashcore-ci[gpu]'"
@@ -160,16 +165,15 @@ def _handle(nvml: Any, gpu: str) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
-def _maybe(nvml: Any, ask: Any, *arguments: Any) -> Any:
-    """The answer, or None where this GPU does not support the question."""
+def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
     with contextlib.suppress(nvml.NVMLError_NotSupported):
-        return ask(*arguments)
+        return query(*arguments)
     return None
 
 
 def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
-    pids = {used.pid for used in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    return tuple(User(pid=pid, name=_name(pid), ours=process.is_ours(pid)) for pid in sorted(pids))
+    pids = {running.pid for running in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+    return tuple(User(pid=pid, name=_name(pid), descendant=process.is_descendant(pid)) for pid in sorted(pids))
 
 
 def _name(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""Objects linked into a subject's shared library."""
+"""Link objects into a subject's shared library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from flashcore_ci.adapters import nvcc, process
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import Host, failure
+from flashcore_ci.build.compiler import HostCompiler, diagnose_failure
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -19,39 +19,41 @@ LINK_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
-    """A library, by the digest of its file."""
+class LinkedLibrary:
+    """A linked library. ``digest`` is the SHA-256 of its file in hex."""
 
     digest: str
     schema: Literal["library-v1"] = "library-v1"
 
 
-def key(objects: Sequence[str], *, toolchain: Toolchain, host: Host) -> str:
-    """Digest of all that goes into a library made of the cached ``objects`` with these keys."""
-    return digest_of(Linked.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
+def library_key(objects: Sequence[str], *, toolchain: Toolchain, host: HostCompiler) -> str:
+    """Return the cache key of a library of these objects, given by their keys."""
+    return digest_of(LinkedLibrary.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
 
 
-def link(objects: Sequence[str], name: str, *, toolchain: Toolchain, host: Host, cache: Cache) -> Linked | CompileError:
-    """Link the cached ``objects`` with these keys, unless the cache holds the result. ``name`` stands in the error.
+def link(
+    objects: Sequence[str], name: str, *, toolchain: Toolchain, host: HostCompiler, cache: Cache
+) -> LinkedLibrary | CompileError:
+    """Link the ``objects`` with these keys, unless the cache has the result.
 
-    CannotCollectError as in ``compiler.failure``.
+    ``name`` is for errors. CannotCollectError as in ``diagnose_failure``.
     """
-    wanted = key(objects, toolchain=toolchain, host=host)
-    if (known := cache.load(Linked, wanted)) is not None:
-        return known
+    key = library_key(objects, toolchain=toolchain, host=host)
+    if (cached := cache.load(LinkedLibrary, key)) is not None:
+        return cached
     with cache.workspace() as work:
         library = work / "library.so"
         parts: list[Path] = []
-        for number, part in enumerate(objects):  # g++ goes by the suffix
+        for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
-            parts[-1].symlink_to(cache.product(part).resolve())
+            parts[-1].symlink_to(cache.product_path(part).resolve())
         command = nvcc.link_argv(toolchain.nvcc, objects=parts, library=library, lib=toolchain.lib)
         environment = {**host.environment, "TMPDIR": str(work)}
-        done = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
-        output = done.error_text() + done.text()
-        error = failure(done, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
+        completed = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
+        output = completed.error_text() + completed.text()
+        error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        linked = Linked(digest=hashlib.sha256(library.read_bytes()).hexdigest())
-        cache.keep(wanted, library, linked)
+        linked = LinkedLibrary(digest=hashlib.sha256(library.read_bytes()).hexdigest())
+        cache.keep(key, library, linked)
     return linked

@@ -1,4 +1,4 @@
-"""The files that a build reads: which they are, and digests of their bytes and of their tokens."""
+"""The files that a build reads, and digests of their bytes and tokens."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from flashcore_ci.model.identity import digest_of
 
 
 class Sources:
-    """The files of one checkout, each read once. Paths are relative to its root; files elsewhere are the system's.
+    """The files of one checkout, each read once. Paths are relative to its root.
 
-    A file that is absent is one without content: the compiler will say so.
+    An absent file counts as empty. The compiler reports it.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
         self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._header_paths: dict[tuple[str, str], str | None] = {}
 
-    def inside(self, path: str) -> bool:
-        """Whether ``path`` is relative and leads nowhere outside the checkout."""
+    def is_inside(self, path: str) -> bool:
+        """Tell whether ``path`` is relative and stays inside the checkout."""
         return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
 
     def exists(self, path: str) -> bool:
-        """Whether this is a file that can be read."""
+        """Tell whether this file can be read."""
         return self._read(path) is not None
 
     def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
-        """``path`` and every file of the checkout that it includes, directly or not, sorted.
+        """List ``path`` and all files of the checkout that it includes, sorted.
 
-        Conditions are not evaluated: a file that might be included is.
+        Conditions are not evaluated: a file that might be included counts.
         """
         seen: set[str] = set()
         waiting = [path]
@@ -45,15 +45,15 @@ class Sources:
         return tuple(sorted(seen))
 
     def bytes_digest(self, paths: Iterable[str]) -> str:
-        """Digest of these files, byte for byte: what the cache of objects is keyed by."""
+        """Return a digest of these files, byte for byte, as the cache's key needs it."""
         return digest_of([(path, hashlib.sha256(self._read(path) or b"").hexdigest()) for path in paths])
 
     def c_digest(self, paths: Iterable[str]) -> str:
-        """Digest of the tokens of these C++ files."""
+        """Return a digest of the tokens of these C++ files."""
         return digest_of([(path, tokens.c_tokens(self._text(path))) for path in paths])
 
     def python_digest(self, paths: Iterable[str]) -> str:
-        """Digest of the tokens of these Python files."""
+        """Return a digest of the tokens of these Python files."""
         return digest_of([(path, tokens.python_tokens(self._text(path))) for path in paths])
 
     def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:
@@ -68,12 +68,11 @@ class Sources:
         return found
 
     def _header(self, folder: str, name: str) -> str | None:
-        """The path of header ``name`` in ``folder``; None when there is none, or when it lies outside the checkout."""
-        if (folder, name) not in self._found:
-            self._found[folder, name] = self._sought(folder, name)
-        return self._found[folder, name]
+        if (folder, name) not in self._header_paths:
+            self._header_paths[folder, name] = self._find_header(folder, name)
+        return self._header_paths[folder, name]
 
-    def _sought(self, folder: str, name: str) -> str | None:
+    def _find_header(self, folder: str, name: str) -> str | None:
         try:
             path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
         except ValueError:

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
-from flashcore_ci.model.errors import ExitCode, FlashcoreError, known
+from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
 
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
@@ -116,7 +116,7 @@ def _close_broken_pipe() -> int:
 
 
 def _report_unexpected(error: Exception) -> int:
-    cause = known(error)
+    cause = as_flashcore_error(error)
     if isinstance(cause, FlashcoreError):
         _print_error(cause)
         return cause.exit_code

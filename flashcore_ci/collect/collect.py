@@ -46,7 +46,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
         nvml.locked_clocks(session.uuid, session.lock_clocks),
     ):
         collected = _measure(session)
-        notes = _notes(nvml.unseen(state.users))
+        notes = _notes(nvml.unnamed_users(state.users))
         provenance = _provenance(session, state, collected.environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
     observations = (*collected.observations, *compared)
@@ -113,7 +113,7 @@ def _require_tools(session: Session) -> None:
     if session.workloads(Kind.SANITIZER):
         session.require_sanitizer()
     if session.workloads(Kind.PROFILE):
-        ncu.reader(session.require_ncu())
+        ncu.import_reader(session.require_ncu())
 
 
 def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:

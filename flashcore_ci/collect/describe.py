@@ -9,7 +9,14 @@ from typing import Any
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError, told_once
+from flashcore_ci.model.errors import (
+    WRITE_REFUSED,
+    CannotCollectError,
+    EvidenceError,
+    InterruptedRunError,
+    SuiteError,
+    group_mistakes,
+)
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -39,7 +46,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         if result.failure.code is Code.INTERRUPTED:
             raise InterruptedRunError(result.failure.message)
         raise CannotCollectError(f"the worker cannot describe the subjects: {result.failure.message}", fix="flashcore-ci doctor")
-    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in REFUSED):
+    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in WRITE_REFUSED):
         raise CannotCollectError(f"the worker cannot write its result: {result.failure.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
@@ -79,7 +86,7 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
             for problem in description.problems
             if not problem.entries
         ]
-        problems += [f"{subject.file}: {mistake}" for mistake in told_once(mistakes)]
+        problems += [f"{subject.file}: {mistake}" for mistake in group_mistakes(mistakes)]
     return [description]
 
 

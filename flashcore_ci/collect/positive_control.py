@@ -41,8 +41,8 @@ def why_unreported(log: Log, kernel: str, status: int | None) -> str:
     """Return why the bug was not reported, or an empty string."""
     if log.total is None:
         return f"the log has no summary line (exit status {status})"
-    if log.lost:
-        return log.lost
+    if log.lost_track:
+        return log.lost_track
     if not log.total or not any(finding.kernel == kernel for finding in log.findings):
         return f"{log.total} findings, none of them in {kernel}"
     if status != sanitizer.ERROR_EXIT:

@@ -88,7 +88,7 @@ def _observe(
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
     """Return ncu's error from its long output, once per process."""
-    return ncu.complaint(f"{completed.text()}\n{completed.error_text()}")
+    return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
 def _readings(
@@ -100,5 +100,5 @@ def _readings(
         return complaint
     if result.missing is not None:
         return result.missing
-    found = ncu.readings(actions, workload, entries)
+    found = ncu.make_readings(actions, workload, entries)
     return child.unless_stopped(complaint or found) if isinstance(found, Missing) else found

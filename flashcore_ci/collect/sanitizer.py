@@ -61,7 +61,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
         listing = pool.submit(_list_launches, session, tool, workloads)
         controls = (
             []
-            if sanitizer.too_old(version)
+            if sanitizer.is_too_old(version)
             else [pool.submit(positive_control.run_control, session, tool, name) for name in SANITIZER_TOOLS]
         )
         checks = [pool.submit(_check, session, tool, version, name, workloads) for name in SANITIZER_TOOLS]
@@ -85,8 +85,8 @@ def _require_control(results: dict[str, CheckResult], failed: Missing | None) ->
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     """Run one check, in two groups if some workloads load bulk copies."""
-    if sanitizer.too_old(version):
-        too_old = sanitizer.findings_reading(sanitizer.parse("", name), returncode=0, version=version, ran=False)
+    if sanitizer.is_too_old(version):
+        too_old = sanitizer.read_findings(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
@@ -161,7 +161,7 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
         completed = result.completed
         ran = result.missing is None and result.values.get("launches") == LAUNCHES
         returncode = -1 if completed is None else completed.returncode
-        reading = sanitizer.findings_reading(report, returncode=returncode, version=version, ran=ran)
+        reading = sanitizer.read_findings(report, returncode=returncode, version=version, ran=ran)
         if result.missing is not None and not (isinstance(reading, Measured) and reading.value > 0):
             reading = result.missing
         checked[workload.id] = CheckResult(
@@ -194,7 +194,10 @@ def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> 
     log = _log(session, LAUNCH_LIST, workloads)
     kernels = _kernels(session, workloads)
     results = _launch(
-        session, LAUNCH_LIST, workloads, lambda command: sanitizer.roll_call_argv(tool, kernels=kernels, log=log, command=command)
+        session,
+        LAUNCH_LIST,
+        workloads,
+        lambda command: sanitizer.launch_list_argv(tool, kernels=kernels, log=log, command=command),
     )
     launches = sanitizer.parse_launches(process.read_text(log))
     return {

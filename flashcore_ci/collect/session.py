@@ -169,7 +169,7 @@ class Session:
             users = nvml.read(self.uuid).users
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
-        others = nvml.strangers(users, self.allow)
+        others = nvml.other_users(users, self.allow)
         if not others:
             return None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)

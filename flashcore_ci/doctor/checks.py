@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, other_users, unnamed_users
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
@@ -109,7 +109,7 @@ def _throttle(state: GpuState) -> Diagnosis:
 
 
 def _processes(state: GpuState, allow: tuple[str, ...]) -> Diagnosis:
-    others, hidden = strangers(state.users, allow), unseen(state.users)
+    others, hidden = other_users(state.users, allow), unnamed_users(state.users)
     if others:
         named = ", ".join(f"{user.name} ({user.pid})" for user in others)
         return Diagnosis(name="processes", fact=f"others use this GPU: {named}", problem=True, fix=NEXT_STEP[Code.GPU_BUSY])

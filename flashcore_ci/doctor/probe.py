@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.build import toolchain as tools
-from flashcore_ci.build.compiler import host_compiler
+from flashcore_ci.build.compiler import find_host_compiler
 from flashcore_ci.doctor import checks
 from flashcore_ci.doctor import runner as checklist
 from flashcore_ci.doctor.checks import Diagnosis
@@ -55,10 +55,10 @@ def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: s
     else:
         yield Diagnosis(name="gpu", fact="no NVIDIA GPU", problem=True, fix="judge recorded runs instead: flashcore-ci gate")
     yield from _ask("nvcc", lambda: _compiler(settings, toolchain, scratch))
-    yield from _ask("g++", lambda: (Diagnosis(name="g++", fact=f"in {host_compiler().folder}"),))
+    yield from _ask("g++", lambda: (Diagnosis(name="g++", fact=f"in {find_host_compiler().folder}"),))
     yield from _ask("torch", lambda: (_torch(settings, gpu_is_here, scratch),))
     yield from _ask("ncu", lambda: _profiler(settings, gpu_is_here, scratch))
-    yield from _ask("ncu-report", lambda: (Diagnosis(name="ncu-report", fact=str(ncu.reader(ncu.find()).__file__)),))
+    yield from _ask("ncu-report", lambda: (Diagnosis(name="ncu-report", fact=str(ncu.import_reader(ncu.find()).__file__)),))
     for name, folder in (("the toolchain and builds", settings.home), ("runs", Path.cwd())):
         yield checks.diagnose_disk(f"{name} in {folder}", shutil.disk_usage(_existing(folder)).free)
 
@@ -71,7 +71,7 @@ def _ask(name: str, ask: Callable[[], tuple[Diagnosis, ...]]) -> tuple[Diagnosis
 
 
 def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Diagnosis, ...]:
-    cuda = tools.find(settings.home) if toolchain == "pip" else tools.system()
+    cuda = tools.find(settings.home) if toolchain == "pip" else tools.find_system()
     if cuda is None:
         raise CannotCollectError("not installed", fix="flashcore-ci toolchain install")
     if cuda.sanitizer is None:
@@ -79,7 +79,7 @@ def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Diagno
     else:
         printed = process.run(sanitizer.version_argv(cuda.sanitizer), logs=scratch, name="sanitizer", timeout=SECONDS)
         version = sanitizer.parse_version(printed.text())
-        old = sanitizer.too_old(version)
+        old = sanitizer.is_too_old(version)
         fix = f"install {sanitizer.FLOOR_TEXT} or newer: flashcore-ci toolchain install" if old else ""
         checker = Diagnosis(name="sanitizer", fact=f"{version or 'unknown version'} ({cuda.sanitizer})", problem=old, fix=fix)
     return (Diagnosis(name="nvcc", fact=f"{cuda.version} ({cuda.nvcc})"), checker)
@@ -107,7 +107,7 @@ def _profiler(settings: Settings, gpu_is_here: bool, scratch: Path) -> tuple[Dia
         return lines
     count_cycles = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")
     counted = process.run((*count_cycles, settings.python, "-c", ONE_LAUNCH), logs=scratch, name="ncu", timeout=SECONDS)
-    return (*lines, checks.diagnose_counters(ncu.complaint(counted.text() + counted.error_text())))
+    return (*lines, checks.diagnose_counters(ncu.find_error(counted.text() + counted.error_text())))
 
 
 def _runner_facts(
@@ -119,7 +119,7 @@ def _runner_facts(
         state = nvml.read(gpu)
     counters = [not diagnosis.problem for diagnosis in diagnoses if diagnosis.name == "counters"]
     return RunnerFacts(
-        host=host.look(environ, temporary=Path(tempfile.gettempdir()), own=scratch),
+        host=host.inspect(environ, temporary=Path(tempfile.gettempdir()), scratch=scratch),
         state=state,
         counters_work=counters[0] if counters else None,
         passwordless_sudo=_becomes_root(scratch),

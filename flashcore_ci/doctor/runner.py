@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from flashcore_ci.adapters.host import Host
-from flashcore_ci.adapters.nvml import GpuState, strangers, unseen
+from flashcore_ci.adapters.host import HostInfo
+from flashcore_ci.adapters.nvml import GpuState, other_users, unnamed_users
 from flashcore_ci.doctor.checks import GIB, HARMFUL, MIN_DISK_BYTES
 
 PAGE = "docs/runner.md"
@@ -31,7 +31,7 @@ class RunnerFacts:
     ``free`` is in bytes.
     """
 
-    host: Host
+    host: HostInfo
     state: GpuState | None
     counters_work: bool | None
     passwordless_sudo: bool
@@ -87,7 +87,7 @@ def _ephemeral(facts: RunnerFacts) -> ItemResult:
 
 
 def _user(facts: RunnerFacts) -> ItemResult:
-    if facts.host.root and not facts.host.contained:
+    if facts.host.root and not facts.host.in_container:
         return Status.FAILED, "jobs run as root of this machine"
     if facts.passwordless_sudo:
         return Status.FAILED, "jobs become root with sudo, without a password"
@@ -106,11 +106,11 @@ def _containers(facts: RunnerFacts) -> ItemResult:
         return Status.FAILED, f"jobs may start containers through {', '.join(facts.host.sockets)}, as root of this machine"
     if facts.host.capabilities is None:
         return Status.UNSEEN, "the capabilities of this process"
-    if facts.host.is_admin and facts.host.contained:
+    if facts.host.is_admin and facts.host.in_container:
         return Status.FAILED, "the container has CAP_SYS_ADMIN: jobs can leave it"
     return (
         Status.VERIFIED,
-        "in a container without CAP_SYS_ADMIN" if facts.host.contained else "jobs cannot start containers",
+        "in a container without CAP_SYS_ADMIN" if facts.host.in_container else "jobs cannot start containers",
     )
 
 
@@ -132,7 +132,7 @@ def _dcgm(facts: RunnerFacts) -> ItemResult:
         return Status.VERIFIED, f"{', '.join(running)} holds no counters now" if running else "no program holds the counters"
     if running and facts.counters_work is False:
         return Status.FAILED, f"{', '.join(running)} runs, and ncu cannot count"
-    if running or facts.host.contained:
+    if running or facts.host.in_container:
         return Status.UNSEEN, f"whether {running[0] if running else 'DCGM outside of this container'} holds the counters"
     return Status.VERIFIED, "DCGM does not run"
 
@@ -167,10 +167,10 @@ def _one_gpu(facts: RunnerFacts) -> ItemResult:
 def _alone(facts: RunnerFacts) -> ItemResult:
     if facts.state is None:
         return Status.UNSEEN, "the GPU"
-    others = strangers(facts.state.users, facts.allow)
+    others = other_users(facts.state.users, facts.allow)
     if others:
         return Status.FAILED, f"also on this GPU: {', '.join(f'{user.name} ({user.pid})' for user in others)}"
-    if unseen(facts.state.users):
+    if unnamed_users(facts.state.users):
         return Status.UNSEEN, "other users of the GPU: they run outside of this container"
     return Status.VERIFIED, "no other process uses the GPU"
 
@@ -178,7 +178,7 @@ def _alone(facts: RunnerFacts) -> ItemResult:
 def _lock(facts: RunnerFacts) -> ItemResult:
     if not facts.lock_is_writable:
         return Status.FAILED, f"{facts.lock} cannot be written"
-    if facts.host.contained and not facts.lock_is_named:
+    if facts.host.in_container and not facts.lock_is_named:
         return Status.UNSEEN, f"whether other containers share {facts.lock}"
     return Status.VERIFIED, f"in {facts.lock}"
 
@@ -186,8 +186,11 @@ def _lock(facts: RunnerFacts) -> ItemResult:
 def _cleaning(facts: RunnerFacts) -> ItemResult:
     if facts.host.leftovers:
         return Status.FAILED, f"an earlier job left {', '.join(facts.host.leftovers)}"
-    if facts.host.ephemeral or facts.host.cleans:
-        return Status.VERIFIED, "a hook cleans up after each job" if facts.host.cleans else "the machine ends with the job"
+    if facts.host.ephemeral or facts.host.has_cleanup_hook:
+        return (
+            Status.VERIFIED,
+            "a hook cleans up after each job" if facts.host.has_cleanup_hook else "the machine ends with the job",
+        )
     if facts.host.ephemeral is None:
         return Status.UNSEEN, "what happens after a job"
     return Status.FAILED, "the runner stays, and no hook cleans up after a job"

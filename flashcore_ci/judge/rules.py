@@ -40,7 +40,7 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
     facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
         return evaluate_missing(reading, facts)
-    most = METRICS[check.gate.metric].most if check.gate.metric in METRICS else math.inf
+    most = METRICS[check.gate.metric].maximum if check.gate.metric in METRICS else math.inf
     if reading.value < 0 or reading.value > most:  # a -1 that means "none" would satisfy most limits
         impossible = f"{_amount(reading.value, reading.unit)} is impossible: {check.gate.metric} is {_range_of_metric(most)}"
         return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=impossible), facts)

@@ -1,6 +1,6 @@
-"""The identity of a measurement: digests of everything that it depends on, and nothing else.
+"""The identity of a measurement: digests of everything that it depends on.
 
-A comment may change and recorded evidence stays valid; an instruction, a grid size or a tensor map may not.
+A comment does not change it. An instruction, a grid size or a tensor map does.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ COLLECTOR_VERSIONS: dict[Kind, int] = {
     Kind.TIMING: 2,
     Kind.COMPARISON: 1,
 }
-"""Raise a collector's version when the same kernel could give other readings: its recorded evidence is then stale."""
+"""Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 
 def digest_of(*parts: object) -> str:
-    """SHA-256 in hex over the canonical JSON (sorted keys, no blanks) of ``parts``."""
+    """Return the SHA-256 in hex of ``parts`` as canonical JSON (sorted, no blanks)."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 NO_MACHINE_CODE = digest_of([])
-"""``Identity.machine_code`` of a subject that builds nothing: no digest covers the kernel that it runs."""
+"""``Identity.machine_code`` of a subject that builds nothing. No digest covers its kernel."""
 
 
 def is_covered(identity: Identity) -> bool:
@@ -41,23 +41,23 @@ def is_covered(identity: Identity) -> bool:
 
 
 def is_same_code(base: Identity, head: Identity) -> bool:
-    """Tell whether two identities prove that the same code runs. What no digest covers is never proven equal."""
+    """Tell whether two identities prove that the same code runs."""
     return base == head and is_covered(head)
 
 
 def workload_digest(workload: Workload) -> str:
-    """Digest of what the subject is asked: its name, parameters and seed (not the id, roof or tags)."""
+    """Return a digest of subject, parameters and seed (not of id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)
 
 
 def collector_digest(kind: Kind, protocol: Protocol) -> str:
-    """Digest of how evidence of this kind is collected: the collector's version and what the suite asks of it."""
-    asked = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
-    return digest_of(kind, COLLECTOR_VERSIONS[kind], asked)
+    """Return a digest of the collector's version and of its settings in the suite."""
+    parameters = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
+    return digest_of(kind, COLLECTOR_VERSIONS[kind], parameters)
 
 
 def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:
-    """Digest of the named entry functions together; None when one of them was not built."""
+    """Return one digest of the named entry functions. None if one was not built."""
     digests = []
     for symbol in sorted(set(symbols)):
         entry = build.entry(symbol)
@@ -70,7 +70,10 @@ def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | N
 def workload_identity(
     kind: Kind, workload: Workload, problem: Problem, build: BuildEvidence, protocol: Protocol
 ) -> Identity | None:
-    """The identity of measuring ``workload`` on ``build``; None when an entry function that it launches is not built."""
+    """Return the identity of measuring ``workload`` on ``build``.
+
+    None if an entry function that it launches was not built.
+    """
     machine_code = machine_code_digest(build, problem.entries)
     if machine_code is None or build.error is not None:
         return None
@@ -85,7 +88,7 @@ def workload_identity(
 
 
 def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
-    """The identity of compiler evidence on the named entry functions."""
+    """Return the identity of compiler evidence on the named entry functions."""
     return Identity(
         machine_code=machine_code_digest(build, symbols) or "",
         launcher=build.launcher,

@@ -29,7 +29,7 @@ from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import codec
 from flashcore_ci.store import record_files as files
-from flashcore_ci.store.claim import MARKER, marked
+from flashcore_ci.store.claim import MARKER, mark_folder
 from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
@@ -93,7 +93,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     _refuse_foreign_folder(run.folder)
     host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
-    with marked(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
+    with mark_folder(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
         sessions = (
             _session(run.suite, scratch / "same", progress),
             _session(run.planted, scratch / "planted", progress),

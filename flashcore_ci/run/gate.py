@@ -11,12 +11,12 @@ from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
-from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, known
+from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
-from flashcore_ci.plan.planner import comparable
+from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
@@ -26,7 +26,7 @@ from flashcore_ci.run.build import build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import LOGS, claimed
+from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 
@@ -54,7 +54,7 @@ def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] =
     """
     request = without_deferral(request)
     check_suite_exists(request)
-    with claimed(request.out):
+    with claim_folder(request.out):
         return _gate(request, progress, evidence)
 
 
@@ -86,10 +86,10 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         run.sources.append(_compiler_source(plan, builds, here))
         with prepare.requested_base(suite, plan, request, progress) as base:
             if base is not None:
-                plan, run.base = comparable(plan, base.cannot), base.identities
+                plan, run.base = drop_comparisons(plan, base.cannot), base.identities
                 run.plan = plan
             run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
-        run.plan = comparable(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
+        run.plan = drop_comparisons(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
         progress("judging")
         report = judge_partial(run, request, as_of=request.as_of or clock.now())
         publish(report, run, request)
@@ -121,7 +121,7 @@ def collect_run(request: Request, progress: Progress) -> Evidence:
     """Measure the suite without a verdict. CannotCollectError when that is impossible."""
     host.require_gpu(request.gpu)
     plan = make_plan(load_suite(request), request, progress)
-    with claimed(request.out):
+    with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)
         return _measure(plan, builds, request, progress).evidence
@@ -147,7 +147,7 @@ def _measure(
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
-    write_run(request.out, comparable(plan, workloads_without_base(plan, builds, (source,))), evidence)
+    write_run(request.out, drop_comparisons(plan, workloads_without_base(plan, builds, (source,))), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -158,7 +158,7 @@ def judge_run(run: Path, request: Request, progress: Progress) -> Report:
     """
     check_suite_exists(request)
     _check_measurements(run)
-    with claimed(request.out):
+    with claim_folder(request.out):
         return _judge_run(run, request, progress)
 
 
@@ -181,12 +181,12 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
         if recording.plan.suite != run.suite.name:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
         plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
-        run.plan = comparable(plan, recorded.without_base(recording))
+        run.plan = drop_comparisons(plan, recorded.without_base(recording))
         run.builds = evidence.builds
         compiled = compiler_evidence(run.plan, evidence.builds, evidence.provenance)
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         run.sources.append(recorded.source_of(recording))
-        run.plan = comparable(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
+        run.plan = drop_comparisons(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
         report = judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -224,7 +224,7 @@ def publish(report: Report, run: PartialRun, request: Request) -> None:
 
 def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
     """Write the reports of a run that ``error`` ended. Raise it unless the user stopped the run."""
-    error = known(error)
+    error = as_flashcore_error(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.report import annotations, markdown
+from flashcore_ci.report import annotations as github_annotations
+from flashcore_ci.report import markdown
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
@@ -18,14 +19,14 @@ def is_github(environ: Mapping[str, str]) -> bool:
 
 def inert(text: str) -> str:
     """Disarm GitHub's commands in ``text``."""
-    return annotations.inert(text)
+    return github_annotations.inert(text)
 
 
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
     """Annotate the log, and append to the step's summary."""
     if not is_github(environ):
         return
-    sys.stderr.write(annotations.render(report, dossier))
+    sys.stderr.write(github_annotations.render(report, dossier))
     if environ.get("GITHUB_STEP_SUMMARY"):
         _append(Path(environ["GITHUB_STEP_SUMMARY"]), report)
 

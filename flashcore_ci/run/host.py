@@ -65,7 +65,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
     """
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
-    installed = tools.system()
+    installed = tools.find_system()
     if installed is None:
         raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
     return installed

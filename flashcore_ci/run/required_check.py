@@ -19,7 +19,7 @@ from flashcore_ci.run import gate, reports
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
-from flashcore_ci.store.claim import claimed
+from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import Run, read_run
 
 SUCCESS = "success"
@@ -31,7 +31,7 @@ def require(evidence: Path, request: Request, progress: Progress, *, needs: str 
     ``needs`` is ``toJSON(needs)``. ``base`` also requires the comparison with the fork point.
     UnmetError when a job failed, or the evidence is of another commit.
     """
-    with claimed(request.out):
+    with claim_folder(request.out):
         reports.clear(request.out)
     _refuse(unmet_jobs(job_results(needs)) if needs is not None else ())
     run = read_run(evidence)

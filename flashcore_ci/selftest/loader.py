@@ -10,8 +10,8 @@ from pydantic import Field
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.selftest.model import REFUSED, Defect, SelfTest
-from flashcore_ci.suite.loader import document
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.loader import read_document
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import Table, Text
 
 
@@ -41,7 +41,7 @@ def load(path: Path) -> SelfTest:
     if not path.is_file():
         raise SuiteError((f"{path}: there is no such file",), fix="change to a folder that has gates/selftest.toml")
     problems = Problems(str(path))
-    table = problems.read(SelfTestTable, document(path), "")
+    table = problems.read(SelfTestTable, read_document(path), "")
     if table is not None:
         for index, row in enumerate(table.defect):
             _check(problems, f"defect[{index}] ({row.name})", row)
@@ -66,4 +66,4 @@ def _check(problems: Problems, key: str, row: DefectTable) -> None:
     if row.target and not row.gate:
         problems.add(key, "a defect with a target has a gate that is meant for it")
     if row.reason not in {*Code, REFUSED}:
-        problems.add(f"{key}.reason", f'"{row.reason}" is not a reason code{meant(row.reason, [*Code, REFUSED])}')
+        problems.add(f"{key}.reason", f'"{row.reason}" is not a reason code{suggest(row.reason, [*Code, REFUSED])}')

@@ -141,7 +141,7 @@ def _cut_log(good: GoodRun, gate: str) -> str:
     _, target = good.green_check(gate)
     text = good.files[f"artifacts/sanitizer/{gate}-{target}.log"].decode()
     log = sanitizer.parse(text[: text.index("SUMMARY")], gate)
-    return _code(sanitizer.findings_reading(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
+    return _code(sanitizer.read_findings(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
 
 
 def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature

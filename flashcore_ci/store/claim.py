@@ -1,6 +1,6 @@
-"""Claim an output folder: nothing that this tool did not write is ever overwritten.
+"""Claim an output folder. Files of other programs are never overwritten.
 
-A marker file says that the folder is ours. A process that writes there holds the marker locked, so two runs never share a folder.
+A writing process locks the folder's marker file, so two runs never share a folder.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, PLAN
 REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
 LOGS = "logs"
 MARKER = ".flashcore-ci"
-BESIDE = frozenset({*REPORTS, "build", LOGS, MARKER})
-OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
-SIGNED = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
-"""Files that say of themselves what they are: they mark a folder from before there were markers."""
+OUTSIDE_RUN = frozenset({*REPORTS, "build", LOGS, MARKER})
+RUN_FILES = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
+SCHEMA_MARKS = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
+"""Files with a schema. They identify run folders that are older than the marker."""
 FIX = "give --out a new or empty folder"
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process, and make it if it is not there.
+def claim_folder(folder: Path) -> Iterator[None]:
+    """Hold the run folder for this process. Create it if absent.
 
-    UsageError when it holds files of others, or while another run writes to it. CannotCollectError if the disk refuses.
+    UsageError for foreign files or another writer. CannotCollectError if the disk refuses.
     """
     refuse_foreign(folder)
-    with marked(folder):
+    with mark_folder(folder):
         yield
 
 
 @contextlib.contextmanager
-def marked(folder: Path, *, option: str = "--out") -> Iterator[None]:
+def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
     """Mark ``folder`` as ours and lock it. Errors as for ``claimed``. ``option`` names the folder in their fixes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,27 +57,27 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", fix=fix)
     present = {entry.name for entry in folder.iterdir()}
-    strangers = sorted(present - OWN - BESIDE)
-    if not strangers and present and not _is_ours(folder, present):
-        strangers = sorted(present)
-    if strangers:
-        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {strangers[0]}", fix=fix)
+    foreign = sorted(present - RUN_FILES - OUTSIDE_RUN)
+    if not foreign and present and not _is_ours(folder, present):
+        foreign = sorted(present)
+    if foreign:
+        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {foreign[0]}", fix=fix)
 
 
 def _is_ours(folder: Path, present: set[str]) -> bool:
     if MARKER in present:
         return True
-    return any(name in present and _says(folder / name, words) for name, words in SIGNED.items())
+    return any(name in present and _has_mark(folder / name, mark) for name, mark in SCHEMA_MARKS.items())
 
 
-def _says(file: Path, words: bytes) -> bool:
-    """Tell whether a regular file ends or begins with the schema's name."""
+def _has_mark(file: Path, mark: bytes) -> bool:
+    """Tell whether the last 4 KiB of a regular file hold the schema's name."""
     try:
         if not file.is_file():
             return False
         with file.open("rb") as stream:
             stream.seek(max(0, file.stat().st_size - 4096))
-            return words in stream.read(4096).replace(b" ", b"")
+            return mark in stream.read(4096).replace(b" ", b"")
     except OSError:
         return False
 

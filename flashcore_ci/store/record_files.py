@@ -1,4 +1,4 @@
-"""Files that later measurements are held against: recordings of noise and baselines, JSON, packed with xz when they are large."""
+"""Files of noise recordings and baselines: JSON, packed with xz if they are large."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MAX_BYTES = 64 << 20
 
 
 def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
-    """Every record in ``folder`` with its file, in the order of their names; none when there is no such folder.
+    """Read every record in ``folder``, in the order of file names.
 
-    EvidenceError (one line) for a file that is broken.
+    An absent folder has none. EvidenceError (one line) for a broken file.
     """
     return tuple((file, read(record, file)) for file in sorted(folder.glob(PATTERN)))
 
 
 def read(record: type[T], file: Path) -> T:
-    """The record in one file. EvidenceError when it is not whole."""
+    """Read the record in one file. EvidenceError if it is not whole."""
     try:
         data = file.read_bytes()
         if file.suffix == PACKED:
@@ -37,6 +37,6 @@ def read(record: type[T], file: Path) -> T:
 
 
 def write(record: object, file: Path) -> None:
-    """Write the record; a name that ends in ``.xz`` packs it. The same record gives the same bytes."""
+    """Write the record, packed if ``file`` ends in ``.xz``. The bytes are reproducible."""
     data = encode(record)
     write_atomically(file, lzma.compress(data, preset=9) if file.suffix == PACKED else data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashcore_ci.model.errors import told_once
+from flashcore_ci.model.errors import group_mistakes
 from flashcore_ci.worker.job import Job, Result, Subject
 from flashcore_ci.worker.subject_file import last_line, load, location_in
 
@@ -32,5 +32,5 @@ def _describe(job: Job, subject: Subject) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - as above
             mistakes.append((workload.id, last_line(error)))
     if mistakes:
-        return {"problems": told_once(mistakes)}
+        return {"problems": group_mistakes(mistakes)}
     return {"description": {"build": build, "problems": problems}}

@@ -22,5 +22,5 @@ SOUND = GpuState(
     power_limit=700.0,
     temperature=35,
     reasons=("power cap",),
-    users=(User(pid=1, name="python", ours=True),),
+    users=(User(pid=1, name="python", descendant=True),),
 )

@@ -30,7 +30,7 @@ from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.store import bundle, codec
-from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verified
+from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verify_files
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def sanitizer_reader(check: str) -> Reader:
         log = sanitizer.parse(text(data), check)
         between_marks(sanitizer.parse_launches(text(data)), 0)
         return [
-            sanitizer.findings_reading(log, returncode=status, version="2026.4.0", ran=ran)
+            sanitizer.read_findings(log, returncode=status, version="2026.4.0", ran=ran)
             for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))
         ]
 
@@ -132,7 +132,7 @@ def run_reader(run: dict[str, bytes]) -> Reader:
     def read(data: bytes) -> object:
         name, _, content = data.partition(b"\n")
         damaged = {**run, name.decode(): content}
-        return verified(damaged[MANIFEST], set(damaged) - {MANIFEST}, damaged.__getitem__, where="run")
+        return verify_files(damaged[MANIFEST], set(damaged) - {MANIFEST}, damaged.__getitem__, where="run")
 
     def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
         changed = isinstance(found, dict) and any(found[name] != run[name] for name in found)
@@ -175,7 +175,7 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     """Everything that reads what others wrote."""
     run = small_run()
     suite = folder / "suite.toml"
-    packed = bundle.packed({name: data for name, data in run.items() if name != "plan.json"})
+    packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
     build_text = files("nvcc/*.txt")
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},

@@ -41,7 +41,7 @@ class Reports:
 
     def read(self, data: bytes) -> object:
         """The readings of the recorded report's first workload, of these bytes. DiedError as ``actions``."""
-        return ncu.readings(self.actions(data), WORKLOAD, (KERNEL,))
+        return ncu.make_readings(self.actions(data), WORKLOAD, (KERNEL,))
 
     def actions(self, data: bytes) -> tuple[ncu.Action, ...]:
         """What these bytes hold, as the gate reads it. DiedError when the reader died of them."""

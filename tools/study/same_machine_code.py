@@ -30,7 +30,7 @@ from elftools.elf.elffile import ELFFile
 from flashcore_ci.adapters import nvcc, process
 from flashcore_ci.build import toolchain
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import host_compiler
+from flashcore_ci.build.compiler import find_host_compiler
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.model.identity import digest_of
 
@@ -69,7 +69,7 @@ def compiled(root: Path, symbol: str, tools: toolchain.Toolchain) -> str:
         with cache.workspace() as work:
             target, rule = work / "unit.o", work / "unit.d"
             argv = nvcc.compile_argv(tools.nvcc, source=source, includes=INCLUDES, target=target, dependencies=rule, keep=work)
-            environment = {**host_compiler().environment, "TMPDIR": str(work)}
+            environment = {**find_host_compiler().environment, "TMPDIR": str(work)}
             done = process.run(["nice", *argv], logs=work, name="nvcc", timeout=SECONDS, cwd=root, env=environment)
             if done.returncode:
                 raise SystemExit(f"{root / source}: {done.error_text().strip()[:2000]}")

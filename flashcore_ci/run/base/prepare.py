@@ -24,7 +24,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Kind, Suite, Workload
-from flashcore_ci.plan.planner import comparable
+from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, SubjectAnswer
@@ -79,7 +79,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             commit=commit,
             root=root,
             libraries=libraries,
-            plan=replace(comparable(plan, cannot), descriptions=descriptions),
+            plan=replace(drop_comparisons(plan, cannot), descriptions=descriptions),
             builds=builds,
             identities=identities,
             cannot=cannot,

@@ -102,13 +102,13 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "StartSignal", StartSignal)
     monkeypatch.setattr(process_runs, "StartSignal", StartSignal)
     clean = Measured(value=0.0, unit="count")
-    monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
+    monkeypatch.setattr(sanitizer.sanitizer, "read_findings", lambda *_, **__: clean)
     monkeypatch.setattr(sanitizer.positive_control, "why_unreported", lambda *_: scripted.blind)
     launches = sanitizer.ObservedLaunches(checked=("scale_f32",) * 2, others=())
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: launches)
-    monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
+    monkeypatch.setattr(profile.ncu, "import_reader", lambda tool: SimpleNamespace())
     monkeypatch.setattr(profile, "_actions", lambda *_: ())
-    monkeypatch.setattr(profile.ncu, "readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
+    monkeypatch.setattr(profile.ncu, "make_readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
     return scripted
 
 
@@ -206,7 +206,7 @@ def test_an_unhealthy_gpu_blames_no_kernel(world, tmp_path):
 
 
 def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
-    world.users = (User(pid=7, name="train.py", ours=False),)
+    world.users = (User(pid=7, name="train.py", descendant=False),)
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
@@ -215,7 +215,7 @@ def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
 def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):
     def run(spec, start=None):
         if spec.name == "timing-4":
-            world.users = (User(pid=7, name="train.py", ours=False),)
+            world.users = (User(pid=7, name="train.py", descendant=False),)
         return world.run(spec, start)
 
     monkeypatch.setattr(child, "run", run)
@@ -225,12 +225,12 @@ def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch
 
 
 def test_others_may_be_allowed_by_name(world, tmp_path):
-    world.users = (User(pid=7, name="dcgm-exporter", ours=False),)
+    world.users = (User(pid=7, name="dcgm-exporter", descendant=False),)
     assert reasons(collected(tmp_path, allow=("dcgm-*",)))[Kind.TIMING] == {None}
 
 
 def test_users_that_cannot_be_named_are_a_note(world, tmp_path):
-    world.users = (User(pid=7, name="", ours=False),)
+    world.users = (User(pid=7, name="", descendant=False),)
     evidence = collected(tmp_path)
     assert "cannot tell" in evidence.notes[0]
     assert reasons(evidence)[Kind.TIMING] == {None}

@@ -30,7 +30,7 @@ def test_a_sound_gpu_has_no_problem() -> None:
         ("mode", {"mig": True}),
         ("ecc", {"ecc_errors": 2}),
         ("throttle", {"reasons": ("hardware thermal slowdown",)}),
-        ("processes", {"users": (User(pid=7, name="train", ours=False),)}),
+        ("processes", {"users": (User(pid=7, name="train", descendant=False),)}),
     ],
 )
 def test_each_problem_has_its_fix(name: str, changes: dict[str, object]) -> None:
@@ -41,11 +41,11 @@ def test_each_problem_has_its_fix(name: str, changes: dict[str, object]) -> None
 
 
 def test_an_allowed_process_is_none_of_our_business() -> None:
-    assert problems(replace(SOUND, users=(User(pid=7, name="dcgm-exporter", ours=False),)), ("dcgm*",)) == {}
+    assert problems(replace(SOUND, users=(User(pid=7, name="dcgm-exporter", descendant=False),)), ("dcgm*",)) == {}
 
 
 def test_a_process_that_cannot_be_named_is_not_called_a_problem_nor_nothing() -> None:
-    lines = {line.name: line for line in checks.diagnose_gpu(replace(SOUND, users=(User(pid=7, name="", ours=False),)))}
+    lines = {line.name: line for line in checks.diagnose_gpu(replace(SOUND, users=(User(pid=7, name="", descendant=False),)))}
     assert "unknown" in lines["processes"].fact
 
 

@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 from sound_gpu import SOUND
 
-from flashcore_ci.adapters.host import Host
+from flashcore_ci.adapters.host import HostInfo
 from flashcore_ci.adapters.nvml import User
 from flashcore_ci.doctor import runner
 from flashcore_ci.doctor.runner import RunnerFacts, Status
 
 PAGE = Path(__file__).parents[3] / runner.PAGE
-HOST = Host(
+HOST = HostInfo(
     gpus=1,
     root=False,
     capabilities=0,
-    contained=False,
+    in_container=False,
     profiling_is_restricted=False,
     processes=("Runner.Listener", "systemd"),
     secrets=(),
     credentials=(),
     sockets=(),
     ephemeral=True,
-    cleans=False,
+    has_cleanup_hook=False,
     leftovers=(),
 )
 SAFE = RunnerFacts(
@@ -43,7 +43,7 @@ ADMIN = 1 << 21
 
 def facts(**changes: object) -> RunnerFacts:
     """The safe runner with something else about it; a name of the host's, of the GPU's state or of the facts'."""
-    host = {name: value for name, value in changes.items() if name in Host.__slots__}
+    host = {name: value for name, value in changes.items() if name in HostInfo.__slots__}
     state = {name: value for name, value in changes.items() if name in {"persistent", "reasons", "users"}}
     rest = {name: value for name, value in changes.items() if name not in host and name not in state}
     return replace(SAFE, **{"host": replace(HOST, **host), "state": replace(SAFE.state, **state), **rest})
@@ -59,7 +59,7 @@ def test_a_safe_runner() -> None:
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("ephemeral", {"ephemeral": False, "cleans": True}),
+        ("ephemeral", {"ephemeral": False, "has_cleanup_hook": True}),
         ("user", {"root": True}),
         ("user", {"passwordless_sudo": True}),
         ("secrets", {"secrets": ("GH_TOKEN",)}),
@@ -73,7 +73,7 @@ def test_a_safe_runner() -> None:
         ("clocks", {"reasons": ("power brake",)}),
         ("one-gpu", {"gpus": 8}),
         ("one-gpu", {"processes": ("Runner.Listener",) * 2}),
-        ("alone", {"users": (User(pid=7, name="train", ours=False),)}),
+        ("alone", {"users": (User(pid=7, name="train", descendant=False),)}),
         ("lock", {"lock_is_writable": False}),
         ("cleaning", {"leftovers": ("/tmp/flashcore-ci-x",)}),
         ("disk", {"free": 1 << 30}),
@@ -88,7 +88,7 @@ def test_each_item_can_fail_and_says_what_fixes_it(name: str, changes: dict[str,
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("ephemeral", {"ephemeral": None, "cleans": True}),
+        ("ephemeral", {"ephemeral": None, "has_cleanup_hook": True}),
         ("cleaning", {"ephemeral": None}),
         ("containers", {"capabilities": None}),
         ("counters", {"counters_work": None, "profiling_is_restricted": None}),
@@ -97,7 +97,7 @@ def test_each_item_can_fail_and_says_what_fixes_it(name: str, changes: dict[str,
         ("clocks", {"state": None}),
         ("clocks", {"persistent": None}),
         ("one-gpu", {"gpus": 0}),
-        ("alone", {"users": (User(pid=7, name="", ours=False),)}),
+        ("alone", {"users": (User(pid=7, name="", descendant=False),)}),
         ("lock", {"contained": True, "lock_is_named": False}),
     ],
 )
@@ -112,7 +112,9 @@ def test_a_runner_that_stays_without_a_hook_fails_twice() -> None:
     assert failed == ["ephemeral", "cleaning"]
 
 
-@pytest.mark.parametrize("changes", [{"root": True, "contained": True}, {"users": (User(pid=7, name="dcgm-x", ours=False),)}])
+@pytest.mark.parametrize(
+    "changes", [{"root": True, "in_container": True}, {"users": (User(pid=7, name="dcgm-x", descendant=False),)}]
+)
 def test_what_is_no_problem(changes: dict[str, object]) -> None:
     assert {item.status for item in runner.check(facts(**changes))} == {Status.VERIFIED}
 
