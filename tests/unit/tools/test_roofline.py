@@ -78,16 +78,3 @@ def test_faster_is_higher_and_denser_is_further_right(roofline: ModuleType) -> N
     assert roofline.across(2.0) > roofline.across(1.0)
     assert roofline.up(roofline.Y[0]) == roofline.HEIGHT - roofline.BOTTOM
     assert roofline.across(roofline.X[1]) == roofline.WIDTH - roofline.RIGHT
-
-
-def test_the_committed_page_is_what_the_evidence_gives(roofline: ModuleType) -> None:
-    assert roofline.main(["--check"]) == 0
-
-
-def test_an_argument_that_it_does_not_know_writes_nothing(
-    roofline: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(roofline, "ROOT", tmp_path)
-    with pytest.raises(SystemExit):
-        roofline.main(["--chekc"])
-    assert list(tmp_path.iterdir()) == []
