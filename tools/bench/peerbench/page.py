@@ -1,19 +1,20 @@
-"""docs/performance.md and its pictures, from the samples of one run. Pure."""
+"""Write docs/performance.md, its pictures and a part of README.md from samples. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
 
-from peerbench import plot, serving_page
-from peerbench.rows import HEADS, OURS, PEERS, Row
+from peerbench import plot
+from peerbench.columns import ABSENT, MASK, PREFILL_TABLE, SHAPE, SUITES, D, cells, cycle_ratio, number, table, tflops, time_ratio
+from peerbench.rows import FLASHCORE, HEADS, NAMES
 from peerbench.samples import Measured, Run, geometric_mean
 
 PAGE = "docs/performance.md"
-PICTURES = "docs/performance"
-NAMES = {OURS: "FlashCore", **PEERS}
-COLOURS = {OURS: "#c0392b", "fa3": "#2471a3", "cudnn": "#239b56", "fa2": "#909497"}
-ABSENT = "n/a"
-SHOWN = (512, 2048, 8192)
+PICTURES = PurePosixPath("docs/performance")
+COLOURS = {FLASHCORE: plot.ACCENT, "fa3": "#2471a3", "cudnn": "#239b56", "fa2": plot.GREY}
+README_LENGTHS = (512, 2048, 8192)
 BEGIN, END = "<!-- samples: begin -->", "<!-- samples: end -->"
 
 TOP = """\
@@ -21,7 +22,7 @@ TOP = """\
 
 {lead}
 A ratio says how many times as long a peer takes. **Above 1, FlashCore is faster.** Only ratios carry over to another machine.
-`python3 tools/bench/peers.py draw` writes this page from [the samples](performance/peers.json.xz) (`make performance`). Do not edit it.
+`make performance` writes this page from [the samples](performance/peers.json.xz). Do not edit it.
 
 {device}, {multiprocessors} multiprocessors, driver {driver}, {date}. {versions}.
 
@@ -36,7 +37,19 @@ A ratio says how many times as long a peer takes. **Above 1, FlashCore is faster
   [Missing](#missing) says why.
 """
 
-AGAIN = """\
+SERVING = """\
+## Decode and serving
+
+{device}, driver {driver}, {date}. {versions}. [Samples](performance/serving.json.xz).
+
+- The protocol is that of the tables above. Figures are medians of {fewest} to {most} rounds.
+- Each sequence has one new query, in {dtype}. TB/s count the keys and values that must be read, once. The datasheet's memory does 4.8 TB/s.
+- FlashCore and FlashAttention-3 are called through `flash_attn_with_kvcache`, with lengths on the device.
+- cuDNN and FlashAttention-2 are called through PyTorch, which passes them neither lengths nor pages.
+- [The roofline](roofline.md) has what Nsight Compute measures on the same kernels.
+"""
+
+REPEAT = """\
 ## Repeat the measurement
 
 You need a Hopper GPU, PyTorch 2.11 or newer, and a build (`flashcore-ci build`):
@@ -51,208 +64,206 @@ FlashAttention-3 takes part if `flash_attn_interface` can be imported, for examp
 FlashAttention-2 are PyTorch's own backends.
 """
 
+README_SUITES = {
+    "contiguous": "decode, contiguous caches",
+    "paged": "decode, caches in pages",
+    "ragged": "decode, ragged batch",
+    "latency": "decode, batches of 1 and 4",
+    "varlen": "prefill, sequences of different lengths",
+}
+
 
 def files(run: Run, serving: Run | None = None) -> dict[str, str]:
-    """Every generated file by its path below the root of the repository; ``serving`` are the samples of the serving rows."""
-    table = [measured for measured in run.rows if not measured.row.long]
-    long = [measured for measured in run.rows if measured.row.long]
-    parts = [_top(run), _summary(table)]
+    """Return every generated file by its path. ``serving`` has the samples of the serving rows."""
+    short = [measured for measured in run.rows if measured.row.b > 1]
+    long = [measured for measured in run.rows if measured.row.b == 1]
+    facts = {"layout": str(run.protocol["layout"]).upper(), "settle": run.protocol["settle_seconds"], "absent": ABSENT}
+    parts = [TOP.format(lead=_lead(run), **facts, **_facts(run)), _summary(short)]
     pictures = {}
     for d in HEADS:
-        rows = [measured for measured in table if measured.row.d == d]
-        if rows:
+        if rows := [measured for measured in short if measured.row.d == d]:
             pictures[f"{PICTURES}/d{d}.svg"] = _picture(f"Attention forward, head dimension {d}, fp16", rows)
-            parts.append(f"## Head dimension {d}\n\n![TFLOP/s by sequence length](performance/d{d}.svg)\n\n{_table(rows)}")
-    if long:
-        for d in sorted({measured.row.d for measured in long}):
-            rows = [measured for measured in long if measured.row.d == d]
-            pictures[f"{PICTURES}/long-d{d}.svg"] = _picture(f"One long sequence, 16 heads of {d}, fp16", rows)
-        parts.append(_long(run, long))
-    parts.append(_missing(run.rows))
+            picture = f"![TFLOP/s by sequence length](performance/d{d}.svg)"
+            parts.append(f"## Head dimension {d}\n\n{picture}\n\n{table(PREFILL_TABLE, rows)}")
+    for d in sorted({measured.row.d for measured in long}):
+        rows = [measured for measured in long if measured.row.d == d]
+        pictures[f"{PICTURES}/long-d{d}.svg"] = _picture(f"One long sequence, 16 heads of {d}, fp16", rows)
+    parts += [_long(run, long)] if long else []
+    parts += ["## Missing\n", _missing(run.rows) or "Nothing: every kernel was measured on every row.\n"]
     if serving is not None:
-        pictures[serving_page.PICTURE] = serving_page.picture(serving)
-        parts.append(serving_page.section(serving))
-    parts.append(AGAIN)
-    return {PAGE: "\n".join(part for part in parts if part), **pictures}
+        pictures[f"{PICTURES}/decode.svg"] = decode_picture(serving)
+        parts.append(serving_section(serving))
+    return {PAGE: "\n".join([*parts, REPEAT]), **pictures}
 
 
 def readme(text: str, run: Run, serving: Run | None = None) -> str:
-    """README.md with the part between its two markers as these samples give it; ValueError when it has no such part."""
-    before, opened, rest = text.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not opened or not closed:
+    """Return README.md with new text between its two markers. ValueError if it has no markers."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
         raise ValueError(f"README.md has no part between {BEGIN} and {END}")
-    decode = f"\n{serving_page.in_short(serving)}" if serving is not None else ""
-    return f"{before}{BEGIN}\n{_in_short(run)}{decode}{END}{after}"
+    decode = f"\n{serving_summary(serving)}" if serving is not None else ""
+    return f"{before}{BEGIN}\n{_prefill_summary(run)}{decode}{END}{after}"
 
 
-def _in_short(run: Run) -> str:
-    """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
-    shown = [one for one in run.rows if not one.row.long and one.row.dtype == "fp16" and one.row.s in SHOWN]
-    lines = [
-        f"Attention forward in fp16 on one {run.device} ({run.date}). A ratio says how many times as long a peer takes: above 1, FlashCore is",
-        "faster. The kernels ran interleaved in one process, with a cold L2 and settled clocks. Figures are medians.",
-        f"{_versions(run)}. FA2 and cuDNN are PyTorch's backends.\n",
-        "| D | B·H·S | mask | TFLOP/s | x FA2 | x cuDNN | x FA3 |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for one in shown:
-        ratios = [f"{ratio:.2f}" if (ratio := one.ratio(peer)) is not None else ABSENT for peer in ("fa2", "cudnn", "fa3")]
-        lines.append(f"| {one.row.d} | {one.row.shape} | {one.row.mask} | {_speed(one, OURS)} | {' | '.join(ratios)} |")
-    lines.append(f"\n{_lead(run)}")
-    lines.append("[All rows, in time and in cycles, with plots](docs/performance.md).\n")
-    return "\n".join(lines)
+def line(measured: Measured) -> str:
+    """Describe one row for a terminal."""
+    row, peers = measured.row, [name for name in measured.series if name != FLASHCORE]
+    rate, unit, digits = (measured.tflops, "TFLOP/s", 0) if row.suite in {"", "varlen"} else (measured.terabytes, "TB/s", 2)
+    parts = [f"{name} {series.time:8.4f} ms {number(rate(name), digits)} {unit}" for name, series in measured.series.items()]
+    parts += [f"x{peer} {number(measured.ratio(peer))} ({number(measured.ratio(peer, cycles=True))} in cycles)" for peer in peers]
+    parts += [f"{name} missing: {why}" for name, why in measured.missing.items()]
+    place = f"{row.suite}{f' page {row.page}' if row.page else ''}" if row.suite else f"D{row.d}"
+    return f"{place} {row.shape} {row.mask} {row.dtype}: {', '.join(parts)}"
 
 
-def _lead(run: Run) -> str:
-    """How many rows FlashCore leads, and each row where a peer is ahead."""
-    compared = [(one, ratio) for one in run.rows if (ratio := one.ratio(one.best_peer())) is not None]
-    behind = [
-        f"D={one.row.d} {one.row.shape} {one.row.mask} {one.row.dtype} ({ratio:.3f})" for one, ratio in compared if ratio < 1
-    ]
-    least = "FlashCore is at least as fast as FA3 and cuDNN on"
-    if not behind:
-        return f"{least} all {len(compared)} prefill rows, long sequences included."
-    ahead = len(compared) - len(behind)
-    return f"{least} {ahead} of {len(compared)} prefill rows, long sequences included. A peer is ahead on {', '.join(behind)}."
+def _facts(run: Run) -> dict[str, Any]:
+    counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
+    facts = {name: getattr(run, name) for name in ("device", "multiprocessors", "driver", "date")}
+    return {**facts, "versions": _versions(run), "fewest": min(counts), "most": max(counts)}
 
 
 def _versions(run: Run) -> str:
     return ", ".join(f"{name} {version}" for name, version in run.versions.items())
 
 
-def line(measured: Measured) -> str:
-    """One row for a terminal."""
-    cells = [f"{name} {series.time:8.4f} ms {measured.tflops(name):5.0f} TFLOP/s" for name, series in measured.series.items()]
-    ratios = [
-        f"x{name} {_number(measured.ratio(name))} ({_number(measured.ratio(name, cycles=True))} in cycles)"
-        for name in measured.series
-        if name != OURS and OURS in measured.series
-    ]
-    absent = [f"{name} missing: {why}" for name, why in measured.missing.items()]
-    return f"D{measured.row.d} {measured.row.shape} {measured.row.mask} {measured.row.dtype}: " + "; ".join(
-        cells + ratios + absent
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _span(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(number(end, 2) for end in (min(values), max(values)))) if values else ABSENT
+
+
+def _lead(run: Run) -> str:
+    """Count the rows that FlashCore leads, and list the others."""
+    compared = [(measured.row, ratio) for measured in run.rows if (ratio := measured.ratio(measured.best_peer())) is not None]
+    behind = [f"D={row.d} {row.shape} {row.mask} {row.dtype} ({ratio:.3f})" for row, ratio in compared if ratio < 1]
+    count = f"{len(compared) - len(behind)} of {len(compared)}" if behind else f"all {len(compared)}"
+    lead = f"FlashCore is at least as fast as FA3 and cuDNN on {count} prefill rows, long sequences included."
+    return f"{lead} A peer is ahead on {', '.join(behind)}." if behind else lead
+
+
+def _prefill_summary(run: Run) -> str:
+    """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
+    shown = [one for one in run.rows if one.row.b > 1 and one.row.dtype == "fp16" and one.row.s in README_LENGTHS]
+    ratios = [(f"x {title}", peer) for title, peer in (("FA2", "fa2"), ("cuDNN", "cudnn"), ("FA3", "fa3"))]
+    columns = [D, SHAPE, MASK, ("TFLOP/s", tflops(FLASHCORE)[1])]
+    columns += [(title, lambda measured, peer=peer: number(measured.ratio(peer), 2)) for title, peer in ratios]
+    return f"""\
+Attention forward in fp16 on one {run.device} ({run.date}). A ratio says how many times as long a peer takes: above 1, FlashCore is
+faster. The kernels ran interleaved in one process, with a cold L2 and settled clocks. Figures are medians.
+{_versions(run)}. FA2 and cuDNN are PyTorch's backends.
+
+{table(columns, shown)}
+{_lead(run)}
+[All rows, in time and in cycles, with plots](docs/performance.md).
+"""
+
+
+def serving_summary(run: Run) -> str:
+    """For the README: the smallest and largest ratio of each suite."""
+    suites = {suite: [measured for measured in run.rows if measured.row.suite == suite] for suite in README_SUITES}
+    speeds = _known(measured.terabytes(FLASHCORE) for measured in suites["contiguous"])
+    lines = [cells(("serving", "x cuDNN", "x FA3")), "| --- | --- | --- |"]
+    for suite, title in README_SUITES.items():
+        ratios = (_span(_known(measured.ratio(peer) for measured in suites[suite])) for peer in ("cudnn", "fa3"))
+        lines.append(cells((title, *ratios)))
+    return "\n".join(
+        [
+            f"Decode reads contiguous caches of 0.5 to 2 GiB at {_span(speeds)} TB/s, where the datasheet says 4.8.\n",
+            *lines,
+            "\n[All rows of decode and serving](docs/performance.md#decode-and-serving).\n",
+        ]
     )
 
 
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.3f}"
-
-
-def _top(run: Run) -> str:
-    counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
-    return TOP.format(
-        lead=_lead(run),
-        device=run.device,
-        multiprocessors=run.multiprocessors,
-        driver=run.driver,
-        date=run.date,
-        versions=_versions(run),
-        layout=str(run.protocol["layout"]).upper(),
-        settle=run.protocol["settle_seconds"],
-        fewest=min(counts),
-        most=max(counts),
-        absent=ABSENT,
-    )
-
-
-def _summary(table: Sequence[Measured]) -> str:
+def _summary(measurements: Sequence[Measured]) -> str:
     lines = [
         "## At a glance\n",
         "| D | rows | at least as fast as the best peer, in time | in cycles | geometric mean of the ratios, in time | in cycles | smallest | largest |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for d in HEADS:
-        rows = [measured for measured in table if measured.row.d == d]
-        time = [ratio for measured in rows if (ratio := measured.ratio(measured.best_peer())) is not None]
-        cycles = [ratio for measured in rows if (ratio := measured.ratio(measured.best_peer(), cycles=True)) is not None]
+        rows = [measured for measured in measurements if measured.row.d == d]
         if not rows:
             continue
-        ahead = [f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles)]
-        least, most = (_number(pick(time, default=None)) for pick in (min, max))
-        means = [_number(geometric_mean(ratios)) for ratios in (time, cycles)]
-        lines.append(f"| {d} | {len(rows)} | {ahead[0]} | {ahead[1]} | {means[0]} | {means[1]} | {least} | {most} |")
+        time, cycles = (_known(row.ratio(row.best_peer(), cycles=cycles) for row in rows) for cycles in (False, True))
+        ahead = (f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles))
+        means = (number(geometric_mean(ratios)) for ratios in (time, cycles))
+        ends = (number(pick(time, default=None)) for pick in (min, max))
+        lines.append(cells((str(d), str(len(rows)), *ahead, *means, *ends)))
     return "\n".join(lines) + "\n"
-
-
-def _table(rows: Sequence[Measured]) -> str:
-    """TFLOP/s of all, and the ratios in time and in cycles."""
-    lines = [
-        "| B·H·S | mask | dtype | "
-        + " | ".join(NAMES.values())
-        + " | best peer | x best peer, in time | in cycles | clock: FlashCore, best peer (MHz) |",
-        "| --- " * (len(NAMES) + 7) + "|",
-    ]
-    for measured in rows:
-        best = measured.best_peer()
-        speeds = [_speed(measured, name) for name in NAMES]
-        clocks = ", ".join(_clock(measured, name) for name in (OURS, best))
-        lines.append(
-            f"| {measured.row.shape} | {measured.row.mask} | {measured.row.dtype} | {' | '.join(speeds)} | "
-            f"{NAMES[best] if best else ABSENT} | {_bold(measured.ratio(best))} | {_number(measured.ratio(best, cycles=True))} | {clocks} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _speed(measured: Measured, name: str) -> str:
-    speed = measured.tflops(name)
-    return ABSENT if speed is None else f"{speed:.0f}"
-
-
-def _clock(measured: Measured, name: str | None) -> str:
-    series = measured.series.get(name or "")
-    return ABSENT if series is None else f"{series.clock:.0f}"
-
-
-def _bold(ratio: float | None) -> str:
-    return f"**{ratio:.3f}**" if ratio is not None and ratio >= 1.0 else _number(ratio)
 
 
 def _long(run: Run, rows: Sequence[Measured]) -> str:
-    """Long sequences: the rate in each clock should not depend on the length."""
-    base = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: one.row.s, reverse=True)}
-    lines = [
-        "## One long sequence\n",
-        *(f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({m.row.d for m in rows})),
-        "The tensor cores do at most 4096 FLOP per clock and multiprocessor.\n",
-        "| D | S | mask | "
-        + " | ".join(NAMES.values())
-        + " | x FA3 in time | in cycles | FLOP per clock, FlashCore | share of the shortest row |",
-        "| --- " * (len(NAMES) + 7) + "|",
+    """Compare the rate per clock of long sequences with that of the shortest."""
+    shortest = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: -one.row.s)}
+
+    def rate(measured: Measured) -> float | None:
+        return measured.flops_per_clock(FLASHCORE, run.multiprocessors)
+
+    def share(measured: Measured) -> str:
+        here, base = rate(measured), rate(shortest[measured.row.d, measured.row.causal])
+        return ABSENT if here is None or base is None else f"{100 * here / base:.1f} %"
+
+    columns = [
+        *(D, ("S", lambda measured: str(measured.row.s)), MASK, *map(tflops, NAMES), time_ratio("fa3", "x FA3 in time")),
+        *(
+            cycle_ratio("fa3"),
+            ("FLOP per clock, FlashCore", lambda one: number(rate(one), 0)),
+            ("share of the shortest row", share),
+        ),
     ]
-    for measured in rows:
-        row: Row = measured.row
-        rate = measured.flops_per_clock(OURS, run.multiprocessors)
-        first = base[row.d, row.causal].flops_per_clock(OURS, run.multiprocessors)
-        share = ABSENT if rate is None or first is None else f"{100 * rate / first:.1f} %"
-        lines.append(
-            f"| {row.d} | {row.s} | {row.mask} | {' | '.join(_speed(measured, name) for name in NAMES)} | {_bold(measured.ratio('fa3'))} | "
-            f"{_number(measured.ratio('fa3', cycles=True))} | {ABSENT if rate is None else f'{rate:.0f}'} | {share} |"
-        )
-    return "\n".join(lines) + "\n"
+    plots = (f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({one.row.d for one in rows}))
+    limit = "The tensor cores do at most 4096 FLOP per clock and multiprocessor.\n"
+    return "\n".join(["## One long sequence\n", *plots, limit, table(columns, rows)])
 
 
-def _missing(rows: Sequence[Measured]) -> str:
-    """Who was not measured where, and why; nothing when everyone was everywhere."""
-    reasons: dict[tuple[str, str], list[Row]] = {}
-    for measured in rows:
+def serving_section(run: Run) -> str:
+    """Write a table per suite."""
+    suites: dict[str, list[Measured]] = {}
+    for measured in run.rows:
+        suites.setdefault(measured.row.suite, []).append(measured)
+    dtypes = ", ".join(sorted({measured.row.dtype for measured in run.rows if measured.row.suite != "varlen"}))
+    tables = [f"{SUITES[suite][0]}\n{table(SUITES[suite][1], rows)}" for suite, rows in suites.items()]
+    missing = _missing(run.rows)
+    return "\n".join([SERVING.format(dtype=dtypes, **_facts(run)), *tables, f"Not measured here:\n\n{missing}" if missing else ""])
+
+
+def _missing(measurements: Sequence[Measured]) -> str:
+    """List the kernels that were not measured everywhere, with the reasons."""
+    reasons: dict[tuple[str, str], list[Measured]] = {}
+    for measured in measurements:
         for name, why in measured.missing.items():
-            reasons.setdefault((name, why), []).append(measured.row)
-    lines = [
-        f"- {NAMES.get(name, name)}, on {len(where)} of {len(rows)} rows"
-        f" (D {', '.join(str(d) for d in sorted({row.d for row in where}))}): {why}"
-        for (name, why), where in reasons.items()
-    ]
-    return "\n".join(["## Missing\n", *(lines or ["Nothing: every kernel was measured on every row."])]) + "\n"
+            reasons.setdefault((name, why), []).append(measured)
+    lines = []
+    for (name, why), where in reasons.items():
+        places = dict.fromkeys(measured.row.suite or f"D {measured.row.d}" for measured in where)
+        lines.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({', '.join(places)}): {why}\n")
+    return "".join(lines)
 
 
 def _picture(title: str, rows: Sequence[Measured]) -> str:
-    panels = []
-    for causal, name in ((False, "full"), (True, "causal")):
-        lines = []
-        for contender, label in NAMES.items():
-            chosen = [measured for measured in rows if measured.row.causal is causal and measured.row.dtype == "fp16"]
-            points = [(measured.row.s, speed) for measured in chosen if (speed := measured.tflops(contender)) is not None]
-            lines.append(plot.Line(name=label, colour=COLOURS[contender], points=points, strong=contender == OURS))
-        panels.append(plot.Panel(title=name, lines=lines))
+    panels: dict[str, list[plot.Line]] = {"full": [], "causal": []}
+    for mask, lines in panels.items():
+        shown = [measured for measured in rows if measured.row.mask == mask and measured.row.dtype == "fp16"]
+        for name, label in NAMES.items():
+            points = [(measured.row.s, speed) for measured in shown if (speed := measured.tflops(name)) is not None]
+            lines.append(plot.Line(name=label, colour=COLOURS[name], points=points, strong=name == FLASHCORE))
     return plot.draw(title, "TFLOP/s", panels)
+
+
+def decode_picture(run: Run) -> str:
+    """Draw TB/s of every contender on the contiguous rows. FlashCore's bar names the row."""
+    values = [
+        (f"{measured.row.shape}   {label}" if name == FLASHCORE else label, speed)
+        for measured in run.rows
+        if measured.row.suite == "contiguous"
+        for name, label in NAMES.items()
+        if (speed := measured.terabytes(name)) is not None
+    ]
+    strong = frozenset(label for label, _ in values if label.endswith(NAMES[FLASHCORE]))
+    return plot.bars(
+        "Decode: keys and values read", "TB/s; batch·query/key heads·length·head dimension", values, strong, digits=2
+    )
