@@ -115,7 +115,7 @@ def test_no_line_is_drawn_for_whom_nobody_measured() -> None:
 
 @pytest.mark.parametrize("values", [(), (0.0,), (math.nan,), (math.inf,), (-1.0,)])
 def test_no_measurement_is_refused(values: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="every round|finite"):
+    with pytest.raises(ValueError, match="a time and a clock"):
         samples.Series(ms=values, mhz=(1700.0,) * len(values))
 
 
@@ -209,4 +209,3 @@ def test_any_samples_come_back(times: list[float], clock: float, reason: str) ->
         row=HEADLINE, series={"flashcore": samples.Series(ms=tuple(times), mhz=(clock,) * len(times))}, missing={"fa3": reason}
     )
     assert samples.decode(samples.encode(run(one))) == run(one)
-

@@ -31,9 +31,7 @@ def load(name: str) -> ModuleType:
         sys.path.remove(str(ROOT / "tools/bench"))
 
 
-space, halving, choice, report, shapes, build = (
-    load(f"tuner.{name}") for name in ("space", "halving", "choice", "report", "shapes", "build")
-)
+space, choice, report, build = (load(f"tuner.{name}") for name in ("space", "choice", "report", "build"))
 tune = load("tune")
 GOOD = space.Candidate(head_dim=64, tile_m=192, tile_n=128, q_stages=2, kv_stages=3, consumer_warpgroups=3)
 TALL = space.Candidate(head_dim=128, tile_m=128, tile_n=128, q_stages=2, kv_stages=2, consumer_warpgroups=2)
@@ -93,32 +91,30 @@ def test_the_search_space_has_the_base_first_and_no_impossible_member() -> None:
 
 @given(entrants=st.integers(1, 200), rows=st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
 def test_a_tournament_ends_with_few_candidates_on_every_row(entrants: int, rows: list[str]) -> None:
-    rungs = halving.rungs(entrants, rows, 1.0)
-    assert rungs[-1].rows == tuple(rows)
-    assert rungs[-1].entrants <= max(halving.FINALISTS, 1)
-    assert all(
-        after.entrants == max(halving.FINALISTS, math.ceil(before.entrants / 2)) for before, after in itertools.pairwise(rungs)
-    )
-    assert all(set(rung.rows) <= set(rows) for rung in rungs)
+    rungs = choice.rungs(entrants, rows)
+    assert rungs[-1][1] == tuple(rows)
+    assert rungs[-1][0] <= choice.FINALISTS
+    assert all(after == max(choice.FINALISTS, math.ceil(before / 2)) for (before, _), (after, _) in itertools.pairwise(rungs))
+    assert all(set(few) <= set(rows) for _, few in rungs)
 
 
 @pytest.mark.parametrize(("entrants", "rows"), [(0, ["row"]), (3, [])])
 def test_a_tournament_of_nothing_is_refused(entrants: int, rows: list[str]) -> None:
     with pytest.raises(ValueError, match="needs a candidate"):
-        halving.rungs(entrants, rows, 1.0)
+        choice.rungs(entrants, rows)
 
 
 def test_the_best_survive_and_the_one_in_use_always() -> None:
     cycles = {"a": {"x": 1.0, "y": 1.1, "z": 2.0}, "b": {"x": 2.2, "y": 2.0, "z": 4.0}}
-    assert halving.scores(cycles) == pytest.approx({"x": math.sqrt(1.1), "y": math.sqrt(1.1), "z": 2.0})
-    assert halving.survivors(cycles, 1, always=["z"]) == ["x", "z"]
-    assert halving.survivors(cycles, 3, always=["z"]) == ["x", "y", "z"]
+    assert choice.scores(cycles) == pytest.approx({"x": math.sqrt(1.1), "y": math.sqrt(1.1), "z": 2.0})
+    assert choice.survivors(cycles, 1, always=["z"]) == ["x", "z"]
+    assert choice.survivors(cycles, 3, always=["z"]) == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
 def test_whoever_misses_a_row_or_has_no_number_is_out(bad: float) -> None:
-    assert halving.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
-    assert halving.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
+    assert choice.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
+    assert choice.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
 
 
 def test_the_choice_beats_the_hand_by_more_than_the_noise_or_is_the_hand() -> None:
@@ -138,8 +134,8 @@ def test_two_tiles_are_offered_where_length_decides() -> None:
         "2·16·16384 causal fp16": {"a": 1.0, "b": 1.05},
     }
     found = choice.split(finals, "a")
-    assert (found.short, found.most_keys, found.long) == ("b", 2048, "a")
-    assert found.gain == pytest.approx((1 / 0.9 / 0.99) ** (1 / 3))
+    assert found[:3] == ("b", 2048, "a")
+    assert found[3] == pytest.approx((1 / 0.9 / 0.99) ** (1 / 3))
     assert choice.split({row: {"a": 1.0, "b": 1.0} for row in finals}, "a") is None
     assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
 
@@ -193,9 +189,8 @@ def test_a_table_that_lacks_a_field_is_refused() -> None:
 
 
 def test_the_kernel_s_own_shapes_are_found_and_others_generated() -> None:
-    known = shapes.defined((ROOT / shapes.HEADER).read_text(encoding="utf-8"))
-    assert {64, 128} <= known
-    text = shapes.specialisation(96)
+    assert {64, 128} <= build.widths(ROOT)
+    text = build.specialisation(96)
     assert "Wgmma<__half, 96>" in text
     assert "m64n96k16" in text
     assert text.count('"+f"(d[47])') == 2

@@ -228,7 +228,9 @@ def serving_section(run: Run) -> str:
     dtypes = ", ".join(sorted({measured.row.dtype for measured in run.rows if measured.row.suite != "varlen"}))
     tables = [f"{SUITES[suite][0]}\n{table(SUITES[suite][1], rows)}" for suite, rows in suites.items()]
     missing = _missing(run.rows)
-    return "\n".join([SERVING.format(dtype=dtypes, **_facts(run)), *tables, f"Not measured here:\n\n{missing}" if missing else ""])
+    return "\n".join(
+        [SERVING.format(dtype=dtypes, **_facts(run)), *tables, f"Not measured here:\n\n{missing}" if missing else ""]
+    )
 
 
 def _missing(measurements: Sequence[Measured]) -> str:

@@ -26,7 +26,7 @@ class Series:
     def __post_init__(self) -> None:
         """Refuse rounds without a clock, and values that cannot be measurements."""
         if not self.ms or len(self.ms) != len(self.mhz):
-            raise ValueError("every round has a time and a clock")
+            raise ValueError("a time and a clock are needed for every round")
         if not all(math.isfinite(value) and value > 0 for value in self.ms + self.mhz):
             raise ValueError("a time and a clock are finite and above 0")
 
