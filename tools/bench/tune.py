@@ -23,7 +23,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("kernel", "tools/bench", "tools/docs"))]
 
-from tuner import build, choice, report, space  # noqa: E402 - from the folders above, which are not installed
+from blocks import filled  # noqa: E402 - from the folders above, which are not installed
+from tuner import build, choice, report, space  # noqa: E402
 
 from flashcore_ci.adapters import process  # noqa: E402
 
@@ -42,6 +43,13 @@ def in_use(root: Path) -> dict[int, str]:
     """Describe today's tile of each head dimension for the report."""
     tiles = (tile for tile, *_ in bases(root))
     return {t.head_dim: f"{t.tile_m}x{t.tile_n}, q{t.q_stages}, kv{t.kv_stages}, wg{t.consumer_warpgroups}" for t in tiles}
+
+
+def files(samples: dict[str, Any]) -> dict[str, str]:
+    """Return the pages and pictures of a race by path."""
+    pages = {report.PAGE: report.blocks(samples, in_use(ROOT)), report.FINALS: {"finals": report.finals(samples)}}
+    texts = {path: filled((ROOT / path).read_text(encoding="utf-8"), **blocks) for path, blocks in pages.items()}
+    return {**texts, **report.pictures(samples)}
 
 
 def jobs(root: Path, pattern: str) -> list[build.Job]:
@@ -155,7 +163,7 @@ def _race(options: argparse.Namespace) -> int:
 
 def _choose(options: argparse.Namespace) -> int:
     samples = json.loads(options.samples.read_text(encoding="utf-8"))
-    for path, text in report.files(samples, in_use(ROOT)).items():
+    for path, text in files(samples).items():
         (ROOT / path).write_text(text, encoding="utf-8")
     found = report.choices(samples["records"])
     for one in found:

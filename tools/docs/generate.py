@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools/bench"), str(ROOT / "tools/docs")]
 
 import roofline  # noqa: E402 - from the folders above, which are not installed
+from blocks import filled  # noqa: E402
 from peerbench import page, samples  # noqa: E402
 
 from flashcore_ci.cli.selftest import FILE, from_recording  # noqa: E402
@@ -31,69 +32,28 @@ from flashcore_ci.selftest.loader import load  # noqa: E402
 from flashcore_ci.store.run import read_run  # noqa: E402
 from flashcore_ci.store.schemas import PUBLISHED, schema_text  # noqa: E402
 
-BANNER = "<!-- Written by tools/docs/generate.py (`make generate`). Do not edit. -->"
 
-EXIT_CODES = f"""\
-# Exit codes
-
-{BANNER}
-
-Exit codes 0, 10 and 11 are verdicts. A kernel that does not compile, hangs, is wrong or slow gives a verdict.
-Exit codes 1 to 4 are errors: something kept the tool from judging. The tool writes `junit.xml`, `report.json` and
-`summary.md` in both cases. An error is never green in them.
-
-| code | meaning | raised as |
-| --- | --- | --- |
-"""
-REASONS = f"""\
-# Reason codes
-
-{BANNER}
-
-Every verdict has one of these codes. FAIL means that the kernel is at fault. INCONCLUSIVE means that there is no
-reading, so nothing is known about the kernel. Both block if the gate blocks. `flashcore-ci explain CODE` shows one row.
-
-| code | verdict | next step |
-| --- | --- | --- |
-"""
-SELFTEST = f"""\
-# The self-test
-
-{BANNER}
-
-`flashcore-ci selftest` breaks the kernels on purpose. For each defect the intended gate must fail, with the intended reason code. Everything
-without a defect must pass in the same run. A gate that never failed proves nothing.
-
-- `kernel/defects/mutants.toml` edits the sources of the real attention and decode kernels.
-- `kernel/defects/*.cu` are small broken kernels.
-- Broken evidence is damaged after it was recorded.
-
-`gates/selftest.toml` lists which gate must catch what. `flashcore-ci selftest --recorded` judges the recorded run again, without a GPU.
-
-Recorded on {{where}}.
-
-{{rows}}
-
-**{{end}}**
-
-- Seconds are the time to collect the evidence of that target. For a sanitizer they cover the four tools together, and for a hang the
-  timeout.
-- `refused` means that the run cannot be read (exit code 4).
-- [sanitizers.md](sanitizers.md) says which defects a sanitizer does not see, and which gate does.
-- A number forged together with the digests in the manifest is not detected ([trust.md](trust.md)).
-"""
+def fill(path: str, **blocks: str) -> str:
+    """Return the file with new text in its generated blocks."""
+    return filled((ROOT / path).read_text(encoding="utf-8"), **blocks)
 
 
 def codes() -> dict[str, str]:
     """List exit codes with the errors that lead to each, and reason codes."""
     errors = sorted(FlashcoreError.__subclasses__(), key=lambda error: error.__name__)
-    exits, reasons = EXIT_CODES, REASONS
+    exits, reasons = (
+        "| code | meaning | raised as |\n| --- | --- | --- |\n",
+        "| code | verdict | next step |\n| --- | --- | --- |\n",
+    )
     for exit_code in ExitCode:
         names = ", ".join(f"`{error.__name__}`" for error in errors if error.exit_code is exit_code)
         exits += f"| {int(exit_code)} | {MEANING[exit_code]} | {names} |\n"
     for code in Code:
         reasons += f"| `{code}` | {verdict_of(code)} | {NEXT_STEP.get(code, '')} |\n"
-    return {"docs/exit-codes.md": exits, "docs/reasons.md": reasons}
+    return {
+        "docs/exit-codes.md": fill("docs/exit-codes.md", table=exits),
+        "docs/reasons.md": fill("docs/reasons.md", table=reasons),
+    }
 
 
 def schemas() -> dict[str, str]:
@@ -112,13 +72,25 @@ def selftest() -> dict[str, str]:
     seconds = json.loads((ROOT / test.recording).with_name("defects.json").read_bytes())["seconds"]
     where = f"{name}, {device.collected_at[:10]}. The run took {seconds:.0f} s from its first process to its last"
     end = table.summary(answers.caught, answers.not_green, answers.uncontrolled)[-1]
-    return {"docs/selftest.md": SELFTEST.format(where=where, rows="\n".join(table.markdown(answers.caught)), end=end)}
+    lines = [f"Recorded on {where}.", "", *table.markdown(answers.caught), "", f"**{end}**", ""]
+    return {"docs/selftest.md": fill("docs/selftest.md", table="\n".join(lines))}
 
 
 def performance() -> dict[str, str]:
     """Draw the page on peers, and a part of README.md, from the samples."""
     run, serving = (samples.decode((ROOT / f"docs/performance/{name}.json.xz").read_bytes()) for name in ("peers", "serving"))
-    return {**page.files(run, serving), "README.md": page.readme((ROOT / "README.md").read_text(encoding="utf-8"), run, serving)}
+    pages = {
+        page.PAGE: fill(page.PAGE, **page.blocks(run, serving)),
+        "README.md": fill("README.md", samples=page.readme(run, serving)),
+    }
+    return {**pages, **page.pictures(run, serving)}
+
+
+def roofs() -> dict[str, str]:
+    """Draw the roofline from the committed evidence."""
+    ridge, found = roofline.committed()
+    page_text = fill(roofline.PAGE, **roofline.blocks(found, ridge))
+    return {roofline.PAGE: page_text, roofline.PICTURE: roofline.picture(found, ridge)}
 
 
 GENERATORS: dict[str, Callable[[], dict[str, str]]] = {
@@ -126,7 +98,7 @@ GENERATORS: dict[str, Callable[[], dict[str, str]]] = {
     "schemas": schemas,
     "selftest": selftest,
     "performance": performance,
-    "roofline": roofline.committed,
+    "roofline": roofs,
 }
 
 

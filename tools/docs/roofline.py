@@ -32,25 +32,6 @@ GROUPS = {  # in the order of the legend
     "d256": ("Prefill D=256", "#8e44ad"),
 }
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
-TOP_OF_PAGE = """\
-# Roofline
-
-The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `make performance` writes this page from
-[recorded evidence](../gates/evidence/). Do not edit it.
-
-![FLOP/s over FLOP per byte, below the roofs of memory and tensor cores](performance/roofline.svg)
-
-{device}. The table has every workload that the default suite profiles.
-
-- FLOP and bytes are the least that the problem needs: each operand once, without the products that a mask hides.
-- Time and shares of the peaks are Nsight Compute's, of one launch with a cold L2 and free clocks.
-- The roofs are the datasheet's: {bandwidth:.1f} TB/s and {flops:.0f} TFLOP/s (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
-- "Of the roof" is the speed divided by the roof above the point. Prefill at D=64 cannot reach the roof, because each score also costs an
-  exponential.
-
-| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |
-| --- | --- | --- | --- | --- | --- | --- |
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +82,23 @@ def _group(workload: Workload) -> str:
     return f"d{params['d']}" if "d" in params else workload.subject
 
 
-def page(found: Sequence[Point], ridge: Ridge) -> str:
-    """Write the Markdown."""
-    top = TOP_OF_PAGE.format(
-        device=ridge.device,
-        bandwidth=ridge.bandwidth / 1e12,
-        flops=ridge.flops / 1e12,
-        memory=_span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS]),
-        compute=_span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS]),
-    )
-    rows = [
-        f"| `{p.name}` | {_short(p.intensity)} | {_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} % | {p.dram:.1f} % | {p.sm:.1f} % |"
-        for p in found
+def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
+    """Write the generated blocks of the page."""
+    memory = _span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS])
+    compute = _span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS])
+    device = f"one {ridge.device} ({ridge.bandwidth / 1e12:.1f} TB/s and {ridge.flops / 1e12:.0f} TFLOP/s)"
+    lines = [
+        "| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    return top + "\n".join(rows) + "\n"
+    for p in found:
+        speeds = f"{_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} %"
+        lines.append(f"| `{p.name}` | {_short(p.intensity)} | {speeds} | {p.dram:.1f} % | {p.sm:.1f} % |")
+    return {
+        "reach": f"The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}.",
+        "device": f"The table has every workload that the default suite profiles, on {device}.",
+        "table": "\n".join(lines),
+    }
 
 
 def _span(shares: Sequence[float]) -> str:
@@ -173,15 +157,9 @@ def _grid() -> list[str]:
     return out
 
 
-def files(run: Run, ridge: Ridge) -> dict[str, str]:
-    """Return page and picture by their path."""
-    found = points(run)
-    return {PAGE: page(found, ridge), PICTURE: picture(found, ridge)}
-
-
-def committed() -> dict[str, str]:
-    """Return the files that the committed evidence gives. ValueError if the suite has no ridge."""
+def committed() -> tuple[Ridge, list[Point]]:
+    """Return the suite's roofs and the points of the committed evidence. ValueError if the suite has no ridge."""
     ridge = load(SUITE, root=ROOT).ridge
     if ridge is None:
         raise ValueError(f"{SUITE} has no [ridge]")
-    return files(read_run(EVIDENCE), ridge)
+    return ridge, points(read_run(EVIDENCE))

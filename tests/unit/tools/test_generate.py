@@ -35,6 +35,8 @@ def test_a_check_names_stale_files_and_a_run_writes_them(
     generate: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "docs").mkdir()
+    for name in ("exit-codes", "reasons"):
+        (tmp_path / f"docs/{name}.md").write_text("# Codes\n<!-- table: begin -->\n<!-- table: end -->\n", encoding="utf-8")
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     assert generate.main(["--check", "codes"]) == 1
     assert "docs/exit-codes.md: not up to date" in capsys.readouterr().err

@@ -99,14 +99,14 @@ def test_what_is_missing_has_no_number() -> None:
     assert alone.best_peer() is None
     assert [alone.ratio(peer) for peer in ("fa3", "cudnn", None)] == [None] * 3
     assert alone.tflops("fa3") is None
-    text = page.files(run(alone))[page.PAGE]
+    text = page.prefill_section(run(alone))
     assert "FlashAttention-3, on 1 of 1 rows (D 64): not installed" in text
     line = next(line for line in text.splitlines() if line.startswith("| 16·16·2048"))
     assert line == "| 16·16·2048 | full | fp16 | 550 | n/a | n/a | n/a | n/a | n/a | n/a | 1700, n/a |"
 
 
 def test_no_line_is_drawn_for_whom_nobody_measured() -> None:
-    pictures = page.files(run(measured(missing={"fa3": "not installed"}, flashcore=0.5, cudnn=0.6)))
+    pictures = page.pictures(run(measured(missing={"fa3": "not installed"}, flashcore=0.5, cudnn=0.6)), run())
     drawing = pictures["docs/performance/d64.svg"]
     texts = [element.text for element in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")]
     assert "cuDNN" in texts
@@ -141,13 +141,13 @@ def test_the_vertical_axis_begins_at_zero_and_ends_above_the_curves() -> None:
 
 
 def test_the_summary_counts_rows_that_are_ahead() -> None:
-    text = page.files(run(measured(flashcore=0.5, fa3=0.6), measured(flashcore=0.5, fa3=0.45)))[page.PAGE]
+    text = page.prefill_section(run(measured(flashcore=0.5, fa3=0.6), measured(flashcore=0.5, fa3=0.45)))
     assert "| 64 | 2 | 1 of 2 | 1 of 2 | 1.039 | 1.039 | 0.900 | 1.200 |" in text
 
 
 def test_long_rows_are_compared_with_the_shortest() -> None:
     short, long = (rows.parse(f"1,16,{s},64,full,fp16") for s in (16384, 32768))
-    text = page.files(run(measured(short, flashcore=2.0, fa3=2.2), measured(long, flashcore=8.4, fa3=8.8)))[page.PAGE]
+    text = page.prefill_section(run(measured(short, flashcore=2.0, fa3=2.2), measured(long, flashcore=8.4, fa3=8.8)))
     assert "| 95.2 % |" in text
 
 
@@ -168,19 +168,14 @@ def test_bad_input_is_one_clear_line(arguments: list[str], sentence: str, capsys
 
 def test_the_readme_names_every_row_on_which_a_peer_is_ahead() -> None:
     ahead = measured(rows.parse("64,16,512,64,full,fp16"), flashcore=0.5, fa3=0.4)
-    text = page.readme(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", run(ahead, measured(flashcore=0.5, fa3=0.6)))
-    assert text.startswith(f"before\n{page.BEGIN}\nAttention forward")
-    assert text.endswith(f"{page.END}\nafter\n")
+    text = page.readme(run(ahead, measured(flashcore=0.5, fa3=0.6)), run())
     assert (
         "FlashCore is at least as fast as FA3 and cuDNN on 1 of 2 prefill rows, long sequences included. "
         "A peer is ahead on D=64 64·16·512 full fp16 (0.800)." in text
     )
     assert "| 64 | 16·16·2048 | full | 550 | n/a | n/a | 1.20 |" in text
-    assert "\nold\n" not in text
-    none = page.readme(f"{page.BEGIN}\n{page.END}", run(measured(flashcore=0.5, fa3=0.6)))
-    assert "FlashCore is at least as fast as FA3 and cuDNN on all 1 prefill rows, long sequences included." in none
-    with pytest.raises(ValueError, match="no part between"):
-        page.readme("nothing", run(ahead))
+    text = page.readme(run(measured(flashcore=0.5, fa3=0.6)), run())
+    assert "FlashCore is at least as fast as FA3 and cuDNN on all 1 prefill rows, long sequences included." in text
 
 
 @given(count=st.integers(2, 7), seed=st.integers(0, 99))

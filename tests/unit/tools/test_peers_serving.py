@@ -122,17 +122,6 @@ def test_a_folder_without_libraries_is_one_clear_line(tmp_path: Path, capsys: py
     assert error.count("\n") == 1
 
 
-def test_the_section_comes_before_how_to_repeat_it() -> None:
-    page, rows = load("page"), load("rows")
-    dense = replace(
-        run(measured(rows.parse("16,16,2048,64,full,fp16"), flashcore=0.5)), protocol={"layout": "bshd", "settle_seconds": 1}
-    )
-    files = page.files(dense, run(measured(row("contiguous"), flashcore=0.125)))
-    assert files[page.PAGE].index("## Decode and serving") < files[page.PAGE].index("## Repeat the measurement")
-    assert files["docs/performance/decode.svg"].startswith("<svg")
-    assert "## Decode" not in page.files(dense)[page.PAGE]
-
-
 def test_the_readme_has_the_range_of_each_suite_and_only_measured_numbers() -> None:
     fast, slow = (measured(row("contiguous", b=b), flashcore=0.125, cudnn=0.125 * x, fa3=0.25) for b, x in ((32, 1.5), (64, 0.5)))
     text = load("page").serving_summary(run(fast, slow, measured(row("ragged"), flashcore=1.0, fa3=1.25)))

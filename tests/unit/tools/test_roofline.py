@@ -62,10 +62,11 @@ def test_points_have_their_group_and_their_share_of_the_roof(roofline: ModuleTyp
 
 
 def test_the_page_names_all_and_the_picture_marks_each_once(roofline: ModuleType) -> None:
-    texts = roofline.files(recorded(*ROWS), H200)
-    assert "| `a` | 4 | 16 | 4.00 | 80 % | 88.5 % | 12.0 % |" in texts[roofline.PAGE]
-    assert "`d`" not in texts[roofline.PAGE]
-    drawing = ET.fromstring(texts[roofline.PICTURE])
+    points = roofline.points(recorded(*ROWS))
+    blocks = roofline.blocks(points, H200)
+    assert "| `a` | 4 | 16 | 4.00 | 80 % | 88.5 % | 12.0 % |" in blocks["table"]
+    assert "`d`" not in blocks["table"]
+    drawing = ET.fromstring(roofline.picture(points, H200))
     titles = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["a: 80 % of the roof", "b: 50 % of the roof", "c: 2500 % of the roof"]
     names = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]

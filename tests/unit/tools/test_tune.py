@@ -226,12 +226,11 @@ def test_the_report_says_what_was_held_and_what_was_rejected() -> None:
             record(1, {A: {"hand": 1.0, "other": 0.9}, B: {"hand": 1.0, "other": 1.1}, C: {"hand": 1.0, "other": 0.95}}),
         ],
     }
-    files = report.files(samples, {64: "192x128"})
-    text = files[report.PAGE]
+    text = "\n".join(report.blocks(samples, {64: "192x128"}).values())
     assert "On **2** of 3 rows the tuner's choice is at least as fast" in text
     assert "| 64 | full | `hand` | `other` | 1.021 | 2 of 3 | 2 | 192x128 |" in text
     assert "- 2 x spills 8 bytes" in text
-    drawing = ET.fromstring(files["docs/performance/tuner-d64-full.svg"])
+    drawing = ET.fromstring(report.pictures(samples)["docs/performance/tuner-d64-full.svg"])
     texts = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert {"other (chosen)", "hand (by hand)", "slow"} <= set(texts)
 
@@ -246,5 +245,5 @@ def test_bad_input_is_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_pat
 
 @pytest.mark.skipif(not tune.SAMPLES.is_file(), reason="no timings are committed yet")
 def test_the_committed_report_is_what_the_timings_give() -> None:
-    for path, text in report.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8")), tune.in_use(ROOT)).items():
+    for path, text in tune.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8"))).items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: python3 tools/bench/tune.py choose"

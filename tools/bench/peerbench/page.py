@@ -4,66 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from peerbench import plot
 from peerbench.columns import ABSENT, MASK, PREFILL_TABLE, SHAPE, SUITES, D, cells, cycle_ratio, number, table, tflops, time_ratio
-from peerbench.rows import FLASHCORE, HEADS, NAMES
+from peerbench.rows import FLASHCORE, NAMES
 from peerbench.samples import Measured, Run, geometric_mean
 
 PAGE = "docs/performance.md"
 PICTURES = PurePosixPath("docs/performance")
 COLOURS = {FLASHCORE: plot.ACCENT, "fa3": "#2471a3", "cudnn": "#239b56", "fa2": plot.GREY}
 README_LENGTHS = (512, 2048, 8192)
-BEGIN, END = "<!-- samples: begin -->", "<!-- samples: end -->"
-
-TOP = """\
-# FlashCore compared with its peers
-
-{lead}
-A ratio says how many times as long a peer takes. **Above 1, FlashCore is faster.** Only ratios carry over to another machine.
-`make performance` writes this page from [the samples](performance/peers.json.xz). Do not edit it.
-
-{device}, {multiprocessors} multiprocessors, driver {driver}, {date}. {versions}.
-
-- Forward attention with softmax scale 1/√D on random normal inputs.
-- All kernels run on the same tensors ({layout} in memory) in one process. Their order is random and balanced by position and by predecessor.
-- Before each launch the L2 is overwritten. The first {settle} s of a row let the clock settle and are not counted.
-- TFLOP/s count only the products that a mask does not hide.
-- "Cycles" multiplies each sample by the SM clock during it (clock64 against globaltimer, in the stream). This removes the effect of the
-  GPU's power limit.
-- Each figure is a median of {fewest} to {most} rounds.
-- The best peer is the faster of FlashAttention-3 and cuDNN on that row. {absent} means that a kernel was not measured, and
-  [Missing](#missing) says why.
-"""
-
-SERVING = """\
-## Decode and serving
-
-{device}, driver {driver}, {date}. {versions}. [Samples](performance/serving.json.xz).
-
-- The protocol is that of the tables above. Figures are medians of {fewest} to {most} rounds.
-- Each sequence has one new query, in {dtype}. TB/s count the keys and values that must be read, once. The datasheet's memory does 4.8 TB/s.
-- FlashCore and FlashAttention-3 are called through `flash_attn_with_kvcache`, with lengths on the device.
-- cuDNN and FlashAttention-2 are called through PyTorch, which passes them neither lengths nor pages.
-- [The roofline](roofline.md) has what Nsight Compute measures on the same kernels.
-"""
-
-REPEAT = """\
-## Repeat the measurement
-
-You need a Hopper GPU, PyTorch 2.11 or newer, and a build (`flashcore-ci build`):
-
-```bash
-make peers        # time every prefill row with every installed peer, in about three minutes
-make serving      # the same for decode and ragged prefill, in about one minute
-make performance  # write this page
-```
-
-FlashAttention-3 takes part if `flash_attn_interface` can be imported, for example from the package `tokenspeed-fa3`. cuDNN and
-FlashAttention-2 are PyTorch's own backends.
-"""
-
 README_SUITES = {
     "contiguous": "decode, contiguous caches",
     "paged": "decode, caches in pages",
@@ -73,37 +23,29 @@ README_SUITES = {
 }
 
 
-def files(run: Run, serving: Run | None = None) -> dict[str, str]:
-    """Return every generated file by its path. ``serving`` has the samples of the serving rows."""
-    short = [measured for measured in run.rows if measured.row.b > 1]
-    long = [measured for measured in run.rows if measured.row.b == 1]
-    facts = {"layout": str(run.protocol["layout"]).upper(), "settle": run.protocol["settle_seconds"], "absent": ABSENT}
-    parts = [TOP.format(lead=_lead(run), **facts, **_facts(run)), _summary(short)]
-    pictures = {}
-    for d in HEADS:
-        if rows := [measured for measured in short if measured.row.d == d]:
-            pictures[f"{PICTURES}/d{d}.svg"] = _picture(f"Attention forward, head dimension {d}, fp16", rows)
-            picture = f"![TFLOP/s by sequence length](performance/d{d}.svg)"
-            parts.append(f"## Head dimension {d}\n\n{picture}\n\n{table(PREFILL_TABLE, rows)}")
-    for d in sorted({measured.row.d for measured in long}):
-        rows = [measured for measured in long if measured.row.d == d]
-        pictures[f"{PICTURES}/long-d{d}.svg"] = _picture(f"One long sequence, 16 heads of {d}, fp16", rows)
-    parts += [_long(run, long)] if long else []
-    parts += ["## Missing\n", _missing(run.rows) or "Nothing: every kernel was measured on every row.\n"]
-    if serving is not None:
-        pictures[f"{PICTURES}/decode.svg"] = decode_picture(serving)
-        parts.append(serving_section(serving))
-    return {PAGE: "\n".join([*parts, REPEAT]), **pictures}
+def blocks(run: Run, serving: Run) -> dict[str, str]:
+    """Write the generated blocks of the page."""
+    return {
+        "lead": _lead(run),
+        "device": f"{_device(run)}\nOf each row the first {run.protocol['settle_seconds']} s let the clock settle.",
+        "prefill": prefill_section(run),
+        "serving-device": _device(serving),
+        "serving": serving_section(serving),
+    }
 
 
-def readme(text: str, run: Run, serving: Run | None = None) -> str:
-    """Return README.md with new text between its two markers. ValueError if it has no markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"README.md has no part between {BEGIN} and {END}")
-    decode = f"\n{serving_summary(serving)}" if serving is not None else ""
-    return f"{before}{BEGIN}\n{_prefill_summary(run)}{decode}{END}{after}"
+def pictures(run: Run, serving: Run) -> dict[str, str]:
+    """Draw the pictures by path."""
+    out = {f"{PICTURES}/decode.svg": decode_picture(serving)}
+    for (long, d), rows in _by_head(run).items():
+        title = f"One long sequence, 16 heads of {d}, fp16" if long else f"Attention forward, head dimension {d}, fp16"
+        out[f"{PICTURES}/{'long-' if long else ''}d{d}.svg"] = picture(title, rows)
+    return out
+
+
+def readme(run: Run, serving: Run) -> str:
+    """Write the block of README.md."""
+    return f"{_prefill_summary(run)}\n{serving_summary(serving)}"
 
 
 def line(measured: Measured) -> str:
@@ -117,10 +59,18 @@ def line(measured: Measured) -> str:
     return f"{place} {row.shape} {row.mask} {row.dtype}: {', '.join(parts)}"
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def _by_head(run: Run) -> dict[tuple[bool, int], list[Measured]]:
+    """Group rows by whether they are one long sequence, and by head dimension."""
+    groups: dict[tuple[bool, int], list[Measured]] = {}
+    for measured in run.rows:
+        groups.setdefault((measured.row.b == 1, measured.row.d), []).append(measured)
+    return groups
+
+
+def _device(run: Run) -> str:
     counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
-    facts = {name: getattr(run, name) for name in ("device", "multiprocessors", "driver", "date")}
-    return {**facts, "versions": _versions(run), "fewest": min(counts), "most": max(counts)}
+    device = f"{run.device}, {run.multiprocessors} multiprocessors, driver {run.driver}, {run.date}. {_versions(run)}."
+    return f"{device}\nEach figure is a median of {min(counts)} to {max(counts)} rounds."
 
 
 def _versions(run: Run) -> str:
@@ -178,26 +128,31 @@ def serving_summary(run: Run) -> str:
     )
 
 
-def _summary(measurements: Sequence[Measured]) -> str:
+def prefill_section(run: Run) -> str:
+    """Write the summary and a table per head dimension."""
     lines = [
         "## At a glance\n",
         "| D | rows | at least as fast as the best peer, in time | in cycles | geometric mean of the ratios, in time | in cycles | smallest | largest |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for d in HEADS:
-        rows = [measured for measured in measurements if measured.row.d == d]
-        if not rows:
+    tables = []
+    for (long, d), rows in _by_head(run).items():
+        if long:
             continue
         time, cycles = (_known(row.ratio(row.best_peer(), cycles=cycles) for row in rows) for cycles in (False, True))
         ahead = (f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles))
         means = (number(geometric_mean(ratios)) for ratios in (time, cycles))
         ends = (number(pick(time, default=None)) for pick in (min, max))
         lines.append(cells((str(d), str(len(rows)), *ahead, *means, *ends)))
-    return "\n".join(lines) + "\n"
+        plot_line = f"![TFLOP/s by sequence length](performance/d{d}.svg)"
+        tables += [f"\n## Head dimension {d}\n", f"{plot_line}\n", table(PREFILL_TABLE, rows).rstrip()]
+    missing = _missing(run.rows) or "Nothing: every kernel was measured on every row."
+    return "\n".join([*lines, *tables, *_long(run), "\n## Missing\n", missing])
 
 
-def _long(run: Run, rows: Sequence[Measured]) -> str:
+def _long(run: Run) -> list[str]:
     """Compare the rate per clock of long sequences with that of the shortest."""
+    rows = [measured for measured in run.rows if measured.row.b == 1]
     shortest = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: -one.row.s)}
 
     def rate(measured: Measured) -> float | None:
@@ -217,7 +172,7 @@ def _long(run: Run, rows: Sequence[Measured]) -> str:
     ]
     plots = (f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({one.row.d for one in rows}))
     limit = "The tensor cores do at most 4096 FLOP per clock and multiprocessor.\n"
-    return "\n".join(["## One long sequence\n", *plots, limit, table(columns, rows)])
+    return ["\n## One long sequence\n", *plots, limit, table(columns, rows).rstrip()] if rows else []
 
 
 def serving_section(run: Run) -> str:
@@ -225,12 +180,9 @@ def serving_section(run: Run) -> str:
     suites: dict[str, list[Measured]] = {}
     for measured in run.rows:
         suites.setdefault(measured.row.suite, []).append(measured)
-    dtypes = ", ".join(sorted({measured.row.dtype for measured in run.rows if measured.row.suite != "varlen"}))
     tables = [f"{SUITES[suite][0]}\n{table(SUITES[suite][1], rows)}" for suite, rows in suites.items()]
     missing = _missing(run.rows)
-    return "\n".join(
-        [SERVING.format(dtype=dtypes, **_facts(run)), *tables, f"Not measured here:\n\n{missing}" if missing else ""]
-    )
+    return "\n".join([*tables, f"Not measured here:\n\n{missing}" if missing else ""])
 
 
 def _missing(measurements: Sequence[Measured]) -> str:
@@ -246,7 +198,8 @@ def _missing(measurements: Sequence[Measured]) -> str:
     return "".join(lines)
 
 
-def _picture(title: str, rows: Sequence[Measured]) -> str:
+def picture(title: str, rows: Sequence[Measured]) -> str:
+    """Draw TFLOP/s by length, full and causal."""
     panels: dict[str, list[plot.Line]] = {"full": [], "causal": []}
     for mask, lines in panels.items():
         shown = [measured for measured in rows if measured.row.mask == mask and measured.row.dtype == "fp16"]

@@ -15,35 +15,6 @@ from tuner import choice
 PAGE = "docs/tuner.md"
 FINALS = "docs/archive/tuner-finals.md"
 
-TOP = """\
-# What the tuner chose
-
-This race ran on {kernel}. A choice holds for the kernel that raced, and the main loop has changed since.
-The column "in use" is read from [variants.toml](../kernel/variants.toml), and [the tuning log](../kernel/TUNING.md) says why.
-
-`python3 tools/bench/tune.py choose` writes this page from [the timings](performance/tuner.json). Do not edit it. {device}, {date}.
-
-On **{held}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {better} rows it is faster. Less than
-{equal:.1f} % apart counts as equal.
-
-1. `tools/bench/tune.py` lists every configuration that the machine's limits allow ({possible} here).
-2. It compiles the requested ones without a GPU. It rejects those that spill or that the compiler serialised.
-3. The rest race on the GPU by successive halving, for each head dimension and mask. Candidates are interleaved in random order, with a cold
-   L2, and compared in cycles. The tile in use takes part to the end.
-4. A winner must be faster by more than {equal:.1f} % over all rows.
-
-[The archive](archive/tuner-finals.md) has the cycles of every finalist on every row.
-
-| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |
-| --- | --- | --- | --- | --- | --- | --- | --- |
-"""
-
-TOP_OF_FINALS = """\
-# The finals of the tuner's race
-
-Written by `python3 tools/bench/tune.py choose` with [tuner.md](../tuner.md). Do not edit it. The best of each row is bold.
-"""
-
 
 def rungs_of(records: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], list[Mapping[str, Any]]]:
     """Return the rungs by head dimension and mask, full first."""
@@ -59,31 +30,50 @@ def choices(records: Sequence[Mapping[str, Any]]) -> list[choice.Choice]:
     return [choice.choose(*group, last["hand"], choice.megacycles(last)) for group, last in finals]
 
 
-def files(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
-    """Return the page and its pictures by path. ``in_use`` names today's tile of each head dimension."""
+def blocks(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
+    """Write the generated blocks of the page. ``in_use`` names today's tile of each head dimension."""
     found, groups = choices(samples["records"]), rungs_of(samples["records"])
-    text = TOP.format(
-        kernel=samples.get("kernel") or "the kernel of that day",
-        **{key: samples[key] for key in ("device", "date", "possible")},
-        equal=100 * choice.EQUAL,
-        total=sum(len(one.gains) for one in found),
-        held=sum(one.held for one in found),
-        better=sum(one.better for one in found),
+    held, total, better = (
+        sum(map(count, found)) for count in (lambda one: one.held, lambda one: len(one.gains), lambda one: one.better)
     )
+    kernel = samples.get("kernel") or "the kernel of that day"
+    race = f"""\
+On **{held}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {better} rows it is faster.
+This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had {samples["possible"]} possible configurations."""
+    lines = [
+        "| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    sections = []
     for one in found:
         gain = f"{geometric_mean(list(one.gains.values())):.3f}"
         rows = (f"{one.held} of {len(one.gains)}", str(one.better), in_use.get(one.head_dim, "n/a"))
-        text += cells((str(one.head_dim), one.mask, f"`{one.hand}`", f"`{one.chosen}`", gain, *rows)) + "\n"
-    pictures, finals = {}, TOP_OF_FINALS
-    for one in found:
-        rungs = groups[one.head_dim, one.mask]
-        title, name = f"\n## D={one.head_dim}, {one.mask}\n\n", f"tuner-d{one.head_dim}-{one.mask}.svg"
-        pictures[f"docs/performance/{name}"] = _picture(one, rungs[0])
-        text += f"{title}![Cycles of every candidate](performance/{name})\n{_two_tiles(one, rungs[-1])}"
-        finals += title + _finals(one, rungs[-1])
+        lines.append(cells((str(one.head_dim), one.mask, f"`{one.hand}`", f"`{one.chosen}`", gain, *rows)))
+        sections += [f"\n## D={one.head_dim}, {one.mask}\n", f"![Cycles of every candidate](performance/{_file(one)})"]
+        sections += _two_tiles(one, groups[one.head_dim, one.mask][-1])
     reasons = Counter(reason for _, reason in samples["rejected"]).most_common()
-    rejected = "".join(f"- {count} x {reason}\n" for reason, count in reasons) or "None.\n"
-    return {PAGE: f"{text}\n## Compiled and rejected\n\n{rejected}", FINALS: finals, **pictures}
+    rejected = [f"- {count} x {reason}" for reason, count in reasons] or ["None."]
+    return {"race": race, "choices": "\n".join([*lines, *sections, "\n## Compiled and rejected\n", *rejected])}
+
+
+def finals(samples: Mapping[str, Any]) -> str:
+    """Write the generated block of the archive: megacycles of every finalist on every row, the best in bold."""
+    text = ""
+    for one in choices(samples["records"]):
+        last = rungs_of(samples["records"])[one.head_dim, one.mask][-1]
+        text += f"\n## D={one.head_dim}, {one.mask}\n\n{_finals(one, last)}"
+    return text.lstrip()
+
+
+def pictures(samples: Mapping[str, Any]) -> dict[str, str]:
+    """Draw the first rung of each race, by path."""
+    groups = rungs_of(samples["records"])
+    found = choices(samples["records"])
+    return {f"docs/performance/{_file(one)}": _picture(one, groups[one.head_dim, one.mask][0]) for one in found}
+
+
+def _file(one: choice.Choice) -> str:
+    return f"tuner-d{one.head_dim}-{one.mask}.svg"
 
 
 def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
@@ -98,15 +88,15 @@ def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
     )
 
 
-def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> str:
+def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> list[str]:
     """Describe what a second tile for long sequences would bring, if anything."""
     tiles = choice.split(choice.megacycles(last), one.chosen)
     if tiles is None:
-        return ""
+        return []
     short, most_keys, long, gain = tiles
-    return (
-        f"\nTwo tiles would be {100 * (gain - 1):.1f} % faster than one: `{short}` up to {most_keys} keys, and `{long}` beyond.\n"
-    )
+    return [
+        f"\nTwo tiles would be {100 * (gain - 1):.1f} % faster than one: `{short}` up to {most_keys} keys, and `{long}` beyond."
+    ]
 
 
 def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
