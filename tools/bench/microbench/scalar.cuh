@@ -85,14 +85,4 @@ __device__ __forceinline__ void scalar_work(float (&values)[kChains], float scal
     }
 }
 
-// Instructions that scalar_work issues for each element.
-constexpr double instructions(Scalar scalar) {
-    switch (scalar) {
-        case Scalar::kNone: return 0.0;
-        case Scalar::kExponentiate: return 4.75;
-        case Scalar::kSoftmax: return 5.75;
-        default: return 1.0;
-    }
-}
-
 }  // namespace microbench
