@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from peerbench import plot
-from peerbench.columns import ABSENT, MASK, PREFILL_TABLE, SHAPE, SUITES, D, cells, cycle_ratio, number, table, tflops, time_ratio
+from peerbench import columns, plot
+from peerbench.columns import ABSENT, Column, cells, number, table
 from peerbench.rows import FLASHCORE, NAMES
 from peerbench.samples import Measured, Run, geometric_mean
 
@@ -25,12 +25,18 @@ README_SUITES = {
 
 def blocks(run: Run, serving: Run) -> dict[str, str]:
     """Write the generated blocks of the page."""
+    long = [measured for measured in run.rows if measured.row.b == 1]
+    prefill = {f"d{d}": rows for (is_long, d), rows in _by_head(run).items() if not is_long}
     return {
         "lead": _lead(run),
         "device": f"{_device(run)}\nOf each row the first {run.protocol['settle_seconds']} s let the clock settle.",
-        "prefill": prefill_section(run),
+        "summary": _summary(prefill.values()),
+        **{name: table(columns.PREFILL, rows) for name, rows in prefill.items()},
+        "long": table(_long_columns(run, long), long),
+        "missing": _missing(run.rows),
         "serving-device": _device(serving),
-        "serving": serving_section(serving),
+        **{suite: table(columns.SUITES[suite], rows) for suite, rows in _by_suite(serving).items() if rows},
+        "serving-missing": _missing(serving.rows),
     }
 
 
@@ -67,6 +73,10 @@ def _by_head(run: Run) -> dict[tuple[bool, int], list[Measured]]:
     return groups
 
 
+def _by_suite(run: Run) -> dict[str, list[Measured]]:
+    return {suite: [measured for measured in run.rows if measured.row.suite == suite] for suite in README_SUITES}
+
+
 def _device(run: Run) -> str:
     counts = [len(series.ms) for measured in run.rows for series in measured.series.values()] or [0]
     device = f"{run.device}, {run.multiprocessors} multiprocessors, driver {run.driver}, {run.date}. {_versions(run)}."
@@ -97,15 +107,15 @@ def _lead(run: Run) -> str:
 def _prefill_summary(run: Run) -> str:
     """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
     shown = [one for one in run.rows if one.row.b > 1 and one.row.dtype == "fp16" and one.row.s in README_LENGTHS]
-    ratios = [(f"x {title}", peer) for title, peer in (("FA2", "fa2"), ("cuDNN", "cudnn"), ("FA3", "fa3"))]
-    columns = [D, SHAPE, MASK, ("TFLOP/s", tflops(FLASHCORE)[1])]
-    columns += [(title, lambda measured, peer=peer: number(measured.ratio(peer), 2)) for title, peer in ratios]
+    readme_columns = [columns.D, columns.SHAPE, columns.MASK, ("TFLOP/s", columns.tflops(FLASHCORE)[1])]
+    for title, peer in (("FA2", "fa2"), ("cuDNN", "cudnn"), ("FA3", "fa3")):
+        readme_columns.append(columns.figure(f"x {title}", lambda measured, peer=peer: measured.ratio(peer), 2))
     return f"""\
 Attention forward in fp16 on one {run.device} ({run.date}). A ratio says how many times as long a peer takes: above 1, FlashCore is
 faster. The kernels ran interleaved in one process, with a cold L2 and settled clocks. Figures are medians.
 {_versions(run)}. FA2 and cuDNN are PyTorch's backends.
 
-{table(columns, shown)}
+{table(readme_columns, shown)}
 {_lead(run)}
 [All rows, in time and in cycles, with plots](docs/performance.md).
 """
@@ -113,7 +123,7 @@ faster. The kernels ran interleaved in one process, with a cold L2 and settled c
 
 def serving_summary(run: Run) -> str:
     """For the README: the smallest and largest ratio of each suite."""
-    suites = {suite: [measured for measured in run.rows if measured.row.suite == suite] for suite in README_SUITES}
+    suites = _by_suite(run)
     speeds = _known(measured.terabytes(FLASHCORE) for measured in suites["contiguous"])
     lines = [cells(("serving", "x cuDNN", "x FA3")), "| --- | --- | --- |"]
     for suite, title in README_SUITES.items():
@@ -128,31 +138,21 @@ def serving_summary(run: Run) -> str:
     )
 
 
-def prefill_section(run: Run) -> str:
-    """Write the summary and a table per head dimension."""
-    lines = [
-        "## At a glance\n",
-        "| D | rows | at least as fast as the best peer, in time | in cycles | geometric mean of the ratios, in time | in cycles | smallest | largest |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    tables = []
-    for (long, d), rows in _by_head(run).items():
-        if long:
-            continue
+def _summary(groups: Iterable[Sequence[Measured]]) -> str:
+    """Count the rows of each head dimension on which FlashCore leads."""
+    titles = ("at least as fast as the best peer, in time", "in cycles", "geometric mean of the ratios, in time", "in cycles")
+    lines = [cells(("D", "rows", *titles, "smallest", "largest")), "| --- " * (len(titles) + 4) + "|"]
+    for rows in groups:
         time, cycles = (_known(row.ratio(row.best_peer(), cycles=cycles) for row in rows) for cycles in (False, True))
         ahead = (f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles))
         means = (number(geometric_mean(ratios)) for ratios in (time, cycles))
         ends = (number(pick(time, default=None)) for pick in (min, max))
-        lines.append(cells((str(d), str(len(rows)), *ahead, *means, *ends)))
-        plot_line = f"![TFLOP/s by sequence length](performance/d{d}.svg)"
-        tables += [f"\n## Head dimension {d}\n", f"{plot_line}\n", table(PREFILL_TABLE, rows).rstrip()]
-    missing = _missing(run.rows) or "Nothing: every kernel was measured on every row."
-    return "\n".join([*lines, *tables, *_long(run), "\n## Missing\n", missing])
+        lines.append(cells((str(rows[0].row.d), str(len(rows)), *ahead, *means, *ends)))
+    return "\n".join(lines)
 
 
-def _long(run: Run) -> list[str]:
+def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
     """Compare the rate per clock of long sequences with that of the shortest."""
-    rows = [measured for measured in run.rows if measured.row.b == 1]
     shortest = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: -one.row.s)}
 
     def rate(measured: Measured) -> float | None:
@@ -162,27 +162,11 @@ def _long(run: Run) -> list[str]:
         here, base = rate(measured), rate(shortest[measured.row.d, measured.row.causal])
         return ABSENT if here is None or base is None else f"{100 * here / base:.1f} %"
 
-    columns = [
-        *(D, ("S", lambda measured: str(measured.row.s)), MASK, *map(tflops, NAMES), time_ratio("fa3", "x FA3 in time")),
-        *(
-            cycle_ratio("fa3"),
-            ("FLOP per clock, FlashCore", lambda one: number(rate(one), 0)),
-            ("share of the shortest row", share),
-        ),
-    ]
-    plots = (f"![TFLOP/s by sequence length, D={d}](performance/long-d{d}.svg)\n" for d in sorted({one.row.d for one in rows}))
-    limit = "The tensor cores do at most 4096 FLOP per clock and multiprocessor.\n"
-    return ["\n## One long sequence\n", *plots, limit, table(columns, rows).rstrip()] if rows else []
-
-
-def serving_section(run: Run) -> str:
-    """Write a table per suite."""
-    suites: dict[str, list[Measured]] = {}
-    for measured in run.rows:
-        suites.setdefault(measured.row.suite, []).append(measured)
-    tables = [f"{SUITES[suite][0]}\n{table(SUITES[suite][1], rows)}" for suite, rows in suites.items()]
-    missing = _missing(run.rows)
-    return "\n".join([*tables, f"Not measured here:\n\n{missing}" if missing else ""])
+    return (
+        *(columns.D, ("S", lambda measured: str(measured.row.s)), columns.MASK, *map(columns.tflops, NAMES)),
+        *(columns.ratio("fa3", "x FA3 in time"), columns.CYCLES, columns.figure("FLOP per clock, FlashCore", rate, 0)),
+        ("share of the shortest row", share),
+    )
 
 
 def _missing(measurements: Sequence[Measured]) -> str:
@@ -193,9 +177,9 @@ def _missing(measurements: Sequence[Measured]) -> str:
             reasons.setdefault((name, why), []).append(measured)
     lines = []
     for (name, why), where in reasons.items():
-        places = dict.fromkeys(measured.row.suite or f"D {measured.row.d}" for measured in where)
-        lines.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({', '.join(places)}): {why}\n")
-    return "".join(lines)
+        places = ", ".join(dict.fromkeys(measured.row.suite or f"D {measured.row.d}" for measured in where))
+        lines.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({places}): {why}")
+    return "\n".join(lines or ["Nothing. Every contender of every row was measured."])
 
 
 def picture(title: str, rows: Sequence[Measured]) -> str:
