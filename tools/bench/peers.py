@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     for command, settle, seconds in ((measure, 0.7, 1.6), (serving, 0.4, 0.8)):
         command.add_argument("--settle", type=float, default=settle, help="seconds of each row before samples count")
         command.add_argument("--seconds", type=float, default=seconds, help="seconds of samples for each row")
-        command.add_argument("--kernel", default="", help="FlashCore's version on the page, such as its one in the tuning log")
+        command.add_argument("--kernel", default="", help="FlashCore's version on the page, such as in the tuning log")
         command.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     try:

@@ -56,7 +56,11 @@ def jobs(root: Path, pattern: str) -> list[build.Job]:
     """Return the candidates whose name matches, and always those in use."""
     found = []
     for base, tile, _ in bases(root):
-        found += [(one, tile, one == base) for one in space.candidates(base) if one == base or re.search(pattern, one.name)]
+        found += [
+            (candidate, tile, candidate == base)
+            for candidate in space.candidates(base)
+            if candidate == base or re.search(pattern, candidate.name)
+        ]
     return found
 
 
@@ -100,7 +104,7 @@ def _space(options: argparse.Namespace) -> int:
 def _compile(options: argparse.Namespace) -> int:
     compiler = build.Compiler(root=ROOT, program=options.nvcc, out=options.out)
     built = build.compile_all(compiler, jobs(ROOT, options.only), options.jobs)
-    print(f"{sum(not one.rejected for one in built)} of {len(built)} candidates compiled: {options.out}")
+    print(f"{sum(not entry.rejected for entry in built)} of {len(built)} candidates compiled: {options.out}")
     return 0
 
 
@@ -108,22 +112,22 @@ def _measure(options: argparse.Namespace) -> int:
     """Race in a child process. If a candidate hangs, race again without it."""
     if options.child:
         return _race(options)
-    hung, trying = (options.candidates / name for name in ("hung.json", "trying"))
+    hangs, marker = (options.candidates / name for name in ("hung.json", "trying"))
     argv = [sys.executable, __file__, "measure", "--child", "--candidates", str(options.candidates), "--out", str(options.out)]
     argv += ["--seconds", str(options.seconds), "--kernel", options.kernel]
     while True:
-        trying.unlink(missing_ok=True)
-        done = process.run(
+        marker.unlink(missing_ok=True)
+        completed = process.run(
             argv,
             logs=options.candidates / "logs",
             name="race",
             timeout=MEASURE_TIMEOUT,
-            should_stop=lambda: trying.is_file() and time.time() - trying.stat().st_mtime > HANG_SECONDS,
+            should_stop=lambda: marker.is_file() and time.time() - marker.stat().st_mtime > HANG_SECONDS,
         )
-        sys.stderr.write(done.error_text())
-        if not (done.returncode and trying.is_file()):
-            return done.returncode
-        hung.write_text(json.dumps([*_names(hung), trying.read_text(encoding="utf-8")]), encoding="utf-8")
+        sys.stderr.write(completed.error_text())
+        if not (completed.returncode and marker.is_file()):
+            return completed.returncode
+        hangs.write_text(json.dumps([*_names(hangs), marker.read_text(encoding="utf-8")]), encoding="utf-8")
 
 
 def _names(path: Path) -> list[str]:
@@ -136,8 +140,8 @@ def _race(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise ValueError(f"measuring needs PyTorch: {error}") from error
     built = build.read(options.candidates)
-    hung = _names(options.candidates / "hung.json")
-    rejected = [(one.candidate.name, one.rejected) for one in built if one.rejected] + [(name, "hangs") for name in hung]
+    hangs = _names(options.candidates / "hung.json")
+    rejected = [(entry.candidate.name, entry.rejected) for entry in built if entry.rejected] + [(name, "hangs") for name in hangs]
     samples: dict[str, Any] = {
         "kernel": options.kernel,
         "device": race.torch.cuda.get_device_name(),
@@ -146,15 +150,17 @@ def _race(options: argparse.Namespace) -> int:
         "records": [],
         "rejected": rejected,
     }
-    usable = sorted((one for one in built if not one.rejected and one.candidate.name not in hung), key=lambda one: not one.base)
-    for head_dim in sorted({one.candidate.head_dim for one in built}):
-        group = [one for one in usable if one.candidate.head_dim == head_dim]
+    usable = sorted(
+        (entry for entry in built if not entry.rejected and entry.candidate.name not in hangs), key=lambda entry: not entry.base
+    )
+    for head_dim in sorted({entry.candidate.head_dim for entry in built}):
+        group = [entry for entry in usable if entry.candidate.head_dim == head_dim]
         if not group or not group[0].base:
             raise ValueError(f"D={head_dim}: the configuration in use did not compile or hangs")
-        libraries = {one.candidate.name: build.library(options.candidates, one.candidate) for one in group}
-        refused = race.preflight(libraries, head_dim, options.candidates / "trying")
-        samples["rejected"] += list(refused.items())
-        libraries = {name: path for name, path in libraries.items() if name not in refused}
+        libraries = {entry.candidate.name: build.library(options.candidates, entry.candidate) for entry in group}
+        rejections = race.preflight(libraries, head_dim, options.candidates / "trying")
+        samples["rejected"] += list(rejections.items())
+        libraries = {name: path for name, path in libraries.items() if name not in rejections}
         for mask in choice.MASKS:
             samples["records"] += race.race(libraries, group[0].candidate.name, (head_dim, mask), options.seconds)
             options.out.write_text(json.dumps(samples, indent=1) + "\n", encoding="utf-8")
@@ -165,13 +171,15 @@ def _choose(options: argparse.Namespace) -> int:
     samples = json.loads(options.samples.read_text(encoding="utf-8"))
     for path, text in files(samples).items():
         (ROOT / path).write_text(text, encoding="utf-8")
-    found = report.choices(samples["records"])
-    for one in found:
-        print(f"D={one.head_dim} {one.mask}: {one.chosen} (by hand {one.hand}), held on {one.held} of {len(one.gains)} rows")
+    results = report.choices(samples["records"])
+    for result in results:
+        print(
+            f"D={result.head_dim} {result.mask}: {result.winner} (by hand {result.hand}), at least as fast on {result.not_slower} of {len(result.gains)} rows"
+        )
     if options.write:
         path = ROOT / "kernel/variants.toml"
-        by_name = {one.name: one for base, *_ in bases(ROOT) for one in space.candidates(base)}
-        tiles = {(one.head_dim, one.mask): by_name[one.chosen] for one in found}
+        by_name = {candidate.name: candidate for base, *_ in bases(ROOT) for candidate in space.candidates(base)}
+        tiles = {(result.head_dim, result.mask): by_name[result.winner] for result in results}
         path.write_text(choice.written(path.read_text(encoding="utf-8"), tiles), encoding="utf-8")
         for width in sorted({tile.tile_n for tile in tiles.values()} - build.widths(ROOT)):
             print(f"{build.HEADER} lacks wgmma of width {width}: add it there")

@@ -64,7 +64,7 @@ class Point:
 def points(run: Run) -> list[Point]:
     """Return every profiled workload in the order of the plan. Incomplete profiles are omitted."""
     problems = {problem.workload: problem for description in run.plan.descriptions for problem in description.problems}
-    profiles = {one.target: dict(one.readings) for one in run.evidence.observations if one.kind is Kind.PROFILE}
+    profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
     for workload in run.plan.workloads:
         readings = profiles.get(workload.id, {})

@@ -81,4 +81,6 @@ def recorded() -> bytes:
 def wrong(_good: bytes, _damaged: bytes, found: object) -> str | None:
     """Return a complaint if the kernel came out faster than it was."""
     shares = [found[name] for name in SHARES] if isinstance(found, dict) else []
-    return "a low share became a high one" if any(isinstance(one, Measured) and one.value >= LOW for one in shares) else None
+    return (
+        "a low share became a high one" if any(isinstance(share, Measured) and share.value >= LOW for share in shares) else None
+    )

@@ -119,10 +119,10 @@ def test_whoever_misses_a_row_or_has_no_number_is_out(bad: float) -> None:
 
 def test_the_choice_beats_the_hand_by_more_than_the_noise_or_is_the_hand() -> None:
     near = {row: {"hand": 1.0, "other": 1 - choice.EQUAL / 2} for row in "ab"}
-    assert choice.choose(64, "full", "hand", near).chosen == "hand"
+    assert choice.choose(64, "full", "hand", near).winner == "hand"
     far = {"a": {"hand": 1.0, "other": 0.9}, "b": {"hand": 1.0, "other": 1.02}, "c": {"hand": 1.0, "other": 1.001}}
     found = choice.choose(64, "full", "hand", far)
-    assert (found.chosen, found.held, found.better) == ("other", 2, 1)
+    assert (found.winner, found.not_slower, found.faster) == ("other", 2, 1)
     with pytest.raises(ValueError, match="was not timed"):
         choice.choose(64, "full", "hand", {"a": {"other": 1.0}})
 

@@ -106,7 +106,11 @@ def _lead(run: Run) -> str:
 
 def _prefill_summary(run: Run) -> str:
     """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
-    shown = [one for one in run.rows if one.row.b > 1 and one.row.dtype == "fp16" and one.row.s in README_LENGTHS]
+    shown = [
+        measured
+        for measured in run.rows
+        if measured.row.b > 1 and measured.row.dtype == "fp16" and measured.row.s in README_LENGTHS
+    ]
     readme_columns = [columns.D, columns.SHAPE, columns.MASK, ("TFLOP/s", columns.tflops(FLASHCORE)[1])]
     for title, peer in (("FA2", "fa2"), ("cuDNN", "cudnn"), ("FA3", "fa3")):
         readme_columns.append(columns.figure(f"x {title}", lambda measured, peer=peer: measured.ratio(peer), 2))
@@ -153,7 +157,9 @@ def _summary(groups: Iterable[Sequence[Measured]]) -> str:
 
 def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
     """Compare the rate per clock of long sequences with that of the shortest."""
-    shortest = {(measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda one: -one.row.s)}
+    shortest = {
+        (measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda measured: -measured.row.s)
+    }
 
     def rate(measured: Measured) -> float | None:
         return measured.flops_per_clock(FLASHCORE, run.multiprocessors)

@@ -35,13 +35,13 @@ class Line:
 def draw(title: str, unit: str, panels: Mapping[str, Sequence[Line]]) -> str:
     """Draw one panel per title side by side, with powers of two across. Curves without a point are omitted."""
     width = LEFT + len(panels) * (PANEL_WIDTH + GAP)
-    drawn = [line for lines in panels.values() for line in lines if line.points]
-    points = [point for line in drawn for point in line.points]
+    curves = [line for lines in panels.values() for line in lines if line.points]
+    points = [point for line in curves for point in line.points]
     xs = sorted({x for x, _ in points}) or [1.0]
     ticks = round_ticks(max((y for _, y in points), default=1.0))
     body = [
         f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
-        *_legend({line.name: line for line in drawn}.values()),
+        *_legend({line.name: line for line in curves}.values()),
     ]
     for index, panel in enumerate(panels.items()):
         body += _panel(panel, LEFT + index * (PANEL_WIDTH + GAP), xs, ticks, unit if index == 0 else "")

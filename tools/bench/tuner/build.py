@@ -116,20 +116,20 @@ def sources(root: Path, candidate: Candidate, tile: Mapping[str, Any]) -> dict[s
 def compile_all(compiler: Compiler, jobs: list[Job], workers: int) -> list[Built]:
     """Compile candidates into the output folder, without those that an interrupted search has compiled."""
     out = compiler.out
-    done = {built.candidate.name: built for built in read(out)} if (out / MANIFEST).is_file() else {}
+    outcomes = {built.candidate.name: built for built in read(out)} if (out / MANIFEST).is_file() else {}
     lock, launchers = threading.Lock(), _launchers(compiler, *jobs[0][:2])
 
     def build(job: Job) -> Built:
         candidate, tile, base = job
-        before = done.get(candidate.name)
-        if before is not None and (before.rejected or library(out, candidate).is_file()):
-            return before
+        previous = outcomes.get(candidate.name)
+        if previous is not None and (previous.rejected or library(out, candidate).is_file()):
+            return previous
         rejected, registers = _compile(compiler, candidate, tile, launchers)
         built = Built(candidate=candidate, base=base, rejected=rejected, registers=registers)
         sys.stderr.write(f"{candidate.name}: {rejected or f'{registers} registers at launch'}\n")
         with lock:
-            done[candidate.name] = built
-            write(out, done.values())
+            outcomes[candidate.name] = built
+            write(out, outcomes.values())
         return built
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
@@ -166,9 +166,9 @@ def _launchers(compiler: Compiler, candidate: Candidate, tile: Mapping[str, Any]
     objects = []
     for source in map(Path, SOURCES):
         objects.append(compiler.out / f"host/{source.stem}.o")
-        done = compiler.compile(source, objects[-1], str(overlay.resolve()), "kernel/include")
-        if done.returncode:
-            raise ValueError(f"{source}: {_why(done)}")
+        completed = compiler.compile(source, objects[-1], str(overlay.resolve()), "kernel/include")
+        if completed.returncode:
+            raise ValueError(f"{source}: {_why(completed)}")
     return objects
 
 
@@ -183,13 +183,13 @@ def _compile(compiler: Compiler, candidate: Candidate, tile: Mapping[str, Any], 
         source = folder / Path(path).name
         source.write_text(text, encoding="utf-8")
         objects.append(source.with_suffix(".o"))
-        done = compiler.compile(source.resolve(), objects[-1], "kernel/include")
-        infos = nvcc.parse_resources(done.error_text()).values()
+        completed = compiler.compile(source.resolve(), objects[-1], "kernel/include")
+        infos = nvcc.parse_resources(completed.error_text()).values()
         registers = max([registers, *(info.registers for info in infos)])
-        if objection := _why(done) if done.returncode else objection_to(infos):
+        if objection := _why(completed) if completed.returncode else objection_to(infos):
             return objection, registers
-    done = compiler.link([*objects, *launchers], library(compiler.out, candidate), folder)
-    return f"link: {_why(done)}" if done.returncode else "", registers
+    completed = compiler.link([*objects, *launchers], library(compiler.out, candidate), folder)
+    return f"link: {_why(completed)}" if completed.returncode else "", registers
 
 
 def objection_to(infos: Iterable[nvcc.PtxasInfo]) -> str:
@@ -202,8 +202,8 @@ def objection_to(infos: Iterable[nvcc.PtxasInfo]) -> str:
     return ""
 
 
-def _why(done: process.Completed) -> str:
-    if done.timed_out:
+def _why(completed: process.Completed) -> str:
+    if completed.timed_out:
         return "the compiler took too long"
-    error = nvcc.first_error(done.error_text())
-    return error.message[:160] if error else f"nvcc ended with {done.returncode}"
+    error = nvcc.first_error(completed.error_text())
+    return error.message[:160] if error else f"nvcc ended with {completed.returncode}"

@@ -31,16 +31,16 @@ class Choice:
     head_dim: int
     mask: str
     hand: str
-    chosen: str
+    winner: str
     gains: Mapping[str, float]
 
     @property
-    def held(self) -> int:
+    def not_slower(self) -> int:
         """Rows on which the winner is at least as fast."""
         return sum(gain >= 1 - EQUAL for gain in self.gains.values())
 
     @property
-    def better(self) -> int:
+    def faster(self) -> int:
         """Rows on which the winner is faster by more than the noise."""
         return sum(gain > 1 + EQUAL for gain in self.gains.values())
 
@@ -63,7 +63,9 @@ def rungs(entrants: int, rows: Sequence[str]) -> list[tuple[int, tuple[str, ...]
 
 def megacycles(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the cycles of a rung's record."""
-    return {row: {name: values["megacycles"] for name, values in taken.items()} for row, taken in record["cycles"].items()}
+    return {
+        row: {name: values["megacycles"] for name, values in row_cycles.items()} for row, row_cycles in record["cycles"].items()
+    }
 
 
 def scores(cycles: Cycles) -> dict[str, float]:
@@ -71,10 +73,13 @@ def scores(cycles: Cycles) -> dict[str, float]:
 
     The score is infinite if a row is missing or has no valid number.
     """
-    valid = [{name: value for name, value in taken.items() if math.isfinite(value) and value > 0} for taken in cycles.values()]
+    valid = [
+        {name: value for name, value in row_cycles.items() if math.isfinite(value) and value > 0}
+        for row_cycles in cycles.values()
+    ]
     out = {}
-    for name in {name for taken in cycles.values() for name in taken}:
-        ratios = [taken[name] / min(taken.values()) for taken in valid if name in taken]
+    for name in {name for row_cycles in cycles.values() for name in row_cycles}:
+        ratios = [row_cycles[name] / min(row_cycles.values()) for row_cycles in valid if name in row_cycles]
         out[name] = (geometric_mean(ratios) or math.inf) if len(ratios) == len(cycles) else math.inf
     return out
 
@@ -88,13 +93,13 @@ def survivors(cycles: Cycles, keep: int, always: Sequence[str] = ()) -> list[str
 
 def choose(head_dim: int, mask: str, hand: str, finals: Cycles) -> Choice:
     """Choose the finalist with the fewest cycles, or the hand-picked tile unless that is slower by more than the noise."""
-    ranked = scores({row: taken for row, taken in finals.items() if hand in taken})
+    ranked = scores({row: row_cycles for row, row_cycles in finals.items() if hand in row_cycles})
     if hand not in ranked:
         raise ValueError(f"D={head_dim} {mask}: the hand-picked {hand} was not timed")
     best = min(ranked, key=lambda name: (ranked[name], name))
-    chosen = best if ranked[best] * (1 + EQUAL) < ranked[hand] else hand
-    gains = {row: taken[hand] / taken[chosen] for row, taken in finals.items()}
-    return Choice(head_dim=head_dim, mask=mask, hand=hand, chosen=chosen, gains=gains)
+    winner = best if ranked[best] * (1 + EQUAL) < ranked[hand] else hand
+    gains = {row: row_cycles[hand] / row_cycles[winner] for row, row_cycles in finals.items()}
+    return Choice(head_dim=head_dim, mask=mask, hand=hand, winner=winner, gains=gains)
 
 
 def split(finals: Cycles, single: str) -> tuple[str, int, str, float] | None:
@@ -104,13 +109,13 @@ def split(finals: Cycles, single: str) -> tuple[str, int, str, float] | None:
     more than the noise.
     """
     lengths = {row: int(row.split()[0].split("·")[2]) for row in finals}
-    names = sorted({name for taken in finals.values() for name in taken})
+    names = sorted({name for row_cycles in finals.values() for name in row_cycles})
     best = None
     for most_keys, short, long in itertools.product(sorted(set(lengths.values()))[:-1], names, names):
         tiles = {row: short if length <= most_keys else long for row, length in lengths.items()}
-        if short == long or any(tiles[row] not in taken for row, taken in finals.items()):
+        if short == long or any(tiles[row] not in row_cycles for row, row_cycles in finals.items()):
             continue
-        gain = geometric_mean([taken[single] / taken[tiles[row]] for row, taken in finals.items()]) or 0.0
+        gain = geometric_mean([row_cycles[single] / row_cycles[tiles[row]] for row, row_cycles in finals.items()]) or 0.0
         if gain > (best[3] if best else 1 + EQUAL):
             best = (short, most_keys, long, gain)
     return best

@@ -26,31 +26,31 @@ def label(row: Row) -> str:
     return f"{row.shape} {row.mask} {row.dtype}"
 
 
-def preflight(libraries: Mapping[str, Path], head_dim: int, trying: Path) -> dict[str, str]:
+def preflight(libraries: Mapping[str, Path], head_dim: int, marker: Path) -> dict[str, str]:
     """Run each candidate once on a few shapes, and return why some may not race.
 
-    The name of the running candidate is in ``trying``, so that a hang has a culprit.
+    The name of the running candidate is in ``marker``, so that a hang has a culprit.
     """
-    refused: dict[str, str] = {}
+    rejections: dict[str, str] = {}
     for causal, length in ((False, 2048), (False, 300), (True, 2048), (True, 300)):
         row = Row(d=head_dim, b=2, h=8, s=length, causal=causal, dtype="fp16")
         expected = None
         for name, run in libraries_on(row, libraries)[1].items():
-            if name in refused:
+            if name in rejections:
                 continue
-            trying.write_text(name, encoding="utf-8")
+            marker.write_text(name, encoding="utf-8")
             try:
                 output = run().clone()
                 torch.cuda.synchronize()
             except (RuntimeError, ValueError) as error:
-                refused[name] = str(error).splitlines()[0][:160]
+                rejections[name] = str(error).splitlines()[0][:160]
                 continue
             expected = output if expected is None else expected
             worst = float((output.float() - expected.float()).abs().max())
             if not worst <= TOLERANCE:
-                refused[name] = f"differs from the configuration in use by {worst:.1e} ({label(row)})"
-    trying.unlink(missing_ok=True)
-    return refused
+                rejections[name] = f"differs from the configuration in use by {worst:.1e} ({label(row)})"
+    marker.unlink(missing_ok=True)
+    return rejections
 
 
 def race(libraries: Mapping[str, Path], hand: str, group: tuple[int, str], seconds: float) -> list[dict[str, Any]]:
@@ -71,8 +71,8 @@ def race(libraries: Mapping[str, Path], hand: str, group: tuple[int, str], secon
             series = timing.measure(runs, driver, protocol, rng)
             torch.cuda.empty_cache()
             cycles[row] = {
-                name: {"megacycles": round(one.megacycles, 6), "ms": round(one.time, 6), "rounds": len(one.ms)}
-                for name, one in series.items()
+                name: {"megacycles": round(samples.megacycles, 6), "ms": round(samples.time, 6), "rounds": len(samples.ms)}
+                for name, samples in series.items()
             }
         records.append({"head_dim": head_dim, "mask": mask, "rung": number, "hand": hand, "cycles": cycles})
         best = choice.survivors(choice.megacycles(records[-1]), max(choice.FINALISTS, -(-len(names) // 2)), always=[hand])

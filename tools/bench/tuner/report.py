@@ -32,25 +32,26 @@ def choices(records: Sequence[Mapping[str, Any]]) -> list[choice.Choice]:
 
 def blocks(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
     """Write the generated blocks of the page. ``in_use`` names today's tile of each head dimension."""
-    found, groups = choices(samples["records"]), rungs_of(samples["records"])
-    held, total, better = (
-        sum(map(count, found)) for count in (lambda one: one.held, lambda one: len(one.gains), lambda one: one.better)
+    results, groups = choices(samples["records"]), rungs_of(samples["records"])
+    not_slower, total, faster = (
+        sum(map(count, results))
+        for count in (lambda result: result.not_slower, lambda result: len(result.gains), lambda result: result.faster)
     )
     kernel = samples.get("kernel") or "the kernel of that day"
     race = f"""\
-On **{held}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {better} rows it is faster.
+On **{not_slower}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {faster} rows it is faster.
 This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had {samples["possible"]} possible configurations."""
     lines = [
         "| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     sections = []
-    for one in found:
-        gain = f"{geometric_mean(list(one.gains.values())):.3f}"
-        rows = (f"{one.held} of {len(one.gains)}", str(one.better), in_use.get(one.head_dim, "n/a"))
-        lines.append(cells((str(one.head_dim), one.mask, f"`{one.hand}`", f"`{one.chosen}`", gain, *rows)))
-        sections += [f"\n## D={one.head_dim}, {one.mask}\n", f"![Cycles of every candidate](performance/{_file(one)})"]
-        sections += _two_tiles(one, groups[one.head_dim, one.mask][-1])
+    for result in results:
+        gain = f"{geometric_mean(list(result.gains.values())):.3f}"
+        rows = (f"{result.not_slower} of {len(result.gains)}", str(result.faster), in_use.get(result.head_dim, "n/a"))
+        lines.append(cells((str(result.head_dim), result.mask, f"`{result.hand}`", f"`{result.winner}`", gain, *rows)))
+        sections += [f"\n## D={result.head_dim}, {result.mask}\n", f"![Cycles of every candidate](performance/{_file(result)})"]
+        sections += _two_tiles(result, groups[result.head_dim, result.mask][-1])
     reasons = Counter(reason for _, reason in samples["rejected"]).most_common()
     rejected = [f"- {count} x {reason}" for reason, count in reasons] or ["None."]
     return {"race": race, "choices": "\n".join([*lines, *sections, "\n## Compiled and rejected\n", *rejected])}
@@ -59,38 +60,42 @@ This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had
 def finals(samples: Mapping[str, Any]) -> str:
     """Write the generated block of the archive: megacycles of every finalist on every row, the best in bold."""
     text = ""
-    for one in choices(samples["records"]):
-        last = rungs_of(samples["records"])[one.head_dim, one.mask][-1]
-        text += f"\n## D={one.head_dim}, {one.mask}\n\n{_finals(one, last)}"
+    for result in choices(samples["records"]):
+        last = rungs_of(samples["records"])[result.head_dim, result.mask][-1]
+        text += f"\n## D={result.head_dim}, {result.mask}\n\n{_finals(result, last)}"
     return text.lstrip()
 
 
 def pictures(samples: Mapping[str, Any]) -> dict[str, str]:
     """Draw the first rung of each race, by path."""
     groups = rungs_of(samples["records"])
-    found = choices(samples["records"])
-    return {f"docs/performance/{_file(one)}": _picture(one, groups[one.head_dim, one.mask][0]) for one in found}
+    results = choices(samples["records"])
+    return {f"docs/performance/{_file(result)}": _picture(result, groups[result.head_dim, result.mask][0]) for result in results}
 
 
-def _file(one: choice.Choice) -> str:
-    return f"tuner-d{one.head_dim}-{one.mask}.svg"
+def _file(result: choice.Choice) -> str:
+    return f"tuner-d{result.head_dim}-{result.mask}.svg"
 
 
-def _picture(one: choice.Choice, first: Mapping[str, Any]) -> str:
+def _picture(result: choice.Choice, first: Mapping[str, Any]) -> str:
     """Draw the first rung: every candidate on a few rows."""
-    labels = {one.hand: " (by hand)", one.chosen: " (chosen)"} if one.hand != one.chosen else {one.hand: " (by hand, chosen)"}
+    labels = (
+        {result.hand: " (by hand)", result.winner: " (chosen)"}
+        if result.hand != result.winner
+        else {result.hand: " (by hand, chosen)"}
+    )
     ranked = sorted((score, name) for name, score in choice.scores(choice.megacycles(first)).items())
     values = [(name + labels.get(name, ""), 100 * (score - 1)) for score, name in ranked]
     rows = ", ".join(row.split()[0] for row in first["cycles"])
     strong = frozenset(name + label for name, label in labels.items())
     return plot.bars(
-        f"D={one.head_dim}, {one.mask}: first rung", f"% more cycles than the best of each row ({rows})", values, strong
+        f"D={result.head_dim}, {result.mask}: first rung", f"% more cycles than the best of each row ({rows})", values, strong
     )
 
 
-def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> list[str]:
+def _two_tiles(result: choice.Choice, last: Mapping[str, Any]) -> list[str]:
     """Describe what a second tile for long sequences would bring, if anything."""
-    tiles = choice.split(choice.megacycles(last), one.chosen)
+    tiles = choice.split(choice.megacycles(last), result.winner)
     if tiles is None:
         return []
     short, most_keys, long, gain = tiles
@@ -99,12 +104,12 @@ def _two_tiles(one: choice.Choice, last: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _finals(one: choice.Choice, last: Mapping[str, Any]) -> str:
+def _finals(result: choice.Choice, last: Mapping[str, Any]) -> str:
     """List megacycles of every finalist on every row, the best in bold."""
-    names = sorted({name for taken in last["cycles"].values() for name in taken})
+    names = sorted({name for row_cycles in last["cycles"].values() for name in row_cycles})
     lines = [cells(("Mcycles", *(f"`{name}`" for name in names), "by hand / chosen")), "| --- " * (len(names) + 2) + "|"]
-    for row, taken in choice.megacycles(last).items():
-        best = min(taken.values())
-        texts = {name: f"**{value:.4f}**" if value == best else f"{value:.4f}" for name, value in taken.items()}
-        lines.append(cells((row, *(texts.get(name, "n/a") for name in names), f"{one.gains[row]:.3f}")))
+    for row, row_cycles in choice.megacycles(last).items():
+        best = min(row_cycles.values())
+        texts = {name: f"**{value:.4f}**" if value == best else f"{value:.4f}" for name, value in row_cycles.items()}
+        lines.append(cells((row, *(texts.get(name, "n/a") for name in names), f"{result.gains[row]:.3f}")))
     return "\n".join(lines) + "\n"
