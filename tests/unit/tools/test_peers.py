@@ -109,7 +109,7 @@ def test_what_is_missing_has_no_number() -> None:
     assert line == "| 16·16·2048 | full | fp16 | 550 | n/a | n/a | n/a | n/a | n/a | n/a | 1700, n/a |"
 
 
-def test_no_line_is_drawn_for_whom_nobody_measured() -> None:
+def test_no_line_is_drawn_for_a_missing_contender() -> None:
     pictures = page.pictures(run(measured(missing={"fa3": "not installed"}, flashcore=0.5, cudnn=0.6)), run())
     drawing = pictures["docs/performance/d64.svg"]
     texts = [element.text for element in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")]
@@ -183,7 +183,7 @@ def test_the_readme_names_every_row_on_which_a_peer_is_ahead() -> None:
 
 
 @given(count=st.integers(2, 7), seed=st.integers(0, 99))
-def test_everyone_stands_everywhere_and_behind_everyone_equally_often(count: int, seed: int) -> None:
+def test_each_name_has_each_place_and_each_predecessor_equally_often(count: int, seed: int) -> None:
     names = [str(index) for index in range(count)]
     square = list(itertools.islice(order.rounds(names, random.Random(seed)), count if count % 2 == 0 else 2 * count))
     assert all(sorted(round_) == names for round_ in square)

@@ -1,4 +1,4 @@
-"""The roofline: what stands where, that nothing is drawn which was not measured, and that page and evidence agree."""
+"""The roofline: the place of each point, and a page and picture with only measured points."""
 
 from __future__ import annotations
 

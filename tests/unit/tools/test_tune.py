@@ -1,4 +1,4 @@
-"""The tuner's pure parts: what is possible, who survives, what is chosen, and what is written."""
+"""The tuner's pure parts: possible tiles, survivors, the choice, and kernel/variants.toml."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_best_survive_and_the_one_in_use_always() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
-def test_whoever_misses_a_row_or_has_no_number_is_out(bad: float) -> None:
+def test_a_candidate_without_a_number_on_a_row_is_out(bad: float) -> None:
     assert choice.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
     assert choice.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
 
