@@ -1,4 +1,4 @@
-"""Map numbers to pixels, choose ticks, and wrap SVG documents. The HTML page and the drawing tools share this."""
+"""Map numbers to pixels and wrap SVG files, for the page and the drawing tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def linear(low: float, high: float, start: float, end: float) -> Place:
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Place:
-    """Map as ``linear`` does, on a logarithmic scale. Values up to zero map to the start."""
+    """Map as ``linear``, logarithmically. Values up to zero map to the start."""
     inner = linear(math.log10(low), math.log10(high), start, end)
     return lambda value: inner(math.log10(value)) if value > 0 else start
 
@@ -37,7 +37,7 @@ def ticks(low: float, high: float, most: int = 4) -> list[float]:
 
 
 def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
-    """Return the values' range, a little wider, never empty and never beyond ``LARGEST``."""
+    """Return the values' range, a little wider and never empty."""
     known = [min(max(value, -LARGEST), LARGEST) for value in values]
     low, high = min(known), max(known)
     margin = (high - low) * share or abs(high) * 0.01 or 1.0
@@ -50,7 +50,7 @@ def powers_of_ten(low: float, high: float) -> list[float]:
 
 
 def document(title: str, width: float, height: float, body: Sequence[str]) -> str:
-    """Return a standalone SVG file with a white background and ``title`` in bold. ``body`` is markup."""
+    """Return a standalone SVG file with a white background. ``body`` is markup."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'

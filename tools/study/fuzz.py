@@ -163,9 +163,9 @@ def result_reader(folder: Path) -> Reader:
         content = child.read_result(path, kind="correctness", nonce="n", job="j", began=0.0)
         if isinstance(content, Missing):
             return content
-        for outcome in content["outcomes"].values():
-            child.missing_of(outcome)
-            correctness.readings(outcome.get("readings", {}))
+        for one in content["outcomes"].values():
+            child.missing_of(one)
+            correctness.readings(one.get("readings", {}))
         return content
 
     return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
