@@ -197,6 +197,23 @@ def test_the_kernel_s_own_shapes_are_found_and_others_generated() -> None:
     assert "d[48]" not in text
 
 
+def test_a_candidate_compiles_attention_only() -> None:
+    files = build.sources(ROOT, in_use(64), tiles_of(VARIANTS)["d64"])
+    names = {Path(path).name for path in files if path.endswith(".cu")}
+    masks = {f"flashcore_attention_candidate_{mask}.cu" for mask in choice.MASKS}
+    assert names == {*masks, "flashcore_attention_varlen_prepare.cu"}
+    assert build.VARIANTS in files
+
+
+def test_outcomes_come_back(tmp_path: Path) -> None:
+    outcomes = [
+        build.Built(candidate=in_use(64), base=True, registers=168),
+        build.Built(candidate=GOOD, base=False, rejected="x"),
+    ]
+    build.write(tmp_path, outcomes)
+    assert build.read(tmp_path) == outcomes
+
+
 def test_spills_and_serialised_products_are_rejected() -> None:
     info = build.nvcc.PtxasInfo
     assert build.objection_to([info(registers=168)]) == ""

@@ -9,7 +9,7 @@ import threading
 import tomllib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def sources(root: Path, candidate: Candidate, tile: Mapping[str, Any]) -> dict[s
         for mask in MASKS
     ]
     variants["attention"] |= {"tiles": {"candidate": {**tile, **candidate.fields()}}, "entries": entries}
-    files = {path: text for path, text in generate_instantiations.render(variants).items() if "stream" not in path}
+    files = {path: text for path, text in generate_instantiations.render(variants).items() if "attention" in path}
     if candidate.tile_n in widths(root):
         return files
     extra = '#include "flashcore/ptx/wgmma.cuh"\n' + specialisation(candidate.tile_n)
@@ -138,18 +138,14 @@ def compile_all(compiler: Compiler, jobs: list[Job], workers: int) -> list[Built
 
 def write(out: Path, candidates: Iterable[Built]) -> None:
     """Keep the outcomes for `tune.py measure`."""
-    records = [
-        {**built.candidate.fields(), "base": built.base, "rejected": built.rejected, "registers": built.registers}
-        for built in candidates
-    ]
+    records = [{**asdict(built), "candidate": built.candidate.fields()} for built in candidates]
     (out / MANIFEST).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
 
 
 def read(out: Path) -> list[Built]:
     """Read the outcomes of all compilations into ``out``."""
     records = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    rest = [{key: record.pop(key) for key in ("base", "rejected", "registers")} for record in records]
-    return [Built(candidate=of_table(record), **fields) for record, fields in zip(records, rest, strict=True)]
+    return [Built(**{**record, "candidate": of_table(record["candidate"])}) for record in records]
 
 
 def library(out: Path, candidate: Candidate) -> Path:
