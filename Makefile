@@ -40,9 +40,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
-	$(BIN)/python tools/docs/generate_docs.py
-	$(BIN)/python tools/docs/generate_schemas.py
-	$(BIN)/python tools/docs/generate_selftest.py
+	$(BIN)/python tools/docs/generate.py codes schemas selftest
 	$(BIN)/python tools/docs/generate_instantiations.py
 	$(BIN)/python tools/study/verdict_tables.py
 
@@ -68,8 +66,7 @@ serving: ## Time decode and ragged prefill in OUT/build and their peers (PYTHON 
 
 .PHONY: performance
 performance: $(VENV)/.package ## Write docs/performance.md from the samples and docs/roofline.md from the evidence
-	$(BIN)/python tools/bench/peers.py draw
-	$(BIN)/python tools/docs/roofline.py
+	$(BIN)/python tools/docs/generate.py performance roofline
 
 .PHONY: microbench
 microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GPU)

@@ -1,27 +1,22 @@
-"""Where the profiled workloads stand below the roofs of the GPU: docs/roofline.md and its picture, from recorded evidence.
+"""Draw docs/roofline.md and its picture from recorded evidence. `make performance` writes them.
 
-The evidence of the default suite is what `flashcore-ci gate` recorded with Nsight Compute; the roofs are the suite's ridge. --check
-writes nothing, and its exit status says whether page and picture are what the evidence gives (a test asks).
+The evidence is the default suite's, with the profiles of Nsight Compute. The roofs are the suite's ridge.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.suite import Kind, Ridge, Workload
+from flashcore_ci.report.plotting import document, logarithmic, powers_of_ten
+from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.suite.loader import load
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from flashcore_ci.model.reading import Measured  # noqa: E402  the folder above is no package that anybody installs
-from flashcore_ci.model.suite import Kind, Ridge, Workload  # noqa: E402
-from flashcore_ci.report.plotting import document, logarithmic, powers_of_ten  # noqa: E402
-from flashcore_ci.store.run import Run, read_run  # noqa: E402
-from flashcore_ci.suite.loader import load  # noqa: E402
-
 SUITE = ROOT / "gates/hopper.toml"
 EVIDENCE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 PAGE, PICTURE = "docs/roofline.md", "docs/performance/roofline.svg"
@@ -37,30 +32,11 @@ GROUPS = {  # in the order of the legend
     "d256": ("Prefill D=256", "#8e44ad"),
 }
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
-TOP_OF_PAGE = """\
-# Roofline
-
-The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `python3 tools/docs/roofline.py` writes this page from
-[recorded evidence](../gates/evidence/) (`make performance`). Do not edit it.
-
-![FLOP/s over FLOP per byte, below the roofs of memory and tensor cores](performance/roofline.svg)
-
-{device}. The table has every workload that the default suite profiles.
-
-- FLOP and bytes are the least that the problem needs: each operand once, without the products that a mask hides.
-- Time and shares of the peaks are Nsight Compute's, of one launch with a cold L2 and free clocks.
-- The roofs are the datasheet's: {bandwidth:.1f} TB/s and {flops:.0f} TFLOP/s (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
-- "Of the roof" is the speed divided by the roof above the point. Prefill at D=64 cannot reach the roof, because each score also costs an
-  exponential.
-
-| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |
-| --- | --- | --- | --- | --- | --- | --- |
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One profiled workload: least work and traffic, seconds, and ncu's shares of the peaks in per cent."""
+    """One profiled workload: least FLOP and bytes, seconds, and ncu's shares of the peaks in per cent."""
 
     name: str
     group: str
@@ -81,33 +57,21 @@ class Point:
         return self.flops / self.seconds
 
     def share(self, ridge: Ridge) -> float:
-        """Of what the roof above allows, in per cent."""
+        """Return the speed as a percentage of the roof above the point."""
         return 100.0 * self.speed / min(ridge.flops, self.intensity * ridge.bandwidth)
 
 
 def points(run: Run) -> list[Point]:
-    """Every workload of the run with a profile, in the order of the plan. What was not measured is not there."""
+    """Return every profiled workload in the order of the plan. Incomplete profiles are omitted."""
     problems = {problem.workload: problem for description in run.plan.descriptions for problem in description.problems}
+    profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
-    profiles = {one.target: dict(one.readings) for one in run.evidence.observations if one.kind is Kind.PROFILE}
     for workload in run.plan.workloads:
-        readings = {
-            name: reading.value for name, reading in profiles.get(workload.id, {}).items() if isinstance(reading, Measured)
-        }
-        if not {"time/gpu/profiled", "sol/dram", "sol/sm"} <= readings.keys():
-            continue
-        problem = problems[workload.id]
-        found.append(
-            Point(
-                name=workload.id,
-                group=_group(workload),
-                flops=problem.flops,
-                bytes=problem.bytes,
-                seconds=readings["time/gpu/profiled"] / 1e3,
-                dram=readings["sol/dram"],
-                sm=readings["sol/sm"],
-            )
-        )
+        readings = profiles.get(workload.id, {})
+        time, dram, sm = (readings.get(name) for name in ("time/gpu/profiled", "sol/dram", "sol/sm"))
+        if isinstance(time, Measured) and isinstance(dram, Measured) and isinstance(sm, Measured):
+            work = {"flops": problems[workload.id].flops, "bytes": problems[workload.id].bytes, "seconds": time.value / 1e3}
+            found.append(Point(name=workload.id, group=_group(workload), dram=dram.value, sm=sm.value, **work))
     return found
 
 
@@ -118,20 +82,23 @@ def _group(workload: Workload) -> str:
     return f"d{params['d']}" if "d" in params else workload.subject
 
 
-def page(found: Sequence[Point], ridge: Ridge) -> str:
-    """The Markdown."""
-    top = TOP_OF_PAGE.format(
-        device=ridge.device,
-        bandwidth=ridge.bandwidth / 1e12,
-        flops=ridge.flops / 1e12,
-        memory=_span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS]),
-        compute=_span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS]),
-    )
-    rows = [
-        f"| `{p.name}` | {_short(p.intensity)} | {_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} % | {p.dram:.1f} % | {p.sm:.1f} % |"
-        for p in found
+def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
+    """Write the generated blocks of the page."""
+    memory = _span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS])
+    compute = _span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS])
+    device = f"one {ridge.device} ({ridge.bandwidth / 1e12:.1f} TB/s and {ridge.flops / 1e12:.0f} TFLOP/s)"
+    lines = [
+        "| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    return top + "\n".join(rows) + "\n"
+    for p in found:
+        speeds = f"{_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} %"
+        lines.append(f"| `{p.name}` | {_short(p.intensity)} | {speeds} | {p.dram:.1f} % | {p.sm:.1f} % |")
+    return {
+        "reach": f"The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}.",
+        "device": f"The table has every workload that the default suite profiles, on {device}.",
+        "table": "\n".join(lines),
+    }
 
 
 def _span(shares: Sequence[float]) -> str:
@@ -147,7 +114,7 @@ up = logarithmic(*Y, HEIGHT - BOTTOM, TOP)
 
 
 def picture(found: Sequence[Point], ridge: Ridge) -> str:
-    """Both axes logarithmic; a dot for each workload, its name in a tooltip and in the page's table."""
+    """Draw a dot per workload on logarithmic axes, with its name in a tooltip."""
     title = f"Below the roofs of one {ridge.device}"
     corner = ridge.flops / ridge.bandwidth
     roof = [(X[0], X[0] * ridge.bandwidth), (corner, ridge.flops), (X[1], ridge.flops)]
@@ -190,30 +157,9 @@ def _grid() -> list[str]:
     return out
 
 
-def files(run: Run, ridge: Ridge) -> dict[str, str]:
-    """Page and picture by their path below the root of the repository."""
-    found = points(run)
-    return {PAGE: page(found, ridge), PICTURE: picture(found, ridge)}
-
-
-def main(argv: list[str]) -> int:
-    """Write, or with --check compare, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Draw docs/roofline.md and its picture from the recorded evidence.")
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is not as the evidence gives it")
-    check = parser.parse_args(argv).check
+def committed() -> tuple[Ridge, list[Point]]:
+    """Return the suite's roofs and the points of the committed evidence. ValueError if the suite has no ridge."""
     ridge = load(SUITE, root=ROOT).ridge
     if ridge is None:
-        sys.stderr.write(f"roofline: {SUITE} has no [ridge]\n")
-        return 2
-    stale = False
-    for path, text in files(read_run(EVIDENCE), ridge).items():
-        if not check:
-            (ROOT / path).write_text(text, encoding="utf-8")
-        elif not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{path}: not as the evidence gives it; make performance\n")
-            stale = True
-    return int(stale)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise ValueError(f"{SUITE} has no [ridge]")
+    return ridge, points(read_run(EVIDENCE))

@@ -1,8 +1,8 @@
-"""Feed damaged input to everything that reads: ``make fuzz N=1000000``. Nothing may raise what it does not promise, nor turn green.
+"""Feed damaged input to every reader: ``make fuzz N=1000000``.
 
-Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of what it
-returns. An input is a corpus file with a few mutations; input ``i`` of a seed is always the same one. Exit status 1 with the
-inputs that broke something, kept in ``runs/fuzz``.
+Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of its result. An
+input is a corpus file with a few mutations. Input ``i`` of a seed is always the same. The exit status is 1 if a reader raised another
+exception or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 war
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reader:
-    """What to read, what it may raise, and why what it returned must not be (None: it may be)."""
+    """A reader, its corpus, the exceptions it may raise, and ``wrong``: the reason why a result is wrong, or None."""
 
     corpus: list[bytes]
     read: Callable[[bytes], object]
@@ -52,7 +52,7 @@ class Reader:
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """``data`` after one to four damages; most are near where something stands already."""
+    """Return ``data`` with one to four mutations."""
     most = max(4 * MOST_BYTES, len(data))
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(data) + 1)
@@ -78,23 +78,23 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """As every tool's output is decoded."""
+    """Decode as for every tool's output."""
     return data.decode("utf-8", errors="replace")
 
 
 def files(*patterns: str, folder: Path = RECORDINGS, most: int = MOST_BYTES) -> list[bytes]:
-    """The files that match, cut to a size that many can be read of."""
+    """Read the matching files, cut to ``most`` bytes so that many can be read."""
     found = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
     return [path.read_bytes()[:most] for path in found]
 
 
 def green(reading: object) -> bool:
-    """Whether a sanitizer's reading would pass."""
+    """Tell if a sanitizer's reading would pass."""
     return isinstance(reading, Measured) and reading.value == 0
 
 
 def sanitizer_reader(check: str) -> Reader:
-    """Logs, read as this check's. With the exit status of findings, or of nothing at all, no log is clean."""
+    """Read logs of this check. With an exit status of findings, or without a worker, no log is clean."""
 
     def read(data: bytes) -> object:
         log = sanitizer.parse(text(data), check)
@@ -114,7 +114,7 @@ def sanitizer_reader(check: str) -> Reader:
 
 
 def small_run() -> dict[str, bytes]:
-    """The recorded run of the defects, but of its evidence only a few records: names and contents."""
+    """Return the files of the recorded defects run, with only a few records."""
     packed = bundle.unpack(RECORDINGS / "runs/defects.tar.xz")
     evidence = json.loads(packed["evidence.json"])
     evidence["builds"], evidence["observations"] = evidence["builds"][2:3], evidence["observations"][:60:20]
@@ -127,7 +127,7 @@ def small_run() -> dict[str, bytes]:
 
 
 def run_reader(run: dict[str, bytes]) -> Reader:
-    """One file of a run is damaged, the manifest too: whatever is read must be what was written."""
+    """Damage one file of a run or its manifest. A file that is read must be unchanged."""
 
     def read(data: bytes) -> object:
         name, _, content = data.partition(b"\n")
@@ -143,7 +143,7 @@ def run_reader(run: dict[str, bytes]) -> Reader:
 
 
 def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """A reader of files: the input is put into one."""
+    """Make a reader of bytes from a reader of files."""
     file = folder / name
 
     def through(data: bytes) -> object:
@@ -154,7 +154,7 @@ def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Call
 
 
 def result_reader(folder: Path) -> Reader:
-    """A worker's result. What is no answer to the job is Missing; readings are numbers or Missing."""
+    """Read a worker's result. Readings are numbers or Missing."""
     bound = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j"}
     outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
     whole = {**bound, "environment": {"torch": "2"}, "started": None, "finished": True, "outcomes": {"w": outcome}}
@@ -172,7 +172,7 @@ def result_reader(folder: Path) -> Reader:
 
 
 def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
-    """Everything that reads what others wrote."""
+    """Return every reader of foreign files."""
     run = small_run()
     suite = folder / "suite.toml"
     packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
@@ -221,10 +221,10 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
 
 
 def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[str]]:
-    """How many inputs were refused, and what broke."""
+    """Return the number of refused inputs, and the failures."""
     refused, broken = 0, []
     for index in range(count):
-        rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - to be repeated, not to be unguessable
+        rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - repeatable, not secret
         good = rng.choice(reader.corpus)
         data = mutated(good, rng)
         try:
@@ -232,7 +232,7 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
         except reader.promised:
             refused += 1
             continue
-        except Exception:  # noqa: BLE001 - that is what is looked for
+        except Exception:  # noqa: BLE001 - the fuzzer looks for these
             complaint = traceback.format_exc()
         if complaint is not None:
             KEEP.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
 
 
 def main() -> int:
-    """Share the inputs out over the readers, and say what became of them."""
+    """Divide the inputs among the readers and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="inputs in all")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,12 +1,12 @@
-"""Turn a live run into a recording that the functional tests replay and judge: ``make record OUT=runs/defects``.
+"""Turn a live run into a recording for the functional tests: ``make record OUT=runs/defects``.
 
 Usage: ``record_run.py RUN DEST``. DEST gets two files, named after the run's suite:
 
-* ``SUITE.tar.xz``: the packed run (plan, evidence, and the tools' own files: sanitizer logs, .ncu-rep, samples);
-* ``SUITE.json``: how long its processes took together, versions of the tools as they print them, the verdicts that this run led to, and each
-  process that it started: command line, how it ended, what it printed, and the result that the worker wrote.
+* ``SUITE.tar.xz``: the packed run (plan, evidence, and the tools' files: sanitizer logs, .ncu-rep, samples);
+* ``SUITE.json``: seconds of all processes together, the tools' versions, the verdicts, and each process with its command line, its
+  exit, its output, and the worker's result.
 
-From file names in command lines the folders are cut; nothing else is changed. Collect at a path that may be published.
+Folders of files in command lines are cut. Nothing else is changed, so collect at a path that may be published.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ MOST_BYTES = 300_000
 
 
 def main(run: Path, dest: Path) -> int:
-    """Write both files and say what was written over; exit status 1 when the run is not what a recording needs."""
+    """Write both files. Returns exit status 1 if they are too large."""
     suite = read_run(run).plan.suite
     bundle, record = dest / f"{suite}.tar.xz", dest / f"{suite}.json"
-    before = {file: file.exists() for file in (bundle, record)}
     dest.mkdir(parents=True, exist_ok=True)
     pack(run, bundle)
     record.write_text(_text(_recording(run)), encoding="utf-8")
-    for file, replaced in before.items():
-        print(f"{'replaced' if replaced else 'wrote'} {file}: {file.stat().st_size} bytes")
-    total = sum(file.stat().st_size for file in before)
+    sizes = {file: file.stat().st_size for file in (bundle, record)}
+    print(*(f"wrote {file}: {size} bytes" for file, size in sizes.items()), sep="\n")
+    total = sum(sizes.values())
     if total > MOST_BYTES:
         print(f"{total} bytes are too many for a recording (at most {MOST_BYTES})", file=sys.stderr)
     return int(total > MOST_BYTES)
@@ -42,20 +41,20 @@ def _recording(run: Path) -> dict[str, Any]:
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     return {
         "seconds": _seconds(logs),
-        "versions": {name: _said(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
+        "versions": {name: _read(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
         "verdicts": [[v["gate"], v["target"], v["outcome"], v["reason"]["code"]] for v in report["verdicts"]],
         "processes": [_process(folder) for folder in sorted(logs.iterdir()) if folder.is_dir()],
     }
 
 
 def _seconds(logs: Path) -> float:
-    """From when the first process was given its job until the last one had ended."""
+    """Return the time from the first job to the end of the last process."""
     begun, ended = ([file.stat().st_mtime for file in logs.glob(f"*/{name}.json")] for name in ("job", "ended"))
     return round(max(ended) - min(begun), 1)
 
 
 def _process(folder: Path) -> dict[str, Any]:
-    """One process; its folder is called ``NUMBER-NAME``."""
+    """Describe one process from its folder ``NUMBER-NAME``."""
     job, ended, result = (json.loads((folder / f"{name}.json").read_bytes()) for name in ("job", "ended", "result"))
     return {
         "name": folder.name.partition("-")[2],
@@ -64,13 +63,13 @@ def _process(folder: Path) -> dict[str, Any]:
         "argv": [Path(part).name if part.startswith("/") else part for part in ended["argv"]],
         "exit_status": ended["exit_status"],
         "timed_out": ended["timed_out"],
-        "out": _said(folder / "worker.out"),
-        "err": _said(folder / "worker.err"),
+        "out": _read(folder / "worker.out"),
+        "err": _read(folder / "worker.err"),
         "result": {key: result[key] for key in ("environment", "started", "finished", "outcomes")},
     }
 
 
-def _said(file: Path) -> str:
+def _read(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 

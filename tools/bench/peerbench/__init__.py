@@ -1,1 +1,1 @@
-"""Attention kernels beside each other on one GPU: what is timed, how, and the page that the samples give."""
+"""Compare attention kernels on one GPU: the problems, the timing, and the page that the samples give."""

@@ -1,4 +1,4 @@
-"""The serving rows beside peers: what is counted, and a section of the page that never shows a number which was not measured."""
+"""The serving rows: what they count, and a section of the page that shows only measured numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load(name: str) -> ModuleType:
 
 
 def row(suite: str, **changes: Any) -> Any:
-    return load("serving_rows").ServingRow(**{"suite": suite, "b": 32, "h": 32, "hkv": 8, "s": 4096, "d": 128, **changes})
+    return load("rows").Row(**{"suite": suite, "b": 32, "h": 32, "hkv": 8, "s": 4096, "d": 128, **changes})
 
 
 def measured(what: Any, missing: dict[str, str] | None = None, **times: float) -> Any:
@@ -45,14 +45,18 @@ def run(*rows: Any) -> Any:
     )
 
 
+def text_of(serving: Any) -> str:
+    return "\n".join(load("page").blocks(replace(run(), protocol={"settle_seconds": 1}), serving).values())
+
+
 def test_every_row_once_and_every_suite_has_a_table() -> None:
-    table = load("serving_rows").table()
+    table = load("rows").serving()
     assert len(table) == len(set(table)) == 7 + 12 + 1 + 4 + 4
-    assert {one.suite for one in table} == set(load("serving_page").TABLES)
+    assert {one.suite for one in table} == set(load("columns").SUITES)
     assert {one.page for one in table if one.suite == "paged"} == {16, 64, 256}
 
 
-def test_bytes_and_flops_are_of_what_each_sequence_has() -> None:
+def test_bytes_and_flops_count_the_length_of_each_sequence() -> None:
     assert row("contiguous").bytes == 2**29
     ragged = row("ragged", s=32768)
     assert ragged.bytes == 2 * 2 * 8 * 128 * sum(ragged.lengths)
@@ -75,7 +79,7 @@ def test_ragged_lengths_are_those_of_the_gate() -> None:
 
 
 def test_each_suite_has_its_own_figures() -> None:
-    text = load("serving_page").section(
+    text = text_of(
         run(
             measured(row("contiguous"), flashcore=0.125, cudnn=0.13, fa3=0.15, fa2=0.2),
             measured(row("paged", page=64), flashcore=0.125, contiguous=0.12, fa3=0.15),
@@ -88,15 +92,15 @@ def test_each_suite_has_its_own_figures() -> None:
     assert "| 32·32/8·4096·128 | 64 | 4.29 | 0.960 | 3.58 | **1.200** |" in text
     assert "| 1·32/8·4096·128 | 13.0 | 20.0 | 14.5 | 30.0 | **1.115** | **1.538** |" in text
     assert "| 0.900 | 0.900 |" in text
-    assert "Not measured" not in text
+    assert "not installed" not in text
 
 
 def test_what_is_missing_has_no_number_and_no_bar() -> None:
-    page, alone = load("serving_page"), run(measured(row("contiguous"), {"fa3": "not installed"}, flashcore=0.125))
-    text = page.section(alone)
+    page, alone = load("page"), run(measured(row("contiguous"), {"fa3": "not installed"}, flashcore=0.125))
+    text = text_of(alone)
     assert "| 32·32/8·4096·128 | 0.5 | 4.29 | n/a | n/a | n/a | n/a | n/a |" in text
-    assert "- FlashAttention-3, contiguous 32·32/8·4096·128: not installed" in text
-    texts = [element.text or "" for element in ET.fromstring(page.picture(alone)).iter("{http://www.w3.org/2000/svg}text")]
+    assert "- FlashAttention-3, on 1 of 1 rows (contiguous): not installed" in text
+    texts = [element.text or "" for element in ET.fromstring(page.decode_picture(alone)).iter("{http://www.w3.org/2000/svg}text")]
     assert any("FlashCore" in text for text in texts)
     assert not any("FlashAttention" in text for text in texts)
 
@@ -122,20 +126,9 @@ def test_a_folder_without_libraries_is_one_clear_line(tmp_path: Path, capsys: py
     assert error.count("\n") == 1
 
 
-def test_the_section_stands_before_how_to_do_it_again() -> None:
-    page, rows = load("page"), load("rows")
-    dense = replace(
-        run(measured(rows.parse("16,16,2048,64,full,fp16"), flashcore=0.5)), protocol={"layout": "bshd", "settle_seconds": 1}
-    )
-    files = page.files(dense, run(measured(row("contiguous"), flashcore=0.125)))
-    assert files[page.PAGE].index("## Decode and serving") < files[page.PAGE].index("## Repeat the measurement")
-    assert files["docs/performance/decode.svg"].startswith("<svg")
-    assert "## Decode" not in page.files(dense)[page.PAGE]
-
-
-def test_the_readme_says_the_least_and_the_most_of_each_suite_and_nothing_of_what_was_not_measured() -> None:
+def test_the_readme_has_the_range_of_each_suite_and_only_measured_numbers() -> None:
     fast, slow = (measured(row("contiguous", b=b), flashcore=0.125, cudnn=0.125 * x, fa3=0.25) for b, x in ((32, 1.5), (64, 0.5)))
-    text = load("serving_page").in_short(run(fast, slow, measured(row("ragged"), flashcore=1.0, fa3=1.25)))
+    text = load("page").serving_summary(run(fast, slow, measured(row("ragged"), flashcore=1.0, fa3=1.25)))
     assert "| decode, contiguous caches | 0.50 to 1.50 | 2.00 |" in text
     assert "| decode, ragged batch | n/a | 1.25 |" in text
     assert "| decode, caches in pages | n/a | n/a |" in text
