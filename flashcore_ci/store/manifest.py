@@ -50,7 +50,7 @@ def refuse_name(path: str, *, where: str) -> None:
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
-        raise EvidenceError(f"{where}: {path!r} is no file of a run", fix="give a run folder or a file that `pack` wrote")
+        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote")
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:

@@ -202,7 +202,7 @@ def _check_tensors(tensors: Tensors) -> int:
             f"q: must be (batch, 1 to {MAX_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
         )
     if (k_new is None) != (v_new is None):
-        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing; pass both new keys and new values")
+        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing. Pass both new keys and new values")
     if page_table is not None and rows not in PAGE_SIZES:
         raise ValueError(f"k: the page size must be one of {', '.join(map(str, PAGE_SIZES))}, is {rows}")
     new = 0 if k_new is None else _get_shape(k_new, "k_new")[1]

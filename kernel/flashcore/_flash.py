@@ -115,7 +115,7 @@ def refuse_unsupported(defaults: Mapping[str, Any], values: tuple[Any, ...]) -> 
         if name != "num_splits":
             raise NotImplementedError(f"{name}: FlashCore supports only {default!r}, not {_format(value)}")
         if to_int(value, name) > 1:
-            raise NotImplementedError(f"{name}: FlashCore does not split the keys of a prefill, is {value}; pass 1")
+            raise NotImplementedError(f"{name}: FlashCore does not split the keys of a prefill, is {value}. Pass 1")
 
 
 def _format(value: Any) -> str:

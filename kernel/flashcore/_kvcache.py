@@ -72,7 +72,7 @@ def flash_attn_with_kvcache(
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
-        raise ValueError("cache_seqlens: is None with new keys; pass the lengths before the append")
+        raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     try:
         _, queries, _, head_dim = q.shape
@@ -102,7 +102,7 @@ def _prefill(
     """Use the prefill kernel. NotImplementedError for what only decode can do."""
     if page_table is not None:
         raise NotImplementedError(
-            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}; pass a contiguous cache"
+            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}. Pass a contiguous cache"
         )
     _check_caches(q, k_cache, v_cache)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
@@ -115,7 +115,7 @@ def _prefill(
     capacity = k_cache.shape[1]
     end = capacity if lengths is None else lengths
     if (k is None) != (v is None):
-        raise ValueError(f"{'k' if k is None else 'v'}: is missing; pass both new keys and new values")
+        raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
     if type(end) is not int or not 0 <= end <= capacity:
         raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {capacity}, is {end!r}")
     if k is not None and v is not None:

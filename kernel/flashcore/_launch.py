@@ -47,13 +47,13 @@ def make_reader(count: int) -> Reader:
     """Collect the functions that read ``count`` tensors."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
-        raise _library.LibraryError(f"PyTorch {torch.__version__} has no DLPack function table; install PyTorch 2.11 or newer")
+        raise _library.LibraryError(f"PyTorch {torch.__version__} has no DLPack function table. Install PyTorch 2.11 or newer")
     python = ctypes.pythonapi
     get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
     table = Exchange.from_address(get_pointer(capsule, b"dlpack_exchange_api"))
     if table.major != Exchange.MAJOR or not table.read:
         raise _library.LibraryError(
-            f"PyTorch's DLPack function table has version {table.major}; install a PyTorch with version {Exchange.MAJOR}"
+            f"PyTorch's DLPack function table has version {table.major}. Install a PyTorch with version {Exchange.MAJOR}"
         )
     item, is_instance = (
         ctypes.cast(function, ctypes.c_void_p) for function in (python.PyTuple_GetItem, python.PyObject_IsInstance)
@@ -129,7 +129,7 @@ class Entry:
             index = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
             raise ValueError(_describe_unreadable(self.names[index], tensors[index]))
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
-            raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only; use torch.no_grad()")
+            raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only. Use torch.no_grad()")
         key = (library, options, words[count:length].tobytes())
         launch = self.launches.get(key) or self._find_launch(key, tensors)
         arguments, stream = launch.words[:], current_stream(launch.device)

@@ -31,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> None:
     library = _open(pathlib.Path(path))
     operations = [name for name in ENTRY_POINTS if _has_operation(library, name)]
     if not operations:
-        raise LibraryError(f"{path} exports no FlashCore operation; build it with flashcore-ci build")
+        raise LibraryError(f"{path} exports no FlashCore operation. Build it with flashcore-ci build")
     for name in operations:
         _libraries[name] = library
 
@@ -79,10 +79,10 @@ def _open(path: pathlib.Path) -> ctypes.CDLL:
     except OSError as error:
         raise LibraryError(f"cannot load {path}: {error}") from error
     if not hasattr(library, "flashcore_abi_version"):
-        raise LibraryError(f"{path} is not a FlashCore library; build one with flashcore-ci build")
+        raise LibraryError(f"{path} is not a FlashCore library. Build one with flashcore-ci build")
     version = library.flashcore_abi_version()
     if version != ABI_VERSION:
-        raise LibraryError(f"{path} has ABI version {version}, this package needs {ABI_VERSION}; run flashcore-ci build again")
+        raise LibraryError(f"{path} has ABI version {version}, this package needs {ABI_VERSION}. Run flashcore-ci build again")
     library.flashcore_error_string.argtypes = []
     library.flashcore_error_string.restype = ctypes.c_char_p
     for name in itertools.chain.from_iterable(ENTRY_POINTS.values()):

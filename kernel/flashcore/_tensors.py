@@ -73,8 +73,8 @@ def check_distinct(tensor: torch.Tensor, name: str) -> None:
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride < extent and tensor.numel():
             raise ValueError(
-                f"{name}: elements share memory, its strides are {tuple(tensor.stride())} for shape {tuple(tensor.shape)};"
-                f" pass a contiguous tensor"
+                f"{name}: elements share memory, its strides are {tuple(tensor.stride())} for shape {tuple(tensor.shape)}."
+                " Pass a contiguous tensor"
             )
         extent += (size - 1) * stride
 

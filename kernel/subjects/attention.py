@@ -255,7 +255,7 @@ def _count_visible_pairs(sq: int, sk: int, *, causal: bool) -> int:
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
-        raise ValueError(f"{unknown[0]}: unknown parameter; choose from {', '.join(DEFAULTS)}")
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
     p = {**DEFAULTS, **params}
     p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
     p["sk"] = p["sq"] if p["sk"] is None else p["sk"]

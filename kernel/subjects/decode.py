@@ -277,7 +277,7 @@ def _count_keys(p: Mapping[str, Any]) -> list[int]:
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
-        raise ValueError(f"{unknown[0]}: unknown parameter; choose from {', '.join(DEFAULTS)}")
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
     p = {**DEFAULTS, **params}
     p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
     for key in ("b", "h", "hkv", "sk", "new", "splits", "max_ctas"):

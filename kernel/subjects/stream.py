@@ -85,7 +85,7 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
-        raise ValueError(f"{unknown[0]}: unknown parameter; choose from {', '.join(DEFAULTS)}")
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
     p = {**DEFAULTS, **params}
     if not isinstance(p["n"], int) or p["n"] < 0:
         raise ValueError(f"n: must be a whole number of elements, zero or more, is {p['n']!r}")

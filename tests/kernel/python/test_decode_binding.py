@@ -142,7 +142,7 @@ def test_an_unreadable_tensor_is_refused_in_one_line(bindings: Any, monkeypatch:
 @pytest.mark.parametrize("capsule", [None, torch.make_capsule(major=2)])
 def test_a_pytorch_without_the_dlpack_table_is_refused(bindings: Any, monkeypatch: pytest.MonkeyPatch, capsule: Any) -> None:
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", capsule)
-    with pytest.raises(bindings.library.LibraryError, match=r"install PyTorch 2.11 or newer$|table has version 2; install"):
+    with pytest.raises(bindings.library.LibraryError, match=r"Install PyTorch 2.11 or newer$|table has version 2. Install"):
         bindings.launch.make_reader(9)
 
 
@@ -167,8 +167,8 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^k: the head dimension must be contiguous", make_cache(k=torch.Tensor((3, CAPACITY, 2, D), (51200, 512, 256, 2)))),
     (r"^v: must have shape", make_cache(v=torch.empty(3, CAPACITY - 1, KV_HEADS, D))),
     (r"^v: must be on the CUDA device of q", make_cache(v=torch.empty(3, CAPACITY, KV_HEADS, D, device=OTHER))),
-    (r"^v_new: is missing; pass both", make_cache(k_new=torch.empty(3, 1, KV_HEADS, D))),
-    (r"^k_new: is missing; pass both", make_cache(v_new=torch.empty(3, 1, KV_HEADS, D))),
+    (r"^v_new: is missing. Pass both", make_cache(k_new=torch.empty(3, 1, KV_HEADS, D))),
+    (r"^k_new: is missing. Pass both", make_cache(v_new=torch.empty(3, 1, KV_HEADS, D))),
     (r"^v_new: must have shape \(3, 2, 2, 128\)", make_cache(k_new=torch.empty(3, 2, 2, D), v_new=torch.empty(3, 1, 2, D))),
     (r"^lengths: must be contiguous torch.int32 of shape \(3,\)", make_cache(lengths=torch.empty(3, dtype=torch.int64))),
     (r"^lengths: must be contiguous torch.int32", make_cache(lengths=torch.empty(4, dtype=torch.int32))),
@@ -182,7 +182,7 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     (r"^lse: must be contiguous torch.float32 of shape \(3, 8, 1\)", make_cache(lse=torch.empty(3, 1, 8, dtype=torch.float32))),
     (r"^out: must have shape", make_cache(out=torch.empty(3, 1, HEADS, 64))),
     (
-        r"^out: elements share memory, its strides are \(0, 1024, 128, 1\) for shape \(3, 1, 8, 128\); pass a contiguous tensor$",
+        r"^out: elements share memory, its strides are \(0, 1024, 128, 1\) for shape \(3, 1, 8, 128\). Pass a contiguous tensor$",
         make_cache(out=torch.Tensor((3, 1, HEADS, D), (0, 1024, 128, 1))),
     ),
     (r"^out: elements share memory", make_cache(out=torch.Tensor((3, 1, HEADS, D), (1024, 1024, 120, 1)))),

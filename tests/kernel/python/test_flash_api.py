@@ -249,7 +249,7 @@ SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 @pytest.mark.parametrize(
     ("error", "message", "queries", "changes"),
     [
-        (ValueError, r"^cache_seqlens: is None with new keys; pass", 1, NEW),
+        (ValueError, r"^cache_seqlens: is None with new keys. Pass", 1, NEW),
         (ValueError, r"^cache_seqlens: 90 and 20 new keys exceed the capacity 100", 20, {**NEW, "cache_seqlens": 90}),
         (ValueError, r"^cache_seqlens: must be a tensor or a whole number from 0 to 100, is -3", 20, {"cache_seqlens": -3}),
         (ValueError, r"^q: must have 4 dimensions, has 3", 20, {"q": torch.empty(3, 20, 64)}),
@@ -263,7 +263,7 @@ SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         ),
         (ValueError, r"^k: must be .* \(3, 20, 2, 64\) like q, is .* \(3, 20, 1, 64\)", 20, {**ONE_HEAD, "cache_seqlens": 40}),
         (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
-        (ValueError, r"^v: is missing; pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (ValueError, r"^v: is missing. Pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
         (ValueError, r"^k_cache: elements share memory", 20, {**NEW, "k_cache": SHARED_ROWS, "cache_seqlens": 40}),
         (ValueError, r"^q: the head dimension must be a multiple of 8 up to 256, is 36$", 1, with_head_dim(36, **NEW_36)),
         (ValueError, r"^q: the head dimension .* is 264$", 1, with_head_dim(264)),
