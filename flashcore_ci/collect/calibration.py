@@ -17,7 +17,7 @@ from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, Sitting, WorkloadNoise
+from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, RecordingSession, WorkloadNoise
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.timing_protocol import PROTOCOL
 
@@ -50,7 +50,7 @@ class Ledger:
     """The processes so far. ``key`` digests what must stay the same."""
 
     key: str
-    sittings: tuple[Sitting, ...] = ()
+    sittings: tuple[RecordingSession, ...] = ()
     processes: tuple[Process, ...] = ()
     schema: Literal["calibration-v1"] = "calibration-v1"
 
@@ -59,7 +59,7 @@ class Ledger:
         return tuple(process for process in self.processes if process.part == part)
 
     def with_process(self, part: Part, results: dict[str, WorkloadResult]) -> Ledger:
-        """Return the ledger with one more process in the last sitting."""
+        """Return the ledger with one more process in the last session."""
         samples = tuple(
             (name, Sample(**{key: float(result.values[key]) for key in SAMPLE_KEYS.values()}))
             for name, result in sorted(results.items())

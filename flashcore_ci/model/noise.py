@@ -66,7 +66,7 @@ class WorkloadNoise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sitting:
+class RecordingSession:
     """One call of ``calibrate``, and how many processes it added."""
 
     collected_at: str
@@ -83,7 +83,7 @@ class Noise:
     clock_policy: str
     protocol: tuple[tuple[str, float], ...]
     commit: str
-    sittings: tuple[Sitting, ...]
+    sittings: tuple[RecordingSession, ...]
     workloads: tuple[WorkloadNoise, ...]
     schema: Literal["noise-v1"] = "noise-v1"
 
