@@ -1,7 +1,7 @@
 """Measure how timings scatter without a change and with a planted slowdown.
 
-The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work. A pilot measures what
-that work costs. Each planted process then times every level. Resumable after each process.
+The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work, whose cost a pilot measures.
+Each planted process times every level. Resumable after each process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, RecordingSession, WorkloadNoise
+from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, RecordingSession, Series, WorkloadNoise
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.timing_protocol import PROTOCOL
 
@@ -94,10 +94,7 @@ def next_part(ledger: Ledger, targets: Targets) -> Part | None:
 
 
 def following_part(ledger: Ledger, part: Part, targets: Targets) -> Part | None:
-    """Return the part after ``part``, if it can start early.
-
-    The first planted process needs the pilot's result.
-    """
+    """Return the part that can start early. Planted ones need the pilot's result first."""
     after = next_part(ledger.with_process(part, {}), targets)
     return None if part == "pilot" and after == "planted" else after
 
@@ -159,7 +156,6 @@ def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
 
 
 def _median_percent(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
-    """Return the level's extra cycles, as the median over processes."""
     names = _level_name(workload, percent), _level_name(workload, 0.0)
     samples = [dict(process.samples) for process in processes if all(_has_sample(process, name) for name in names)]
     return 100.0 * (statistics.median(sample[names[0]].megacycles / sample[names[1]].megacycles for sample in samples) - 1.0)

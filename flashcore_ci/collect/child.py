@@ -123,10 +123,7 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
 
 
 def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Missing, result_file: Path) -> JobResult:
-    """Combine how a worker ended with what it wrote.
-
-    If it died after its last write, its outcomes do not count.
-    """
+    """Combine how a worker ended with what it wrote, unless it died after that."""
     if isinstance(content, Missing):
         return _without_outcomes(_startup_failure(spec, completed) or content, completed, result_file)
     failure = _failure(spec, completed, finished=content["finished"])
@@ -146,10 +143,7 @@ def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Mis
 
 
 def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) -> dict[str, Any] | Missing:
-    """Read the result of this job. A stale, foreign or incomplete one is Missing.
-
-    ``nonce`` and the digest ``job`` bind it to the job that began at wall time ``began``.
-    """
+    """Read the result bound by ``nonce`` and digest ``job``. Any other is Missing."""
     try:
         written = path.stat().st_mtime
         content = json.loads(path.read_bytes())
@@ -223,7 +217,6 @@ def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing 
 
 
 def _startup_failure(spec: JobSpec, completed: Completed) -> Missing | None:
-    """Explain a missing result. No workload has failed."""
     if process.stopping():
         return STOPPED
     if completed.timed_out:
@@ -244,7 +237,6 @@ def _record_end(path: Path, completed: Completed) -> None:
 
 
 def _last_error(completed: Completed) -> str:
-    """Return the last line that reads like an exception, or else the last."""
     text = f"{completed.text()}\n{completed.error_text()}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not TOOL_LINE.match(line)]
     exceptions = [line for line in lines if EXCEPTION.match(line)]

@@ -34,9 +34,9 @@ class Collected:
 
 
 def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = None) -> Evidence:
-    """Measure all that the plan asks of this GPU, once it is free.
+    """Measure all that the plan asks of this GPU. A stopped run keeps what it has.
 
-    A stopped run keeps what it has. CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
+    CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
     session = replace(session, versions=_versions(session))
@@ -62,10 +62,7 @@ def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provena
 
 
 def _measure(session: Session) -> Collected:
-    """Run probe, correctness and sanitizers together, then profile, then timing.
-
-    The first profile and timing processes start early and wait.
-    """
+    """Run probe, correctness and sanitizers together, then profile, then timing."""
     start_profile = StartSignal(session.scratch / "go-profile")
     with ThreadPoolExecutor() as pool, _timer(session) as timer:
         try:

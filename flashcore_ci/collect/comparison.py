@@ -1,7 +1,7 @@
 """Compare base and head in rounds, until every workload is decided.
 
 A round is one fresh process of each side, in random order. Both run head's suite, subjects and collector, each with its own
-library and binding. Interim looks drop the workloads that are decided.
+library and binding.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ from flashcore_ci.model.suite import Kind, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A commit to compare with, checked out under head's subjects and built.
-
-    ``plan`` and ``identities`` hold what it can run, ``cannot`` why it cannot run the rest.
-    """
+    """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``."""
 
     commit: str
     root: Path
@@ -67,10 +64,7 @@ class PairedSeries:
     over: bool = False
 
     def add(self, number: int, results: Mapping[str, WorkloadResult | None]) -> None:
-        """Add one round by side. A side that fails ends the series.
-
-        Head's failure counts first. A base that ran before keeps its rounds.
-        """
+        """Add one round. A failing side ends the series, and head's failure counts first."""
         for side in SIDES:
             result = results[side]
             missing = Missing(code=Code.INVALID_RESULT, message="no outcome") if result is None else result.missing
@@ -157,10 +151,7 @@ def run_rounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """The two processes of a round, in random order.
-
-    The first process fills ``batched``, so that all others launch in the same way.
-    """
+    """Two processes in random order. The first decides ``batched`` for all others."""
 
     number: int
     sessions: Mapping[str, Session]
@@ -179,10 +170,7 @@ class _Round:
 
 
 def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[tuple[int, dict[str, dict[str, WorkloadResult]]]]:
-    """Yield each round's results. The next process starts while one measures.
-
-    Only the first process runs by itself, because it decides how all others launch.
-    """
+    """Yield each round's results. The next process starts while one measures."""
     queue = [(current, side) for current in rounds for side in current.order]
     results: dict[str, dict[str, WorkloadResult]] = {}
     for (current, side), following in itertools.zip_longest(queue, queue[1:]):

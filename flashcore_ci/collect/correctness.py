@@ -43,10 +43,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
 def run_in_parallel(
     workloads: tuple[Workload, ...], make_job: MakeJob, *, is_healthy: Callable[[], bool]
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload, from up to three processes.
-
-    Those that ran out of memory run again afterwards.
-    """
+    """Use up to three processes. Those that ran out of memory run again afterwards."""
     count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
     at_once = max(1, AT_ONCE // count)
 

@@ -25,10 +25,7 @@ SECONDS = 60.0
 
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
-    """Return one description per subject, in the suite's order.
-
-    SuiteError lists all problems. CannotCollectError if the worker cannot run.
-    """
+    """Return the subjects' descriptions in order. SuiteError lists all problems."""
     subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
     result = child.run(
         JobSpec(
@@ -91,7 +88,6 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
 
 
 def _with_defaults(build: Any) -> Any:
-    """Fill in the optional fields of entries."""
     if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
         return build
     optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None, "loads_bulk_copies": False}

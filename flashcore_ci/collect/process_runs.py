@@ -1,7 +1,4 @@
-"""Time workloads in fresh processes: the process is the unit of statistics.
-
-Stability, comparisons and calibration all use this.
-"""
+"""Time workloads in fresh processes: the process is the unit of statistics."""
 
 from __future__ import annotations
 

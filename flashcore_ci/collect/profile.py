@@ -60,7 +60,6 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
 
 
 def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
-    """Read a report, which is empty if ncu fails."""
     argv = ncu.reading_argv(profiler.tool, report)
     try:
         done = process.run(argv, logs=profiler.session.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS)
@@ -87,14 +86,12 @@ def _observe(
 
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
-    """Return ncu's error from its long output, once per process."""
     return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
 def _readings(
     result: WorkloadResult, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
 ) -> dict[str, Reading] | Missing:
-    """Return the readings or a reason, the machine's first."""
     complaint = None if result.completed is None else _complaint(result.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint

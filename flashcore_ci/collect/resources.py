@@ -81,7 +81,6 @@ def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tupl
 
 
 def _violations(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
-    """Return one line for each rule that the machine code breaks."""
     absent = tuple(f"no {opcode} in the machine code" for opcode in spec.requires if not entry.count(opcode))
     return (*absent, *entry.warnings, *_waits(spec, entry))
 

@@ -84,7 +84,6 @@ def _require_control(results: dict[str, CheckResult], failed: Missing | None) ->
 
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Run one check, in two groups if some workloads load bulk copies."""
     if sanitizer.is_too_old(version):
         too_old = sanitizer.read_findings(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
@@ -97,7 +96,7 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
 
 
 def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
-    """Return whether the check misreads ordinary loads of bulk-copied data."""
+    """Whether the check misreads ordinary loads of bulk-copied data."""
     if name not in sanitizer.GLOBAL_ONLY:
         return False
     build = session.plan.description(workload.subject).build
@@ -133,7 +132,6 @@ def _died(result: CheckResult) -> bool:
 
 
 def _may_blame(results: dict[str, CheckResult], session: Session) -> bool:
-    """Return False if a workload died and a known-good kernel fails too."""
     return not any(_died(result) for result in results.values()) or session.is_healthy()
 
 

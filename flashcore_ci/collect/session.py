@@ -27,13 +27,10 @@ CLEAN_EXIT = frozenset({0})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What the collectors of one run share.
+    """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz.
 
-    - ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch.
-    - ``uuid`` names the GPU. ``allow`` are globs of processes that may share it.
-    - ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
-    - ``lock_clocks`` is an SM clock in MHz to hold, ``lock_timeout`` is in seconds.
-    - ``origin`` has commit, version and time. Collecting adds device, tools and clock policy.
+    ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
+    processes that may share the GPU. ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
     """
 
     plan: Plan
@@ -161,10 +158,7 @@ class Session:
         return probe_failure(self.probe()) is None
 
     def check_exclusive(self) -> Missing | None:
-        """Return why this GPU cannot be timed now, or None.
-
-        Foreign processes use it, or the driver fails.
-        """
+        """Return why this GPU cannot be timed now (busy, or the driver fails), or None."""
         try:
             users = nvml.read(self.uuid).users
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
@@ -177,10 +171,7 @@ class Session:
 
 
 def probe_failure(result: JobResult) -> Missing | None:
-    """Return what the probe found wrong with the GPU, or None.
-
-    CannotCollectError if the worker did not reach the GPU.
-    """
+    """Return what is wrong with the GPU. CannotCollectError if it was not reached."""
     failure = result.failure
     if failure is None:
         return child.missing_from(result.outcomes.get("probe", {}))

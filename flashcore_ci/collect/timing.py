@@ -82,9 +82,9 @@ def _observe(
 
 
 def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | None:
-    """Return why there are fewer samples than processes, or None.
+    """Return why there are fewer samples (None items) than processes, or None.
 
-    ``failures`` has one item per process, None for a sample. A failure of the subject comes first, then the most common reason.
+    A failure of the subject comes first, then the most common reason.
     """
     samples = sum(missing is None for missing in failures)
     if samples >= processes:
@@ -100,7 +100,6 @@ def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | N
 
 
 def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]:
-    """Return medians over processes."""
     sampled = {name: (key, METRICS[name].unit) for name, key in SAMPLE_KEYS.items()}
     others = {
         "std/within": ("std_percent", "%"),

@@ -39,10 +39,9 @@ def judge(
     references: References | None = None,
     base: Mapping[str, Identity] | None = None,
 ) -> Report:
-    """Give each check one verdict, in plan order, from the first source that measured these builds.
+    """Give each check one verdict, in plan order, as of the ISO 8601 day ``as_of``.
 
-    Among recordings, one that fails takes precedence. ``as_of`` (ISO 8601) is the day for waivers. ``base`` is the required base
-    by workload (None: any). ValueError if ``as_of`` is not a date.
+    Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). ValueError: no date.
     """
     day = waiving.day_of(as_of)
     references = references or References()
@@ -104,10 +103,7 @@ def is_comparison_final(
     references: References,
     same_code: Container[str],
 ) -> bool:
-    """Whether further rounds cannot change a verdict on ``target``. The collector asks at each interim look.
-
-    ``samples`` are by metric. ``same_code`` are the workloads with equal code on both sides.
-    """
+    """Whether more rounds cannot change a verdict on ``target``. ``samples`` by metric."""
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
     return all(
         no_slower.is_final(check, samples, comparison_context(plan, check, provenance, references, same_code=same_code))
@@ -146,7 +142,7 @@ def _is_same_code(observation: Observation | None) -> bool:
 def comparison_context(
     plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
 ) -> ComparisonContext:
-    """Collect what a check on speed is judged with. A comparison of equal code takes no share of alpha."""
+    """Collect what a check on speed is judged with. Equal code takes no alpha."""
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
@@ -209,7 +205,6 @@ def _base_failure(observation: Observation | None) -> str:
 
 
 def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequence[Source]) -> Provenance | None:
-    """Of the first source used on a workload, else of the first source."""
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None

@@ -26,7 +26,7 @@ NO_ORIGIN = Origin(kind="none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and its origin. ``files`` are the tools' own, by name. Verdicts never depend on them."""
+    """Evidence, its origin, and the tools' files by name, which no verdict depends on."""
 
     origin: Origin
     evidence: Evidence
@@ -63,10 +63,7 @@ class Matcher:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
     def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
-        """Return the live measurement, else all matching recordings, else one match with a reason.
-
-        No recording can hide another.
-        """
+        """Return the live measurement, else all matching recordings, else one reason."""
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
             self._matches[key] = self._find(check)
@@ -92,10 +89,7 @@ class Matcher:
         return tuple(matches) or (_unmatched(check, expected, identities),)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
-        """Whether digests identify what the source measured.
-
-        They do not for a library or a JIT. There only live evidence counts, and that of the run being judged.
-        """
+        """Whether digests cover what was measured. Else only live evidence counts."""
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 

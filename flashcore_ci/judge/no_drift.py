@@ -1,7 +1,7 @@
 """The gate ``no-drift``: compare timings with the baseline of this kind of machine.
 
-``no-slower`` tolerates its margin at every merge: ten merges of 0.4 % make 4 %. A merge does not move a baseline. The samples are
-not paired: this is Student's two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
+Unlike the base of ``no-slower``, a merge does not move it, so small slowdowns add up. Samples are not paired: this is Student's
+two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
 """
 
 from __future__ import annotations

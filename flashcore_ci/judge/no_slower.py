@@ -76,7 +76,7 @@ def pair_of(base: Identity, head: Identity) -> str:
 
 
 def _is_comparable(base: Identity, head: Identity) -> bool:
-    """Whether both sides answer one question. Without a build the subject is the kernel, so it may differ."""
+    """Whether both sides answer one question. Without a build the subject may differ."""
     parts = MUST_MATCH if is_covered(base) and is_covered(head) else tuple(part for part in MUST_MATCH if part != "subject")
     return all(getattr(base, part) == getattr(head, part) for part in parts)
 

@@ -1,7 +1,4 @@
-"""Power analysis of ``no-slower`` at its last look, if today's noise is the recorded one.
-
-``tools/verdict_tables.py`` resamples the recorded processes instead.
-"""
+"""Power of ``no-slower`` at its last look, if today's noise is the recorded one."""
 
 from __future__ import annotations
 
@@ -27,10 +24,9 @@ MIN_SHOWN_RATE = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPower:
-    """The power of ``no-slower`` on one workload. Rates are shares, other numbers per cent.
+    """The power of ``no-slower`` on one workload: rates as shares, other numbers in %.
 
-    ``scatter`` is the standard deviation of a process. ``false_alarm_rate`` is of unchanged code. ``power`` pairs each slowdown
-    with its rate of SLOWER.
+    ``scatter``: standard deviation of a process. ``false_alarm_rate``: of unchanged code. ``power``: (slowdown, rate of SLOWER).
     """
 
     workload: str

@@ -20,7 +20,7 @@ class References:
     baselines: tuple[Baseline, ...] = ()
 
     def noise(self, provenance: Provenance) -> Noise | None:
-        """Find the recording for this product and clock policy. The F test covers a change of the driver."""
+        """Find the recording for this product and clock policy, of any driver (F test)."""
         name = provenance.device.name if provenance.device else None
         return next(
             (noise for noise in self.noises if (noise.device, noise.clock_policy) == (name, provenance.clock_policy)), None

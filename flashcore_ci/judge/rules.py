@@ -96,7 +96,6 @@ def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, 
 
 
 def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """Relative standard deviation (%) over fresh processes."""
     samples = dict(observation.samples).get(gate.metric)
     if samples is None:
         return Missing(code=Code.METRIC_ABSENT, message=f"no samples named {gate.metric}"), ()
@@ -134,7 +133,6 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
 
 
 def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
-    """Power by the chi-squared distribution of a sample variance."""
     if count > 1:
         spread = check.limit.value * math.sqrt((count - 1) / chi2_quantile(STABILITY_POWER, count - 1))
         yield "sees", f"{count} processes detect a true spread of {spread:.2g} {check.limit.unit} with 95 % power"

@@ -27,8 +27,7 @@ class Side:
 def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
     """Return the (gate, target) of ``head`` whose verdict must equal the base's.
 
-    Digests, gate, limit, timeout and waivers are equal on both sides, and for times the references. Compiler evidence costs
-    nothing, so it is always judged. So are subjects without machine code, which no digest covers.
+    Compiler evidence costs nothing, so it is always judged. So are subjects without machine code, which no digest covers.
     """
     before = {check.key: check for check in base.plan.checks}
     of_head, of_base = (Matcher(plan=side.plan, builds=side.builds, sources=()) for side in (head, base))
@@ -47,7 +46,6 @@ def _is_covered(plan: Plan, check: Check) -> bool:
 
 
 def _question(side: Side, check: Check) -> tuple[object, ...]:
-    """Everything but the evidence that a verdict depends on."""
     gate = replace(check.gate, title="", why="", owner="", limits=(), on=(), roofs=(), tags=())
     limit = replace(check.limit, why="", on="")
     waivers = tuple(waiver for waiver in side.waivers if (waiver.gate, waiver.target) == check.key)

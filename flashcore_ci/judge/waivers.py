@@ -22,9 +22,9 @@ def day_of(as_of: str) -> dt.date:
 
 
 def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
-    """Whether the waiver is active on ``day`` (last day included), or for the compared pair.
+    """Whether the waiver holds on ``day`` (last day included), or for this pair.
 
-    A waiver that ends in more than a year is never active: it would be another limit, not an exception.
+    One that ends in more than a year is never active: it would be another limit, not an exception.
     """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
@@ -56,7 +56,7 @@ def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> 
 
 
 def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
-    """Yield one line for each waiver without effect. A run without a comparison ignores waivers of a pair."""
+    """Yield a line for each waiver without effect. Pairs count in comparisons only."""
     by_key = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"

@@ -1,4 +1,4 @@
-"""Baselines: reviewed timings that later runs are compared with. The run that it judges never changes one."""
+"""Baselines: reviewed timings that later runs are compared with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every error that is not a verdict, with its exit code (docs/exit-codes.md).
-
-A kernel that does not compile, hangs, is wrong or slow becomes a verdict.
-"""
+"""Every error that is not a verdict, with its exit code (docs/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ def as_flashcore_error(error: BaseException) -> BaseException:
 
 
 def group_mistakes(mistakes: Iterable[tuple[str, str]]) -> list[str]:
-    """Format (workload, mistake) pairs, one line per mistake.
-
-    The line names the first workload and counts the others.
-    """
+    """Format (workload, mistake) pairs, a line per mistake with its first workload."""
     workloads: dict[str, list[str]] = {}
     for workload, mistake in mistakes:
         workloads.setdefault(mistake, []).append(workload)

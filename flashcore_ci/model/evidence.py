@@ -26,8 +26,8 @@ class CompileError:
 class EntryBuild:
     """One entry function as compiled. Bytes are per thread, shared memory per block.
 
-    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest number in the
-    SASS plus one. ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
+    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest in the SASS plus one.
+    ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
     """
 
     symbol: str
@@ -51,9 +51,9 @@ class EntryBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildEvidence:
-    """One subject's build. If it failed, ``error`` is set.
+    """One subject's build. If it failed, ``error`` is set and ``entries`` compiled.
 
-    ``entries`` then holds what compiled. ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
+    ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
     """
 
     subject: str
@@ -107,10 +107,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that one collector learned about one target.
+    """All that one collector learned about one target, compared with ``base``.
 
-    ``artifacts`` are paths inside the run folder. ``missing``: nothing was learned. ``base`` is the identity that
-    ``identity`` was compared with. Samples of a comparison are paired by index, one round each.
+    ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each.
     """
 
     kind: Kind
@@ -157,10 +156,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where and when. ``collected_at`` is ISO 8601 UTC to the second.
-
-    ``tools`` are (name, version) pairs. ValueError if ``collected_at`` is not a moment, because waivers depend on it.
-    """
+    """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs."""
 
     collected_at: str
     device: Device | None

@@ -70,10 +70,7 @@ def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | N
 def workload_identity(
     kind: Kind, workload: Workload, problem: Problem, build: BuildEvidence, protocol: Protocol
 ) -> Identity | None:
-    """Return the identity of measuring ``workload`` on ``build``.
-
-    None if an entry function that it launches was not built.
-    """
+    """Identify measuring ``workload``. None if an entry it launches was not built."""
     machine_code = machine_code_digest(build, problem.entries)
     if machine_code is None or build.error is not None:
         return None

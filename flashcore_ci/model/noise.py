@@ -1,4 +1,4 @@
-"""The recorded noise of a machine. It keeps only samples, so a better rule needs no new recording."""
+"""The recorded noise of a machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PLANTED_PERCENT = (0.3, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One workload in fresh processes, one value per process: median ms, Mcycle and SM MHz.
+    """Fresh processes, one value each: median ms, Mcycle, SM MHz, and ``process``.
 
-    ``process`` numbers the processes of the whole recording from 0. Equal numbers in two series mean one process.
+    Equal numbers in two series of a recording mean one process.
     """
 
     process: tuple[int, ...]
@@ -38,10 +38,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Rounds of the kernel (``base``) and of a build with extra work (``head``), paired by index.
+    """Rounds of the kernel (``base``) and of extra work (``head``), paired by index.
 
-    ``percent`` is the requested slowdown. ``confirmed`` (%) is the measured one: the median excess of cycles over the kernel in the
-    same process.
+    ``percent`` is the requested slowdown, ``confirmed`` (%) the median excess of cycles over the kernel in the same process.
     """
 
     percent: float

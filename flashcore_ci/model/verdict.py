@@ -33,7 +33,7 @@ class StalePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why: a code, one line for a person, and facts (name, value) for whoever digs."""
+    """Why: a code, one line for a person, and facts (name, value)."""
 
     code: Code
     message: str
@@ -79,8 +79,7 @@ class Verdict:
 class Report:
     """The content of ``report.json`` (schema ``report-v1``): all that any format shows.
 
-    ``judged_commit`` is the commit of the checkout that was judged, empty when it is unknown. The evidence may be of another
-    one: see ``provenance``.
+    ``judged_commit`` is empty when unknown. The evidence may be of another commit: see ``provenance``.
     """
 
     suite: str

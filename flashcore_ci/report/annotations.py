@@ -1,7 +1,7 @@
 """Render GitHub's workflow commands: ``::error file=,line=,title=::message``.
 
-GitHub shows ten annotations of each level per step and silently drops the rest. The tenth counts the rest. The escapes are
-those of https://github.com/actions/toolkit (packages/core/src/command.ts).
+GitHub drops annotations beyond ten per level and step, so the tenth counts the rest. The escapes are those of
+https://github.com/actions/toolkit (packages/core/src/command.ts).
 """
 
 from __future__ import annotations

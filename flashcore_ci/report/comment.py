@@ -1,7 +1,4 @@
-"""Render ``comment.md``: one table with a row per gate, everything else folded.
-
-The first line is a marker by which the posting program finds the earlier comment.
-"""
+"""Render ``comment.md``. Its first line is a marker to find the earlier comment."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
 
 
 def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
-    """Show the gate by a blocking check, else a red one, else the closest to its limit."""
     worst = min(verdicts, key=_importance)
     both = comparison_of(dossier, worst.target) if worst.evidence is Kind.COMPARISON else None
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)

@@ -157,7 +157,6 @@ def evidence_summary(report: Report) -> str:
 
 
 def _places(report: Report, kind: str) -> list[str]:
-    """Return device, day and commit of each recording, or of what was measured live."""
     measured = (v for v in report.verdicts if v.origin.kind == kind and (kind == "recorded" or v.evidence not in STATIC_KINDS))
     details = dict.fromkeys(printable(v.origin.detail) for v in measured)
     kept = (", ".join(p for p in d.removeprefix("NVIDIA ").split(", ") if not p.startswith("driver ")) for d in details)

@@ -48,10 +48,7 @@ class Tally:
 
 
 def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
-    """Return the non-empty sections of all verdicts that are not a plain PASS.
-
-    ``urgent`` selects those before (True) or after (False) the table of gates. None selects all.
-    """
+    """Return the non-empty sections that are not PASS: urgent, others, or all (None)."""
     selectors: tuple[tuple[str, str, bool, Selector], ...] = (
         ("blocking", "Blocking", True, lambda v: v.blocks),
         ("deferred", "Deferred to the GPU job", True, lambda v: v.deferred),

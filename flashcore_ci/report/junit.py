@@ -1,7 +1,7 @@
 """Render JUnit XML: one case per gate and target, valid for Jenkins's schema.
 
-FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. A report without
-checks, or of a run that ended in an error, has an ``<error>`` case: what was not judged never looks green.
+FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. What was not judged
+never looks green: a report without checks, or of a run that ended in an error, has an ``<error>`` case.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ def _case(report: Report, verdict: Verdict) -> TestCase:
 
 
 def _skip_prefix(verdict: Verdict) -> str:
-    """Return why the case is skipped, or an empty string."""
     if verdict.blocks:
         return ""
     if verdict.outcome is Outcome.WAIVED:

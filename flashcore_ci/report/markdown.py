@@ -28,7 +28,6 @@ def render(report: Report, limit: int = MOST_BYTES) -> str:
 
 
 def _blocks(report: Report) -> Iterator[str]:
-    """Yield independent blocks, so that the last ones can be dropped."""
     yield f"# {MARKS[report.outcome]} {report.outcome}: {prose(formatting.headline(report))}"
     yield from essentials(report)
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
@@ -141,7 +140,7 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
-    """Yield the items in batches, so that a cut summary loses little."""
+    """Yield parts, so that a cut summary loses little."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

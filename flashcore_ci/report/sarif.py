@@ -1,7 +1,7 @@
 """Render SARIF 2.1.0: red checks, findings and build warnings, at their lines.
 
-The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Viewers hide the kind ``open``, and a hidden
-result looks like a pass, so an inconclusive check is a result like a failed one.
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Viewers hide the kind ``open``, which then looks like a pass, so
+an inconclusive check is a result like a failed one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ def _rule(verdict: Verdict) -> Json:
 
 
 def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
-    """Yield what blocks first, so that ``MOST_RESULTS`` never drops it."""
     shown = [v for v in report.verdicts if v.outcome is not Outcome.PASS]
     for verdict in sorted(shown, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
         if verdict.findings:

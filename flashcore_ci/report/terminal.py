@@ -110,7 +110,6 @@ def _row(console: Console, verdict: Verdict) -> None:
 
 
 def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield lines below a row with their style. An advisory one shows only its reason."""
     if formatting.is_advisory(verdict):
         yield formatting.shorten(formatting.plain(verdict.why), 400), "dim"
         return
@@ -148,7 +147,6 @@ def _counts(console: Console, report: Report) -> None:
 
 
 def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    """Omit columns of zeros, except ``pass``."""
     every = [
         ("pass", tuple(row.passed for row in rows)),
         ("fail", tuple(row.failed for row in rows)),

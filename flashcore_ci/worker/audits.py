@@ -22,8 +22,7 @@ class OutputChangedError(Exception):
 def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *, by_reference: bool) -> None:
     """Raise OutputChangedError or ValueError if the launches did not do their work.
 
-    ``ms`` is the time of one launch. ``audited`` are the buffers of a random launch. ``by_reference`` also compares with the
-    reference. That is slow, so one random workload per process is enough.
+    ``ms`` is the time of one launch, ``audited`` a random launch's buffers. ``by_reference`` (slow) compares with the reference.
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")

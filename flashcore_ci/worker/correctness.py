@@ -1,7 +1,6 @@
 """Compare each workload with PyTorch, with float64, and with itself.
 
-The job's stream is held during two launches. Work that a subject submits to another stream then finishes before the
-outputs are poisoned, and counts as never written.
+The stream is held during two launches, so work on another stream finishes before the poison, and counts as never written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Call the CUDA driver (libcuda) for what torch lacks.
-
-The kernels are PTX, which the driver compiles.
-"""
+"""Call the CUDA driver (libcuda) for what torch lacks."""
 
 from __future__ import annotations
 

@@ -64,10 +64,7 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
 
 
 def undeclared_import(job: Job) -> str:
-    """Return an imported file of the checkout that no subject declares, or "".
-
-    ``job.options["python"]`` lists declared files, or has None if any may be imported.
-    """
+    """Return an imported file of the checkout that no subject declares, or ""."""
     declared = job.options.get("python")
     if declared is None:
         return ""
@@ -98,10 +95,7 @@ def context_error() -> str:
 
 
 def begin(job: Job, result: Result) -> None:
-    """Import torch, wait for the start signal if there is one, record the machine.
-
-    Before the signal another process may still be measuring, so the GPU is not touched.
-    """
+    """Import torch, wait for the start signal, then touch the GPU and record it."""
     import torch
 
     signal = job.options.get("go")

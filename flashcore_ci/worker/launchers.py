@@ -1,7 +1,6 @@
 """Launch a workload for timing, into poisoned outputs and with a cold L2.
 
-Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. The L2 is flushed before the graph
-and each launch has other buffers, so every launch finds a cold L2.
+Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. Each launch in it has other buffers.
 """
 
 from __future__ import annotations
@@ -60,10 +59,7 @@ class SingleLaunch:
 
 
 class GraphLaunch:
-    """Launch once on every buffer set, as one CUDA graph.
-
-    ValueError if a launch cannot be captured.
-    """
+    """Launch once on every buffer set, as one CUDA graph. ValueError if impossible."""
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         self._context, self._pool, self._choose = context, pool, choose

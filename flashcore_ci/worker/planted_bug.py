@@ -92,7 +92,6 @@ def run(job: Job, result: Result) -> bool:
 
 
 def _launch(kernel: str) -> int:
-    """Launch and wait. RuntimeError if an earlier call fails."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: Any) -> None:

@@ -1,8 +1,6 @@
 """Decide from blocks of launches when a GPU has settled. Pure arithmetic.
 
-The first 0.1 s are the lead, in which clock and power follow the load. The last 0.2 s of blocks are the window. The GPU has
-settled when the median cycles of the window's halves differ by less than 0.3 %, and their clocks by at most 30 MHz.
-
+After a lead of 0.1 s, the halves of the last 0.2 s must differ by less than 0.3 % in median cycles, and by at most 30 MHz.
 Drift is in cycles, because a power cap moves the clock from block to block.
 """
 
@@ -41,10 +39,7 @@ class SteadyState:
 
 
 def assess(blocks: Sequence[Block]) -> SteadyState:
-    """Assess the window that ends with the last block.
-
-    Throttled blocks do not count, and at most half of the window may be throttled.
-    """
+    """Assess the last window, of which at most half may be throttled (not counted)."""
     recent = [block for block in blocks if block.at > blocks[-1].at - WINDOW_SECONDS]
     if len(recent) < MIN_BLOCKS:  # long launches make long blocks, and so a longer window
         recent = list(blocks[-MIN_BLOCKS:])

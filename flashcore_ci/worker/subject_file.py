@@ -11,10 +11,7 @@ from flashcore_ci.worker.job import Job, Subject
 
 
 def load(subject: Subject) -> ModuleType:
-    """Import the subject under a unique module name.
-
-    ``SUBJECT`` is its name in the suite, because one file may be many subjects.
-    """
+    """Import the subject under a unique module name. ``SUBJECT`` is its name."""
     name = f"flashcore_ci_subject_{''.join(c if c.isalnum() else '_' for c in subject.name)}"
     spec = importlib.util.spec_from_file_location(name, subject.file)
     if spec is None or spec.loader is None:

@@ -130,10 +130,7 @@ def error_histogram(first: Any, second: Any) -> dict[str, Any]:
 
 
 def rounding_error(reference: Any) -> float:
-    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do.
-
-    See https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py.
-    """
+    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
     largest, flat = 0.0, _flat(reference)
     for start in range(0, flat.numel(), PART):
         part = flat[start : start + PART]

@@ -1,15 +1,13 @@
-"""Estimate a slowdown from paired log ratios, with a variance that the recorded noise moderates.
+"""Estimate a slowdown from paired log ratios, moderated by the recorded noise.
 
-One round runs base and head next to each other, each in a fresh process, so drift slower than a round cancels.
-
-Few rounds estimate a variance badly, and many rows need a tiny alpha: at 12 rounds and 1e-5, Student's t asks for 7.1 standard errors
-instead of 4.3. So the recorded noise adds ``d0`` degrees of freedom:
+One round runs base and head next to each other in fresh processes, so drift slower than a round cancels. Few rounds estimate a
+variance badly, so the recorded noise adds ``d0`` degrees of freedom:
 
     s2 = (d0 s0^2 + d s^2) / (d0 + d),    (mean - true) / sqrt(s2 / n)  ~  t with d0 + d degrees of freedom
 
 Source: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
-Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 5. ``d0`` measures how constant the recorded noise was (section 6), not how
-long the recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
+Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 6. ``d0`` measures how constant the recorded noise was, not how long the
+recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
 
 
 def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
-    """Moderate ``variance``, that of one value, by ``prior``. ``centre`` has ``weight`` times it.
+    """Moderate the variance of one value. ``centre`` has ``weight`` times it.
 
     ValueError if the variance is zero: no machine repeats itself to the last digit.
     """
@@ -94,10 +92,7 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
 
 @cache
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
-    """Compute the prior of every recorded workload in ``scale`` (``ms`` or ``megacycles``).
-
-    How much the variances of chunks differ beyond chance gives d0. A round has two processes, so twice the variance.
-    """
+    """Compute every workload's prior. A round has two processes, so twice the variance."""
     variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
     return {
@@ -117,10 +112,7 @@ def chunk_variances(series: Series, scale: str) -> list[Variance]:
 
 
 def estimate_prior_df(workloads: tuple[tuple[Variance, ...], ...]) -> float:
-    """Estimate Smyth's d0 (section 6).
-
-    Log variances have the variance trigamma(d/2) by chance. Changing noise adds trigamma(d0/2).
-    """
+    """Estimate Smyth's d0: log variances vary by trigamma(d/2) + trigamma(d0/2)."""
     excess, count = 0.0, 0
     for chunks in workloads:
         if any(not variance > 0 for _, variance in chunks):

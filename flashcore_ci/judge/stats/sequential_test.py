@@ -1,12 +1,10 @@
-"""Compare base and head at three interim looks, with error rates bounded over the whole suite.
+"""Compare base and head at three interim looks, with bounded error rates.
 
 ``decide`` is the whole rule, for the collector at each look and for the verdict:
 
-- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``. Both
-  alphas cover all rows, looks and scales together.
+- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``.
+  Both alphas cover all rows, looks and scales together (Bonferroni).
 - SAME (non-inferior, ICH E10): the upper confidence bound is at most the margin, at ``BETA`` per row.
-
-Bonferroni splits alpha, so rows, looks and scales may depend on each other. Later looks spend more, so lost rounds only cost power.
 
 The first look never gives SLOWER. If a machine has two speeds at random, all bases are fast and all heads slow with probability
 4^-n: 1/1024 after 5 rounds, 1/65536 after 8.
@@ -68,10 +66,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
-    """The error rates of one row, scale and look.
-
-    ``alpha_null``: false SLOWER without a slowdown. ``alpha_margin``: false SLOWER within the margin. ``beta``: false SAME.
-    """
+    """Error rates of one look: false SLOWER at zero, at the margin, and false SAME."""
 
     alpha_null: float
     alpha_margin: float
@@ -114,7 +109,7 @@ def decide(
     rows: int,
     noise: tuple[Prior | None, Prior | None],
 ) -> Decision:
-    """Apply the rule. ``margin`` is a log ratio, ``rows`` comparisons share alpha.
+    """Apply the rule with a log ratio ``margin``. ``rows`` comparisons share alpha.
 
     ``time``: None if it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
     """

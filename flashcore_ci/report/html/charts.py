@@ -208,7 +208,6 @@ def _y_axis(values: Iterable[float], up: Place) -> Iterable[Markup]:
 
 
 def _digits(values: Sequence[float]) -> int:
-    """Return the decimals that tell neighbours apart."""
     gaps = [abs(b - a) for a, b in itertools.pairwise(values) if b != a]
     return (
         max(0, -math.floor(math.log10(min(gaps)) + 1e-9))

@@ -1,7 +1,4 @@
-"""Build HTML and SVG that untrusted text cannot break out of.
-
-``tag`` escapes every ``str`` and passes only ``Markup``, which only this module makes.
-"""
+"""Build HTML and SVG: ``tag`` escapes every ``str`` that is not ``Markup``."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ Child = Markup | str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
-    """Return the element. ``None`` omits a child or an attribute.
-
-    ``class_`` becomes ``class``, and other underscores become hyphens.
-    """
+    """Return the element without ``None``. ``class_`` becomes class, and _ becomes -."""
     pairs = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
         return Markup(f"<{name}{pairs}>" if name in {"meta", "input"} else f"<{name}{pairs}/>")

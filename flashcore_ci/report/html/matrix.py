@@ -67,7 +67,6 @@ def _matrix(report: Report, scope: Scope, anchors: dict[str, str]) -> Markup | N
 
 
 def _scroll(title: str) -> dict[str, str]:
-    """Return the attributes of a region that the keyboard can scroll."""
     return {"class_": "scroll", "tabindex": "0", "role": "region", "aria_label": f"{title}: gates by target"}
 
 

@@ -118,7 +118,6 @@ def _section(anchor: str, title: str, *content: Markup | None) -> Markup:
 
 
 def _red(section: Section) -> Markup:
-    """Show an urgent section at once, and fold the others."""
     title = f"{section.title} ({formatting.plural(len(section.verdicts), 'check')})"
     inner = join(map(_cluster, clusters(section.verdicts)))
     if section.is_urgent:
