@@ -68,9 +68,7 @@ class Ledger:
         process = Process(number=len(self.processes), part=part, samples=samples)
         *earlier, current = self.sittings
         return replace(
-            self,
-            processes=(*self.processes, process),
-            sittings=(*earlier, replace(current, processes=current.processes + 1)),
+            self, processes=(*self.processes, process), sittings=(*earlier, replace(current, processes=current.processes + 1))
         )
 
 

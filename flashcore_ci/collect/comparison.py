@@ -84,10 +84,7 @@ class PairedSeries:
     def samples(self) -> tuple[tuple[str, Samples], ...]:
         """Return the completed rounds, paired by index."""
         return tuple(
-            (
-                f"{side}/{name}",
-                Samples(values=tuple(float(values[side][key]) for values in self.rounds), unit=METRICS[name].unit),
-            )
+            (f"{side}/{name}", Samples(values=tuple(float(values[side][key]) for values in self.rounds), unit=METRICS[name].unit))
             for side in SIDES
             for name, key in SAMPLE_KEYS.items()
         )

@@ -47,12 +47,7 @@ def run_together_then_alone(
 
 
 def run_isolated(
-    workloads: Workloads,
-    make_job: MakeJob,
-    *,
-    is_healthy: Callable[[], bool],
-    at_once: int,
-    start: StartSignal | None = None,
+    workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool], at_once: int, start: StartSignal | None = None
 ) -> dict[str, WorkloadResult]:
     """Return one result per workload. One that kills the process hides no other."""
 

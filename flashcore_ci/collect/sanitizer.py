@@ -147,10 +147,7 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
     results = _launch(
-        session,
-        name,
-        workloads,
-        lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command, bulk=bulk),
+        session, name, workloads, lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command, bulk=bulk)
     )
     report = sanitizer.parse(process.read_text(log), name)
     checked = {}

@@ -66,12 +66,9 @@ def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
 
 def satisfies(rule: Rule, value: float, limit: float) -> bool:
     """Whether ``value`` satisfies the rule. False if either is NaN."""
-    return {
-        Rule.LESS: value < limit,
-        Rule.AT_MOST: value <= limit,
-        Rule.AT_LEAST: value >= limit,
-        Rule.EQUAL: value == limit,
-    }[rule]
+    return {Rule.LESS: value < limit, Rule.AT_MOST: value <= limit, Rule.AT_LEAST: value >= limit, Rule.EQUAL: value == limit}[
+        rule
+    ]
 
 
 def _amount(value: float, unit: str) -> str:

@@ -8,11 +8,7 @@ from flashcore_ci.judge.waivers import NOT_PASSING
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.verdict import Outcome, Verdict
 
-EXIT_CODE = {
-    Outcome.FAIL: ExitCode.GATE_FAILED,
-    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-    Outcome.PASS: ExitCode.PASSED,
-}
+EXIT_CODE = {Outcome.FAIL: ExitCode.GATE_FAILED, Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE, Outcome.PASS: ExitCode.PASSED}
 
 
 def overall(verdicts: Sequence[Verdict]) -> Outcome:

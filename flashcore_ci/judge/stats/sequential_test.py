@@ -102,12 +102,7 @@ class Decision:
 
 
 def decide(
-    primary: Rounds,
-    time: Rounds | None,
-    *,
-    margin: float,
-    rows: int,
-    noise: tuple[Prior | None, Prior | None],
+    primary: Rounds, time: Rounds | None, *, margin: float, rows: int, noise: tuple[Prior | None, Prior | None]
 ) -> Decision:
     """Apply the rule with a log ratio ``margin``. ``rows`` comparisons share alpha.
 
