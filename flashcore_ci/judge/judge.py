@@ -84,11 +84,7 @@ def matched_evidence(
     same_code = workloads_with_same_code(plan, matcher)
     used: dict[int, MatchedEvidence] = {}
     for check in plan.checks:
-        matches = matcher.matches(check)
-        if len(matches) == 1:
-            match = matches[0]
-        else:
-            match, _ = _evaluate_matches(plan, check, matches, references or References(), same_code)
+        match, _ = _evaluate_matches(plan, check, matcher.matches(check), references or References(), same_code)
         if match.observation is not None:
             used[id(match.observation)] = match
     return tuple(used.values())
@@ -134,9 +130,7 @@ def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
 
 
 def _is_same_code(observation: Observation | None) -> bool:
-    if observation is None or observation.base is None:
-        return False
-    return is_same_code(observation.base, observation.identity)
+    return observation is not None and observation.base is not None and is_same_code(observation.base, observation.identity)
 
 
 def comparison_context(

@@ -13,14 +13,6 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Scope
 from flashcore_ci.model.verdict import Origin
 
-PART_NAMES = {
-    "machine_code": "machine code",
-    "launcher": "launcher",
-    "binding": "binding",
-    "subject": "subject",
-    "workload": "workload",
-    "collector": "collector",
-}
 NO_ORIGIN = Origin(kind="none")
 
 
@@ -102,11 +94,10 @@ class Matcher:
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
             return Missing(code=Code.NOT_BUILT, message=f"{check.subject} was not built")
-        if check.scope is Scope.SUBJECT:
-            return static_identity(kind, build, [entry.symbol for entry in build.entries], self.plan.protocol)
-        if check.scope is Scope.ENTRY:
-            return static_identity(kind, build, [check.target], self.plan.protocol)
-        return self._expected_of_workload(kind, check, build)
+        if check.scope is Scope.WORKLOAD:
+            return self._expected_of_workload(kind, check, build)
+        symbols = [check.target] if check.scope is Scope.ENTRY else [entry.symbol for entry in build.entries]
+        return static_identity(kind, build, symbols, self.plan.protocol)
 
     def _expected_of_workload(self, kind: Kind, check: Check, build: BuildEvidence) -> Identity | Missing:
         workload = next((workload for workload in self.plan.workloads if workload.id == check.target), None)
@@ -132,6 +123,6 @@ def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> 
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
         return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
     changed = min((expected.changed(other) for other in identities), key=len)
-    names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
+    names = ", ".join(part.replace("_", " ") for part in changed) or "the base"
     message = f"the evidence is of other code or another question. Changed since: {names}"
     return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

@@ -89,15 +89,10 @@ def _facts(drift: Estimate, baseline: Baseline, row: BaselineRow, context: Compa
 
 def _why_no_baseline(check: Check, observation: Observation, context: ComparisonContext, row: BaselineRow | None) -> str:
     device = context.provenance.device
-    here = (
-        f"{device.name}, driver {device.driver}, clocks {context.provenance.clock_policy}"
-        if device
-        else "a machine without a GPU"
-    )
+    machine = "{}, driver {}, clocks {}".format
+    here = machine(device.name, device.driver, context.provenance.clock_policy) if device else "a machine without a GPU"
     if context.references.baseline(context.provenance) is None:
-        others = [
-            f"({known.device}, driver {known.driver}, clocks {known.clock_policy})" for known in context.references.baselines
-        ]
+        others = [f"({machine(*known.key)})" for known in context.references.baselines]
         return f"there is no baseline for {here}. The checkout has {', '.join(others) or 'none'}"
     if row is None:
         return f"the baseline for {here} has no row for {check.target}"

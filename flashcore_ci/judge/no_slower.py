@@ -29,15 +29,13 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
         return evaluate_missing(observation.missing, facts)
     base = observation.base
     if base is None or not _is_comparable(base, observation.identity):
-        return evaluate_missing(
-            _invalid("the base is not named, or base and head differ in subject, workload or collector"), facts
-        )
+        return _invalid("the base is not named, or base and head differ in subject, workload or collector", facts)
     if is_same_code(base, observation.identity):
         return _evaluate_same_code(facts)
     try:
         decision = decide_check(check, dict(observation.samples), context)
     except ValueError as error:
-        return evaluate_missing(_invalid(str(error)), facts)
+        return _invalid(str(error), facts)
     if decision is None:
         few = f"{_round_count(observation)} rounds were completed, {INTERIM_LOOKS[0]} are needed"
         return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
@@ -92,8 +90,8 @@ def _rounds(samples: Mapping[str, Samples], scale: Scale) -> Rounds:
     return Rounds(base=values[0], head=values[1])
 
 
-def _invalid(message: str) -> Missing:
-    return Missing(code=Code.INVALID_RESULT, message=message)
+def _invalid(message: str, facts: Facts) -> Evaluation:
+    return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=message), facts)
 
 
 def _evaluate_same_code(facts: Facts) -> Evaluation:
@@ -108,9 +106,8 @@ def _evaluate_decision(check: Check, decision: Decision, context: ComparisonCont
     reason = Reason(code=code, message=_message(check, decision, context), facts=(*_statistics_facts(decision, context), *facts))
     pair = dict(facts).get("pair")
     accept = (f'to accept it: a waiver with pair = "{pair}"',) if outcome is Outcome.FAIL and pair else ()
-    return Evaluation(
-        outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=(*decision.modes, *accept)
-    )
+    notes = (*decision.modes, *accept)
+    return Evaluation(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=notes)
 
 
 def _message(check: Check, decision: Decision, context: ComparisonContext) -> str:
@@ -120,9 +117,8 @@ def _message(check: Check, decision: Decision, context: ComparisonContext) -> st
     if decision.code is Code.BIMODAL:
         return f"the processes have two speeds ({', '.join(decision.modes)}): {result}, {margin}"
     if decision.code is Code.BELOW_RESOLUTION and decision.resolvable_margin is not None:
-        return (
-            f"{result}, {margin}, smallest resolvable margin on this machine {_round_up(percent(decision.resolvable_margin))} %"
-        )
+        smallest = _round_up(percent(decision.resolvable_margin))
+        return f"{result}, {margin}, smallest resolvable margin on this machine {smallest} %"
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
         time = f"{_percent_text(decision.time.mean)} in time {_bounds_text(decision.time, decision.time_budget)}"
         return f"{time}, margin {percent(TIME_MARGIN):.2g} %, but {result}"

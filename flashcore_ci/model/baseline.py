@@ -76,9 +76,7 @@ def _rows(evidence: Evidence) -> Iterator[BaselineRow]:
     for observation in evidence.observations:
         samples = dict(observation.samples)
         ms, megacycles = samples.get("time/gpu/cold"), samples.get("cycles/gpu/cold")
-        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None:
-            continue
-        if len(ms.values) < 2:  # noqa: PLR2004 - a spread needs two values
+        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None or len(ms.values) <= 1:
             continue
         yield BaselineRow(
             workload=observation.target,

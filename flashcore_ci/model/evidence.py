@@ -133,12 +133,8 @@ class Observation:
 
     def reading(self, metric: str) -> Reading:
         """Return the reading of this name, or ``Missing`` with the reason."""
-        if self.missing is not None:
-            return self.missing
-        for name, reading in self.readings:
-            if name == metric:
-                return reading
-        return Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        absent = Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        return self.missing or dict(self.readings).get(metric, absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

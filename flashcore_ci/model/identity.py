@@ -13,15 +13,7 @@ from flashcore_ci.model.evidence import BuildEvidence, Identity
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
-COLLECTOR_VERSIONS: dict[Kind, int] = {
-    Kind.BUILD: 1,
-    Kind.RESOURCES: 1,
-    Kind.CORRECTNESS: 2,
-    Kind.SANITIZER: 2,
-    Kind.PROFILE: 1,
-    Kind.TIMING: 2,
-    Kind.COMPARISON: 1,
-}
+COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 2, Kind.SANITIZER: 2, Kind.TIMING: 2}
 """Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 
@@ -74,23 +66,20 @@ def workload_identity(
     machine_code = machine_code_digest(build, problem.entries)
     if machine_code is None or build.error is not None:
         return None
+    return _identity(kind, build, machine_code, workload_digest(workload), protocol)
+
+
+def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
+    """Return the identity of compiler evidence on the named entry functions."""
+    return _identity(kind, build, machine_code_digest(build, symbols) or "", "", protocol)
+
+
+def _identity(kind: Kind, build: BuildEvidence, machine_code: str, workload: str, protocol: Protocol) -> Identity:
     return Identity(
         machine_code=machine_code,
         launcher=build.launcher,
         binding=build.binding,
         subject=build.source,
-        workload=workload_digest(workload),
-        collector=collector_digest(kind, protocol),
-    )
-
-
-def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
-    """Return the identity of compiler evidence on the named entry functions."""
-    return Identity(
-        machine_code=machine_code_digest(build, symbols) or "",
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload="",
+        workload=workload,
         collector=collector_digest(kind, protocol),
     )
