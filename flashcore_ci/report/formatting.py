@@ -44,9 +44,6 @@ def is_judged(report: Report) -> bool:
     return report.exit_code in VERDICT_EXITS
 
 
-# --- Numbers ---------------------------------------------------------------------------------------------------------------
-
-
 def number(value: float, unit: str, *, digits: int = FEWEST_DIGITS) -> str:
     """Format ``value`` as people say it: ``3``, ``16 bytes``, ``9.8e-4``, ``83.43 %``."""
     if unit in WHOLE_UNITS and value.is_integer():
@@ -68,8 +65,8 @@ def reading(verdict: Verdict) -> str:
     measured = verdict.reading
     if isinstance(measured, Missing):
         return f"no reading: {measured.code}"
-    noun = _noun(verdict)
-    if noun and measured.unit == "count" and measured.value.is_integer():
+    noun = KIND_NOUNS.get(verdict.evidence) or NOUNS.get(verdict.gate)
+    if noun and verdict.rule is not Rule.AT_LEAST and measured.unit == "count" and measured.value.is_integer():
         return f"{int(measured.value):,} {noun if measured.value == 1 else f'{noun}s'}"
     fewest = FEWEST_DIGITS_OF_ERRORS if measured.unit == "abs" else FEWEST_DIGITS
     for digits in range(fewest, MOST_DIGITS):
@@ -77,12 +74,6 @@ def reading(verdict: Verdict) -> str:
         if measured.value == verdict.limit or text != number(verdict.limit, measured.unit, digits=digits):
             return text
     return number(measured.value, measured.unit, digits=MOST_DIGITS)
-
-
-def _noun(verdict: Verdict) -> str:
-    if verdict.rule is Rule.AT_LEAST:
-        return ""
-    return KIND_NOUNS.get(verdict.evidence, "") or NOUNS.get(verdict.gate, "")
 
 
 def condition(rule: Rule, value: float, unit: str) -> str:
@@ -115,9 +106,6 @@ def closeness(verdict: Verdict) -> float:
     if verdict.rule == ">=":
         return verdict.limit / measured.value if measured.value > 0 else 1.0
     return measured.value / verdict.limit if verdict.limit > 0 else 0.0
-
-
-# --- Origins and commits ---------------------------------------------------------------------------------------------------
 
 
 def origin(source: Origin) -> str:
@@ -173,14 +161,9 @@ def commits(report: Report) -> str:
     judged, found = short_commit(report.judged_commit), report.provenance
     if found is None:
         return f"judged commit {judged}"
-    changes = " with uncommitted changes" if found.dirty else ""
     is_same = bool(report.judged_commit) and found.commit == report.judged_commit
-    return (
-        f"judged commit {judged}, evidence of {'the same commit' if is_same else f'commit {short_commit(found.commit)}'}{changes}"
-    )
-
-
-# --- Verdicts --------------------------------------------------------------------------------------------------------------
+    evidence = "the same commit" if is_same else f"commit {short_commit(found.commit)}"
+    return f"judged commit {judged}, evidence of {evidence}{' with uncommitted changes' if found.dirty else ''}"
 
 
 def label(verdict: Verdict) -> str:
@@ -227,9 +210,6 @@ def locate_finding(finding: Finding) -> str:
     """Put ``file:line: `` before the description, as far as known."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     return f"{place}: {describe_finding(finding)}" if finding.file else describe_finding(finding)
-
-
-# --- Text ------------------------------------------------------------------------------------------------------------------
 
 
 def plural(count: int, noun: str) -> str:

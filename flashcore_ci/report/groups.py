@@ -9,6 +9,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 from flashcore_ci.report.formatting import closeness, is_advisory, is_red
 
+COLUMNS = ("pass", "fail", "inconclusive", "waived", "advisory", "deferred")
 Selector = Callable[[Verdict], bool]
 
 
@@ -35,15 +36,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict closest to its limit."""
+    """One gate's counts by column, and the passing verdict closest to its limit."""
 
     gate: str
-    passed: int
-    failed: int
-    inconclusive: int
-    waived: int
-    advisory: int
-    deferred: int
+    counts: dict[str, int]
     closest: Verdict | None
 
 
@@ -93,20 +89,16 @@ def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
 
 
 def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
-    deferred = [v for v in verdicts if v.deferred]
-    advisory = [v for v in verdicts if is_advisory(v)]
-    rest = [v for v in verdicts if not v.deferred and not is_advisory(v)]
-    passed = [v for v in rest if v.outcome is Outcome.PASS]
-    return Tally(
-        gate=gate,
-        passed=len(passed),
-        failed=sum(v.outcome is Outcome.FAIL for v in rest),
-        inconclusive=sum(v.outcome is Outcome.INCONCLUSIVE for v in rest),
-        waived=sum(v.outcome is Outcome.WAIVED for v in rest),
-        advisory=len(advisory),
-        deferred=len(deferred),
-        closest=max((v for v in passed if closeness(v) > 0), key=closeness, default=None),
-    )
+    columns = [_column(v) for v in verdicts]
+    passed = (v for v, column in zip(verdicts, columns, strict=True) if column == "pass" and closeness(v) > 0)
+    counts = {column: columns.count(column) for column in COLUMNS}
+    return Tally(gate=gate, counts=counts, closest=max(passed, key=closeness, default=None))
+
+
+def _column(verdict: Verdict) -> str:
+    if verdict.deferred:
+        return "deferred"
+    return "advisory" if is_advisory(verdict) else verdict.outcome.lower()
 
 
 def _importance(verdict: Verdict) -> int:

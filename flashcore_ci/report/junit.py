@@ -17,6 +17,7 @@ from flashcore_ci.report import formatting
 
 MOST_MESSAGE = 1_000
 MOST_OUTPUT = 8_000
+_clean = formatting.clean_lines
 
 
 def render(report: Report) -> str:
@@ -31,12 +32,12 @@ def render(report: Report) -> str:
 def _suite(report: Report, gate: str) -> TestSuite:
     verdicts = [verdict for verdict in report.verdicts if verdict.gate == gate]
     properties = {**_properties(report), **{f"reading/{_clean(v.target)}": _clean(formatting.with_limit(v)) for v in verdicts}}
-    return TestSuite(
-        name=_clean(f"{report.suite}.{gate}"),
-        test_cases=[_case(report, verdict) for verdict in verdicts],
-        timestamp=_clean(report.as_of),
-        properties=properties,
-    )
+    return _test_suite(report, gate, [_case(report, verdict) for verdict in verdicts], properties)
+
+
+def _test_suite(report: Report, name: str, cases: list[TestCase], properties: dict[str, str]) -> TestSuite:
+    named = _clean(f"{report.suite}.{name}")
+    return TestSuite(name=named, test_cases=cases, timestamp=_clean(report.as_of), properties=properties)
 
 
 def _properties(report: Report) -> dict[str, str]:
@@ -65,16 +66,13 @@ def _case(report: Report, verdict: Verdict) -> TestCase:
     )
     message = formatting.plain(f"{verdict.reason.code}: {formatting.with_limit(verdict)}: {formatting.detail(verdict)}")
     prefix = _skip_prefix(verdict)
+    message = formatting.shorten(f"{prefix}: {message}" if prefix else message, MOST_MESSAGE)
     if prefix:
-        case.add_skipped_info(message=formatting.shorten(f"{prefix}: {message}", MOST_MESSAGE), output=_detail(verdict))
+        case.add_skipped_info(message=message, output=_detail(verdict))
     elif verdict.outcome is Outcome.FAIL:
-        case.add_failure_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), failure_type=str(verdict.reason.code)
-        )
+        case.add_failure_info(message=message, output=_detail(verdict), failure_type=str(verdict.reason.code))
     elif verdict.outcome is Outcome.INCONCLUSIVE:
-        case.add_error_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), error_type=str(verdict.reason.code)
-        )
+        case.add_error_info(message=message, output=_detail(verdict), error_type=str(verdict.reason.code))
     return case
 
 
@@ -96,12 +94,7 @@ def _error_suite(report: Report) -> TestSuite:
         output=_clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT],
         error_type=f"exit-code-{report.exit_code}",
     )
-    return TestSuite(
-        name=_clean(f"{report.suite}.flashcore-ci"),
-        test_cases=[case],
-        timestamp=_clean(report.as_of),
-        properties=_properties(report),
-    )
+    return _test_suite(report, "flashcore-ci", [case], _properties(report))
 
 
 def _detail(verdict: Verdict) -> str:
@@ -135,10 +128,6 @@ def _facts(verdict: Verdict) -> str:
         "origin": formatting.origin(verdict.origin),
     }
     return json.dumps(facts, ensure_ascii=True, allow_nan=False)
-
-
-def _clean(text: str) -> str:
-    return formatting.clean_lines(text)
 
 
 def _conform(text: str) -> str:

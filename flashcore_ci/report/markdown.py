@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.groups import Section, Tally, clusters, sections, tallies
+from flashcore_ci.report.groups import COLUMNS, Section, Tally, clusters, sections, tallies
 
 T = TypeVar("T")
 
@@ -96,29 +96,18 @@ def _notes(verdict: Verdict) -> Iterator[str]:
 def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
     if rows:
         yield "## Gates"
-        yield table(
-            ("gate", "pass", "fail", "inconclusive", "waived", "advisory", "deferred", "closest to its limit"),
-            (
-                (
-                    row.gate,
-                    *(str(n) for n in (row.passed, row.failed, row.inconclusive, row.waived, row.advisory, row.deferred)),
-                    f"{formatting.with_limit(row.closest)}, {row.closest.target}" if row.closest else "",
-                )
-                for row in rows
-            ),
-        )
+        closest = (f"{formatting.with_limit(row.closest)}, {row.closest.target}" if row.closest else "" for row in rows)
+        cells = ((row.gate, *map(str, row.counts.values()), near) for row, near in zip(rows, closest, strict=True))
+        yield table(("gate", *COLUMNS, "closest to its limit"), cells)
 
 
 def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
     for number, part in enumerate(_batches(verdicts)):
         title = html(gate) if number == 0 else f"{html(gate)}, continued"
-        rows = table(
-            ("target", "verdict", "measured", "limit", "origin"),
-            (
-                (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin))
-                for v in part
-            ),
+        cells = (
+            (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin)) for v in part
         )
+        rows = table(("target", "verdict", "measured", "limit", "origin"), cells)
         yield f"<details><summary>{title}: every reading</summary>\n\n{rows}\n\n</details>"
 
 

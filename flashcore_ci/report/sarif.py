@@ -27,6 +27,7 @@ MOST_MESSAGE = 1_000
 WARNING = "build-warning"
 
 Json = dict[str, Any]
+_clean = formatting.printable
 
 
 def render(report: Report, dossier: Dossier) -> str:
@@ -176,7 +177,3 @@ def _fingerprint(*parts: str) -> str:
 
 def _message(text: str) -> str:
     return formatting.shorten(formatting.clean_lines(text), MOST_MESSAGE) or "no message"
-
-
-def _clean(text: str) -> str:
-    return formatting.printable(text)

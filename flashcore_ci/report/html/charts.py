@@ -209,8 +209,6 @@ def _y_axis(values: Iterable[float], up: Place) -> Iterable[Markup]:
 
 def _digits(values: Sequence[float]) -> int:
     gaps = [abs(b - a) for a, b in itertools.pairwise(values) if b != a]
-    return (
-        max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
-        if gaps
-        else max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))
-    )
+    if gaps:
+        return max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
+    return max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))

@@ -39,6 +39,17 @@ def join(children: Iterable[Child]) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else text(child) for child in children if child is not None))
 
 
+def table(head: Iterable[str], rows: Iterable[Markup], style: str = "list") -> Markup:
+    """Return a table with a heading for each column."""
+    headings = tag("tr", *(tag("th", name, scope="col") for name in head))
+    return tag("table", tag("thead", headings), tag("tbody", *rows), class_=style)
+
+
+def scrolling(label: str, child: Markup) -> Markup:
+    """Return a region that the keyboard can scroll."""
+    return tag("div", child, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def text(plain: str) -> str:
     """Escape ``plain`` into one line without control characters or lone surrogates."""
     if plain.isprintable():

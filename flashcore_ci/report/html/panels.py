@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from flashcore_ci.model.dossier import Dossier, Trace
+from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.reading import Measured, Missing, Samples
+from flashcore_ci.model.reading import Measured, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import formatting
@@ -97,12 +97,8 @@ def _chips(verdicts: list[Verdict]) -> Iterator[Child]:
 def _notes(verdicts: list[Verdict]) -> Iterator[Markup]:
     notes = dict.fromkeys(note for verdict in verdicts for note in verdict.notes)
     if notes:
-        yield tag(
-            "details",
-            tag("summary", "Notes"),
-            tag("ul", *(tag("li", prose(formatting.shorten(note, 400))) for note in notes)),
-            class_="small",
-        )
+        items = (tag("li", prose(formatting.shorten(note, 400))) for note in notes)
+        yield tag("details", tag("summary", "Notes"), tag("ul", *items), class_="small")
 
 
 def _distribution(workload: Workload, dossier: Dossier) -> Markup:
@@ -142,15 +138,13 @@ def _clocks(workload: Workload, dossier: Dossier) -> Markup:
     if seen is None or clocks is None:
         return absent(title, _why(seen, "this workload was not timed"))
     traces = [trace for trace in dossier.traces if trace.workload == workload.id]
-    curves = [_curve(trace) for trace in traces] or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
+    curves = [list(zip(trace.seconds, trace.mhz, strict=True)) for trace in traces] or [
+        [(float(at), mhz)] for at, mhz in enumerate(clocks.values)
+    ]
     below = "seconds" if traces else "process"
     caption = f"Settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz. {_throttling(seen)}"
     what = "One line per process, from its first block of launches to its last." if traces else "One dot per process."
     return figure(title, charts.lines(curves, f"SM clock: {caption}", below=below), f"{what} {caption}")
-
-
-def _curve(trace: Trace) -> list[tuple[float, float]]:
-    return list(zip(trace.seconds, trace.mhz, strict=True))
 
 
 def _throttling(seen: Observation) -> str:
@@ -171,15 +165,10 @@ def _roofline(workload: Workload, dossier: Dossier, roof: Roofline | None) -> Ma
     point = roofline_point(dossier, workload.id)
     if roof is None or point is None:
         return absent(title, "a time, or the problem's FLOP and bytes, is unknown")
-    caption = (
-        f"{point.rate / 1e12:.3g} TFLOP/s at {_short(point.intensity)} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof. "
-        "Faint dots: the other workloads."
-    )
+    intensity = f"{point.intensity:,.0f}" if point.intensity >= WHOLE else f"{point.intensity:.3g}"
+    reached = f"{point.rate / 1e12:.3g} TFLOP/s at {intensity} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof."
+    caption = f"{reached} Faint dots: the other workloads."
     return figure(title, roof.picture(point, f"roofline: {caption}"), caption)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
 
 
 def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossier) -> Markup:
@@ -209,5 +198,4 @@ def _samples(seen: Observation | None, metric: str) -> Samples | None:
 
 
 def _why(seen: Observation | None, otherwise: str) -> str:
-    missing: Missing | None = seen.missing if seen is not None else None
-    return f"{missing.code}: {missing.message}" if missing is not None else otherwise
+    return f"{seen.missing.code}: {seen.missing.message}" if seen is not None and seen.missing is not None else otherwise
