@@ -164,9 +164,8 @@ def _levels(workload: Workload, ledger: Ledger) -> Iterator[Workload]:
     samples = dict(ledger.processes_of("pilot")[0].samples)
     without, with_extra = (samples.get(_pilot_name(workload, extra)) for extra in (0, _extra(workload)))
     if without is None or with_extra is None or not with_extra.megacycles > without.megacycles:
-        raise CannotCollectError(
-            f"{workload.id}: the planted work could not be measured", fix="remove the recording's folder, then calibrate again"
-        )
+        fix = "remove the recording's folder, then calibrate again"
+        raise CannotCollectError(f"{workload.id}: the planted work could not be measured", fix=fix)
     extra_per_percent = without.megacycles / 100.0 / (with_extra.megacycles - without.megacycles) * _extra(workload)
     yield replace(_with_extra(workload, 0), id=_level_name(workload, 0.0))
     for percent in PLANTED_PERCENT:

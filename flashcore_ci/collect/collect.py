@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -64,7 +63,7 @@ def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provena
 def _measure(session: Session) -> Collected:
     """Run probe, correctness and sanitizers together, then profile, then timing."""
     start_profile = StartSignal(session.scratch / "go-profile")
-    with ThreadPoolExecutor() as pool, _timer(session) as timer:
+    with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
             probe = pool.submit(session.probe)
             session.progress("correctness and sanitizers")
@@ -90,15 +89,6 @@ def _measure(session: Session) -> Collected:
             return Collected(observations=tuple(observations), environment=probed.environment)
         finally:
             start_profile.cancel()
-
-
-@contextlib.contextmanager
-def _timer(session: Session) -> Iterator[timing.Timer]:
-    timer = timing.Timer(session)
-    try:
-        yield timer
-    finally:
-        timer.close()
 
 
 def _observe_missing(session: Session, kind: Kind, missing: Missing) -> tuple[Observation, ...]:

@@ -108,12 +108,7 @@ def collect(head: Session, base: Session, looks: InterimLooks, provenance: Prove
     workloads = head.workloads(Kind.COMPARISON)
     series = {workload.id: PairedSeries(workload=workload) for workload in workloads if not _is_same(head, base, workload)}
     artifacts = run_rounds(head, base, looks, series, provenance)
-    return tuple(
-        _observe(head, base, series[workload.id], artifacts)
-        if workload.id in series
-        else _observe_same_code(head, base, workload)
-        for workload in workloads
-    )
+    return tuple(_observe(head, base, workload, series.get(workload.id), artifacts) for workload in workloads)
 
 
 def _is_same(head: Session, base: Session, workload: Workload) -> bool:
@@ -187,29 +182,22 @@ def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[
             results = {}
 
 
-def _observe(head: Session, base: Session, series: PairedSeries, artifacts: list[str]) -> Observation:
+def _observe(head: Session, base: Session, workload: Workload, series: PairedSeries | None, artifacts: list[str]) -> Observation:
+    identity = base.identity(Kind.COMPARISON, workload)
+    if series is None:
+        same = (("comparison/same-code", measured(1.0, "count")),)
+        return head.observation(Kind.COMPARISON, workload, base=identity, readings=same)
     values = [values for both in series.rounds for values in both.values()]
+    blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
     missing = series.missing()
     return head.observation(
         Kind.COMPARISON,
-        series.workload,
-        base=base.identity(Kind.COMPARISON, series.workload),
-        readings=tuple(
-            (f"blocks/{which}", measured(float(sum(value.get(which, 0) for value in values)), "count"))
-            for which in ("kept", "dropped")
-        ),
+        workload,
+        base=identity,
+        readings=tuple((f"blocks/{which}", measured(count, "count")) for which, count in blocks.items()),
         samples=() if missing is not None else series.samples(),
         notes=tuple(series.notes),
         artifacts=tuple(artifacts),
         missing=missing,
         seconds=sum(float(value.get("seconds", 0.0)) for value in values),
-    )
-
-
-def _observe_same_code(head: Session, base: Session, workload: Workload) -> Observation:
-    return head.observation(
-        Kind.COMPARISON,
-        workload,
-        base=base.identity(Kind.COMPARISON, workload),
-        readings=(("comparison/same-code", measured(1.0, "count")),),
     )

@@ -54,7 +54,8 @@ def run_in_parallel(
     parts = [tuple(workload for group in groups[number::count] for workload in group) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         results = {name: result for part in pool.map(run, parts) for name, result in part.items()}
-    starved = tuple(workload for workload in workloads if _ran_out_of_memory(results[workload.id]))
+    failures = {name: result.missing.code for name, result in results.items() if result.missing is not None}
+    starved = tuple(workload for workload in workloads if failures.get(workload.id) is Code.OUT_OF_MEMORY)
     if not starved or count == 1:
         return results
     return results | {name: _note_second_run(result) for name, result in run(starved).items()}
@@ -64,10 +65,6 @@ def _note_second_run(result: WorkloadResult) -> WorkloadResult:
     """Leave a trace of leaks that starve their neighbours."""
     notes = (*result.values.get("notes", ()), "ran out of memory next to other processes, and ran again after them")
     return replace(result, values={**result.values, "notes": notes})
-
-
-def _ran_out_of_memory(result: WorkloadResult) -> bool:
-    return result.missing is not None and result.missing.code is Code.OUT_OF_MEMORY
 
 
 def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Observation:

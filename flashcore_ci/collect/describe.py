@@ -8,15 +8,9 @@ from typing import Any
 
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobSpec
+from flashcore_ci.model import errors
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import (
-    WRITE_REFUSED,
-    CannotCollectError,
-    EvidenceError,
-    InterruptedRunError,
-    SuiteError,
-    group_mistakes,
-)
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -43,7 +37,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         if result.failure.code is Code.INTERRUPTED:
             raise InterruptedRunError(result.failure.message)
         raise CannotCollectError(f"the worker cannot describe the subjects: {result.failure.message}", fix="flashcore-ci doctor")
-    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in WRITE_REFUSED):
+    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in errors.WRITE_REFUSED):
         raise CannotCollectError(f"the worker cannot write its result: {result.failure.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
@@ -83,7 +77,7 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
             for problem in description.problems
             if not problem.entries
         ]
-        problems += [f"{subject.file}: {mistake}" for mistake in group_mistakes(mistakes)]
+        problems += [f"{subject.file}: {mistake}" for mistake in errors.group_mistakes(mistakes)]
     return [description]
 
 

@@ -64,17 +64,11 @@ class ProcessRuns:
         session = run.session
 
         def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
-            return session.job(
-                "timing",
-                run.name,
-                workloads,
-                seconds=session.seconds(Kind.TIMING),
-                options={"order": run.number, "uuid": session.uuid, **run.options},
-            )
+            options = {"order": run.number, "uuid": session.uuid, **run.options}
+            return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
-        return isolation.run_isolated(
-            run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=self._signals[run.name]
-        )
+        start = self._signals[run.name]
+        return isolation.run_isolated(run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=start)
 
 
 def require_samples(result: WorkloadResult) -> WorkloadResult:

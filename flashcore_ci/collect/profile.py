@@ -53,10 +53,7 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
     reports = profiler.reports
     actions = {report: _actions(profiler, report) for report in sorted(set(reports.values()))}
-    return tuple(
-        _observe(session, workload, results[workload.id], reports[workload.id], actions[reports[workload.id]])
-        for workload in workloads
-    )
+    return tuple(_observe(session, each, results[each.id], reports[each.id], actions[reports[each.id]]) for each in workloads)
 
 
 def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from flashcore_ci.adapters import process, sanitizer
@@ -59,11 +60,8 @@ def collect(session: Session) -> tuple[Observation, ...]:
     version = dict(session.versions).get("compute-sanitizer", "")
     with ThreadPoolExecutor(2 * len(SANITIZER_TOOLS) + 1) as pool:
         listing = pool.submit(_list_launches, session, tool, workloads)
-        controls = (
-            []
-            if sanitizer.is_too_old(version)
-            else [pool.submit(positive_control.run_control, session, tool, name) for name in SANITIZER_TOOLS]
-        )
+        controlled = () if sanitizer.is_too_old(version) else SANITIZER_TOOLS
+        controls = [pool.submit(positive_control.run_control, session, tool, name) for name in controlled]
         checks = [pool.submit(_check, session, tool, version, name, workloads) for name in SANITIZER_TOOLS]
         launches = listing.result()
         failed = {name: future.result() for name, future in zip(SANITIZER_TOOLS, controls, strict=False)}
@@ -169,17 +167,14 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
-
-    def together(workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
-        return _list_in_one_process(session, tool, workloads)
+    together = partial(_list_in_one_process, session, tool)
 
     def again(listed: dict[str, ObservedLaunches | Missing]) -> Workloads:
-        if process.stopping():
-            return ()
-        return tuple(workload for workload in workloads if isinstance(listed[workload.id], Missing))
+        missing = tuple(workload for workload in workloads if isinstance(listed[workload.id], Missing))
+        return () if process.stopping() else missing
 
     def alone(workload: Workload) -> ObservedLaunches | Missing:
-        return _list_in_one_process(session, tool, (workload,))[workload.id]
+        return together((workload,))[workload.id]
 
     first, second = isolation.run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=AT_ONCE)
     return first | second
@@ -195,9 +190,7 @@ def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> 
         lambda command: sanitizer.launch_list_argv(tool, kernels=kernels, log=log, command=command),
     )
     launches = sanitizer.parse_launches(process.read_text(log))
-    return {
-        workload.id: results[workload.id].missing or between_marks(launches, index) for index, workload in enumerate(workloads)
-    }
+    return {each.id: results[each.id].missing or between_marks(launches, index) for index, each in enumerate(workloads)}
 
 
 def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | Missing:
@@ -213,22 +206,14 @@ def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | 
             inside.append(launch)
     if not ended:
         return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool's list of launches does not hold this workload's marks")
-    return ObservedLaunches(
-        checked=tuple(launch.kernel for launch in inside if launch.checked),
-        others=tuple(launch.kernel for launch in inside if not launch.checked),
-    )
+    checked, others = (tuple(launch.kernel for launch in inside if launch.checked is wanted) for wanted in (True, False))
+    return ObservedLaunches(checked=checked, others=others)
 
 
 def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> dict[str, WorkloadResult]:
+    seconds, options = session.seconds(Kind.SANITIZER), {"launches": LAUNCHES}
     spec = session.job(
-        "launch",
-        name,
-        workloads,
-        seconds=session.seconds(Kind.SANITIZER),
-        options={"launches": LAUNCHES},
-        variables=VARIABLES,
-        permitted=NO_CRASH,
-        wrap=wrap,
+        "launch", name, workloads, seconds=seconds, options=options, variables=VARIABLES, permitted=NO_CRASH, wrap=wrap
     )
     return isolation.run_once(spec)
 

@@ -144,9 +144,7 @@ class Session:
 
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)
-        library = None
-        if build is not None and build.library:
-            library = str((self.libraries / build.library).resolve())
+        library = str((self.libraries / build.library).resolve()) if build is not None and build.library else None
         return {"name": name, "file": str(self.root / self.plan.description(name).file), "library": library}
 
     def probe(self) -> JobResult:
@@ -176,9 +174,8 @@ def probe_failure(result: JobResult) -> Missing | None:
     if failure is None:
         return child.missing_from(result.outcomes.get("probe", {}))
     if failure.code is Code.TOOL_FAILED:
-        raise CannotCollectError(
-            f"the worker cannot start: {failure.message}", fix="name an interpreter that has torch in FLASHCORE_CI_PYTHON"
-        )
+        fix = "name an interpreter that has torch in FLASHCORE_CI_PYTHON"
+        raise CannotCollectError(f"the worker cannot start: {failure.message}", fix=fix)
     if failure.code is Code.INTERRUPTED:
         return failure
     return Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed: {failure.message}")

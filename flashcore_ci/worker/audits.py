@@ -27,9 +27,8 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
     if outlasts_stream(launcher, ms):
-        raise OutputChangedError(
-            "the device is still at work when a launch's stream is done: work on another stream is not timed"
-        )
+        late = "the device is still at work when a launch's stream is done"
+        raise OutputChangedError(f"{late}: work on another stream is not timed")
     if name := pool.redzones.overwritten():
         raise ValueError(f"wrote next to {name}, outside of its memory")
     if by_reference and far_from(audited.first, pool.subject.reference(tensors.upcast(audited.inputs))):

@@ -150,12 +150,8 @@ def _compare(
 
 def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
     sides = {"ours": first, "pytorch": low}
-    names = list(first)[:MAX_HISTOGRAMS]
-    return {
-        f"error/{side}/{name}": tensors.error_histogram(given[name], exact[name])
-        for name in names
-        for side, given in sides.items()
-    }
+    pairs = [(name, side) for name in list(first)[:MAX_HISTOGRAMS] for side in sides]
+    return {f"error/{side}/{name}": tensors.error_histogram(sides[side][name], exact[name]) for name, side in pairs}
 
 
 def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:

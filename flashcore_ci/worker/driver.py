@@ -17,14 +17,9 @@ PTX = b"""
 // One block for each SM: the first thread stores its SM's cycle counter and the GPU's nanosecond timer.
 .visible .entry flashcore_ci_tick(.param .u64 readings)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread, %sm;
-    .reg .u64 %slot, %offset, %cycles, %time;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %slot, [readings];
-    cvta.to.global.u64 %slot, %slot;
+    .reg .pred %idle; .reg .u32 %thread, %sm; .reg .u64 %slot, %offset, %cycles, %time;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %slot, [readings]; cvta.to.global.u64 %slot, %slot;
     mov.u32 %sm, %smid;
     mul.wide.u32 %offset, %sm, 16;
     add.u64 %slot, %slot, %offset;

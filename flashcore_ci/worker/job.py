@@ -60,12 +60,8 @@ class Job:
             digest=hashlib.sha256(data).hexdigest(),
             root=Path(content["root"]),
             subjects=tuple(
-                Subject(
-                    name=subject["name"],
-                    file=Path(subject["file"]),
-                    library=None if subject["library"] is None else Path(subject["library"]),
-                )
-                for subject in content["subjects"]
+                Subject(name=s["name"], file=Path(s["file"]), library=None if s["library"] is None else Path(s["library"]))
+                for s in content["subjects"]
             ),
             workloads=tuple(Work(**workload) for workload in content["workloads"]),
             options=content["options"],

@@ -68,9 +68,8 @@ class GraphLaunch:
         try:
             self._graph = _capture(lambda buffers: pool.subject.run(buffers.inputs, buffers.outputs), pool.sets)
         except Exception as error:
-            raise ValueError(
-                f"launches under 50 µs are timed in a CUDA graph, and this launch cannot be captured: {last_line(error)}"
-            ) from error
+            why = f"this launch cannot be captured: {last_line(error)}"
+            raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
 
     def launch(self) -> tuple[Any, Any]:

@@ -49,23 +49,19 @@ def assess(blocks: Sequence[Block]) -> SteadyState:
     drift, move = relative_drift(window), clock_move(window)
     complete = len(recent) >= MIN_BLOCKS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS and recent[0].at > LEAD_SECONDS
     mostly_usable = 2 * len(window) >= len(recent)
-    return SteadyState(
-        blocks=window,
-        drift=drift,
-        clock_move=move,
-        settled=complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE,
-    )
+    settled = complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
+    return SteadyState(blocks=window, drift=drift, clock_move=move, settled=settled)
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:
     """Return by how many per cent the second half's cycles exceed the first's."""
-    first, second = (statistics.median(block.megacycles for block in half) for half in _halves(blocks))
+    first, second = _medians_of_halves([block.megacycles for block in blocks])
     return 100.0 * (second / first - 1.0)
 
 
 def clock_move(blocks: Sequence[Block]) -> float:
     """Return by how many MHz the halves' clocks differ."""
-    first, second = (statistics.median(block.mhz for block in half) for half in _halves(blocks))
+    first, second = _medians_of_halves([block.mhz for block in blocks])
     return abs(second - first)
 
 
@@ -74,6 +70,6 @@ def relative_std(values: Sequence[float]) -> float:
     return 100.0 * statistics.pstdev(values) / statistics.fmean(values)
 
 
-def _halves(blocks: Sequence[Block]) -> tuple[Sequence[Block], Sequence[Block]]:
-    middle = len(blocks) // 2
-    return blocks[:middle], blocks[middle:]
+def _medians_of_halves(values: Sequence[float]) -> tuple[float, float]:
+    middle = len(values) // 2
+    return statistics.median(values[:middle]), statistics.median(values[middle:])

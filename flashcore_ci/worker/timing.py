@@ -74,9 +74,8 @@ def run(job: Job, result: Result) -> bool:
 
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
-            return _measure(
-                context, subjects[work.subject], work, batched=batched.get(work.id), by_reference=work is with_reference
-            )
+            subject, by_reference = subjects[work.subject], work is with_reference
+            return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
     return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, spare=SPARE_MEMORY)
 
@@ -185,11 +184,8 @@ def _why_unsettled(measurement: Measurement, dropped: int) -> dict[str, Any]:
         return {}
     if 2 * dropped > count:
         return missing(Code.THROTTLED, f"heat or hardware throttled {dropped} of {count} blocks")
-    return missing(
-        Code.UNSETTLED,
-        f"after {MAX_SECONDS:.0f} s cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, "
-        f"the clock by {state.clock_move:.0f} MHz",
-    )
+    drift = f"cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, the clock by {state.clock_move:.0f} MHz"
+    return missing(Code.UNSETTLED, f"after {MAX_SECONDS:.0f} s {drift}")
 
 
 def _summarize_sensors(readings: list[SensorReading]) -> dict[str, Any]:
