@@ -67,9 +67,8 @@ class Ledger:
         )
         process = Process(number=len(self.processes), part=part, samples=samples)
         *earlier, current = self.sittings
-        return replace(
-            self, processes=(*self.processes, process), sittings=(*earlier, replace(current, processes=current.processes + 1))
-        )
+        sittings = (*earlier, replace(current, processes=current.processes + 1))
+        return replace(self, processes=(*self.processes, process), sittings=sittings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +139,8 @@ def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
         return
     for percent in PLANTED_PERCENT:
         names = _level_name(workload, 0.0), _level_name(workload, percent)
-        rounds = [
-            (before, after)
-            for before, after in itertools.pairwise(processes)
-            if _has_sample(before, names[0]) and _has_sample(after, names[1])
-        ]
+        pairs = itertools.pairwise(processes)
+        rounds = [pair for pair in pairs if all(_has_sample(*each) for each in zip(pair, names, strict=True))]
         yield Planted(
             percent=percent,
             confirmed=_median_percent(workload, percent, processes),

@@ -112,12 +112,8 @@ def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:
     workers = ((name, str(environment[name])) for name in WORKER_TOOLS if name in environment)
-    return replace(
-        session.origin,
-        device=device_of(state, environment),
-        tools=tuple(sorted((*session.versions, *workers))),
-        clock_policy=session.clock_policy,
-    )
+    device, tools = device_of(state, environment), tuple(sorted((*session.versions, *workers)))
+    return replace(session.origin, device=device, tools=tools, clock_policy=session.clock_policy)
 
 
 def device_of(state: GpuState, environment: dict[str, object]) -> Device:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec
-from flashcore_ci.collect.isolation import MakeJob, WorkloadResult
+from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
@@ -40,9 +40,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
 
-def run_in_parallel(
-    workloads: tuple[Workload, ...], make_job: MakeJob, *, is_healthy: Callable[[], bool]
-) -> dict[str, WorkloadResult]:
+def run_in_parallel(workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
     """Use up to three processes. Those that ran out of memory run again afterwards."""
     count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
     at_once = max(1, AT_ONCE // count)

@@ -95,8 +95,6 @@ def _unless_unhealthy(results: dict[str, WorkloadResult], is_healthy: Callable[[
     dead = {name: result.missing for name, result in results.items() if result.missing is not None and _died(result)}
     if not dead or is_healthy():
         return results
-    unhealthy = {
-        name: Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed too, after: {missing.message}")
-        for name, missing in dead.items()
-    }
+    messages = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
+    unhealthy = {name: Missing(code=Code.DEVICE_UNHEALTHY, message=message) for name, message in messages.items()}
     return results | {name: replace(results[name], missing=missing) for name, missing in unhealthy.items()}

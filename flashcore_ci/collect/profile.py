@@ -19,6 +19,7 @@ from flashcore_ci.model.reading import Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 READING_SECONDS = 120.0
+Actions = tuple[ncu.Action, ...]
 MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
 
@@ -56,7 +57,7 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
     return tuple(_observe(session, each, results[each.id], reports[each.id], actions[reports[each.id]]) for each in workloads)
 
 
-def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
+def _actions(profiler: Profiler, report: Path) -> Actions:
     argv = ncu.reading_argv(profiler.tool, report)
     try:
         done = process.run(argv, logs=profiler.session.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS)
@@ -65,9 +66,7 @@ def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
     return ncu.parse_actions(done.text()) if done.returncode == 0 and not done.timed_out else ()
 
 
-def _observe(
-    session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: tuple[ncu.Action, ...]
-) -> Observation:
+def _observe(session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: Actions) -> Observation:
     found = _readings(result, actions, workload.id, session.entries(workload))
     kernels = sorted({action.kernel for action in actions if action.workload == workload.id})
     return session.observation(
@@ -86,9 +85,7 @@ def _complaint(completed: Completed) -> Missing | None:
     return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
-def _readings(
-    result: WorkloadResult, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
-) -> dict[str, Reading] | Missing:
+def _readings(result: WorkloadResult, actions: Actions, workload: str, entries: tuple[str, ...]) -> dict[str, Reading] | Missing:
     complaint = None if result.completed is None else _complaint(result.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint

@@ -56,14 +56,9 @@ def _observe_entry(spec: EntrySpec, build: BuildEvidence, protocol: Protocol) ->
     if entry is None:
         missing = Missing(code=Code.NOT_BUILT, message=f"{spec.symbol} was not built")
         return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, missing=missing)
-    violations = _violations(spec, entry)
-    return Observation(
-        kind=Kind.RESOURCES,
-        target=spec.symbol,
-        identity=identity,
-        readings=_readings(spec, entry, len(violations)),
-        notes=violations,
-    )
+    notes = _violations(spec, entry)
+    readings = _readings(spec, entry, len(notes))
+    return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, readings=readings, notes=notes)
 
 
 def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tuple[str, Reading], ...]:

@@ -65,13 +65,10 @@ def collect(session: Session) -> tuple[Observation, ...]:
         checks = [pool.submit(_check, session, tool, version, name, workloads) for name in SANITIZER_TOOLS]
         launches = listing.result()
         failed = {name: future.result() for name, future in zip(SANITIZER_TOOLS, controls, strict=False)}
-        results = {
-            name: _require_control(check.result(), failed.get(name)) for name, check in zip(SANITIZER_TOOLS, checks, strict=True)
-        }
-    return tuple(
-        _observe(session, workload, {name: by_id[workload.id] for name, by_id in results.items()}, launches[workload.id])
-        for workload in workloads
-    )
+        finished = {name: check.result() for name, check in zip(SANITIZER_TOOLS, checks, strict=True)}
+        results = {name: _require_control(result, failed.get(name)) for name, result in finished.items()}
+    by_workload = {workload.id: {name: by_id[workload.id] for name, by_id in results.items()} for workload in workloads}
+    return tuple(_observe(session, each, by_workload[each.id], launches[each.id]) for each in workloads)
 
 
 def _require_control(results: dict[str, CheckResult], failed: Missing | None) -> dict[str, CheckResult]:
@@ -144,9 +141,8 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
     bulk = _loads_bulk_copies(session, name, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
-    results = _launch(
-        session, name, workloads, lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command, bulk=bulk)
-    )
+    argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
+    results = _launch(session, name, workloads, lambda command: argv(command=command))
     report = sanitizer.parse(process.read_text(log), name)
     checked = {}
     for workload in workloads:
@@ -183,12 +179,8 @@ def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[s
 def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
     log = _log(session, LAUNCH_LIST, workloads)
     kernels = _kernels(session, workloads)
-    results = _launch(
-        session,
-        LAUNCH_LIST,
-        workloads,
-        lambda command: sanitizer.launch_list_argv(tool, kernels=kernels, log=log, command=command),
-    )
+    argv = partial(sanitizer.launch_list_argv, tool, kernels=kernels, log=log)
+    results = _launch(session, LAUNCH_LIST, workloads, lambda command: argv(command=command))
     launches = sanitizer.parse_launches(process.read_text(log))
     return {each.id: results[each.id].missing or between_marks(launches, index) for index, each in enumerate(workloads)}
 

@@ -101,10 +101,8 @@ def is_comparison_final(
 ) -> bool:
     """Whether more rounds cannot change a verdict on ``target``. ``samples`` by metric."""
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
-    return all(
-        no_slower.is_final(check, samples, comparison_context(plan, check, provenance, references, same_code=same_code))
-        for check in checks
-    )
+    contexts = (comparison_context(plan, check, provenance, references, same_code=same_code) for check in checks)
+    return all(no_slower.is_final(check, samples, context) for check, context in zip(checks, contexts, strict=True))
 
 
 def workloads_without_base(

@@ -42,7 +42,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
         drift = estimate_drift(getattr(row, context.primary), samples.values, context.prior(check.target, context.primary))
     except ValueError as error:
         return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=str(error)))
-    return _evaluate_drift(check, drift, context, baseline, row)
+    return _evaluated(check, drift, context, baseline, row)
 
 
 def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
@@ -61,9 +61,7 @@ def _is_comparable(row: BaselineRow, observation: Observation) -> bool:
     return (row.asked, row.collector) == (observation.identity.workload, observation.identity.collector)
 
 
-def _evaluate_drift(
-    check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow
-) -> Evaluation:
+def _evaluated(check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow) -> Evaluation:
     margin = math.log1p(check.limit.value / 100.0)
     lower, upper = drift.lower_bound(ALPHA_NULL / context.rows), drift.upper_bound(BETA)
     if lower > margin:

@@ -21,10 +21,8 @@ class References:
 
     def noise(self, provenance: Provenance) -> Noise | None:
         """Find the recording for this product and clock policy, of any driver (F test)."""
-        name = provenance.device.name if provenance.device else None
-        return next(
-            (noise for noise in self.noises if (noise.device, noise.clock_policy) == (name, provenance.clock_policy)), None
-        )
+        wanted = (provenance.device.name if provenance.device else None, provenance.clock_policy)
+        return next((noise for noise in self.noises if (noise.device, noise.clock_policy) == wanted), None)
 
     def baseline(self, provenance: Provenance) -> Baseline | None:
         """Find the baseline for this product, driver and clock policy."""

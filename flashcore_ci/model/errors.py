@@ -96,7 +96,5 @@ def group_mistakes(mistakes: Iterable[tuple[str, str]]) -> list[str]:
     workloads: dict[str, list[str]] = {}
     for workload, mistake in mistakes:
         workloads.setdefault(mistake, []).append(workload)
-    return [
-        f"workload {first}{f' and {len(others)} more' if others else ''}: {mistake}"
-        for mistake, (first, *others) in workloads.items()
-    ]
+    more = {mistake: f" and {len(names) - 1} more" if len(names) > 1 else "" for mistake, names in workloads.items()}
+    return [f"workload {names[0]}{more[mistake]}: {mistake}" for mistake, names in workloads.items()]

@@ -61,9 +61,7 @@ def _about(verdict: Verdict, dossier: Dossier) -> Iterator[Annotation]:
         message = f"{verdict.target}: {finding.tool}: {formatting.describe_finding(finding)}"
         yield Annotation(level=level, title=title, message=message, file=finding.file, line=finding.line)
     if not verdict.findings:
-        steps = (
-            formatting.plain(line) for line in (formatting.detail(verdict), f"next: {verdict.next_step or 'see the report'}")
-        )
+        steps = map(formatting.plain, (formatting.detail(verdict), f"next: {verdict.next_step or 'see the report'}"))
         message = "\n".join((f"{verdict.target}: {formatting.with_limit(verdict)}", *steps))
         yield Annotation(level=level, title=title, message=message, file=dossier.file_of(verdict.subject))
 
@@ -82,11 +80,8 @@ def _bounded(annotations: Iterable[Annotation]) -> Iterator[Annotation]:
 
 
 def _command(annotation: Annotation) -> str:
-    pairs = {
-        "file": annotation.file,
-        "line": str(annotation.line) if annotation.file and annotation.line else "",
-        "title": annotation.title,
-    }
+    line = str(annotation.line) if annotation.file and annotation.line else ""
+    pairs = {"file": annotation.file, "line": line, "title": annotation.title}
     properties = ",".join(f"{name}={_escaped(formatting.printable(value), PROPERTY)}" for name, value in pairs.items() if value)
     message = formatting.shorten(formatting.clean_lines(annotation.message), MOST_MESSAGE)
     return f"::{annotation.level} {properties}::{_escaped(message, DATA)}"

@@ -61,12 +61,8 @@ def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
 
 
 def _importance(verdict: Verdict) -> tuple[bool, bool, bool, float]:
-    return (
-        not verdict.blocks,
-        not formatting.is_red(verdict),
-        verdict.outcome is not Outcome.FAIL,
-        -formatting.closeness(verdict),
-    )
+    passed = not formatting.is_red(verdict)
+    return (not verdict.blocks, passed, verdict.outcome is not Outcome.FAIL, -formatting.closeness(verdict))
 
 
 def _sides(both: SpeedComparison) -> tuple[str, str, str]:

@@ -58,12 +58,8 @@ def _properties(report: Report) -> dict[str, str]:
 
 
 def _case(report: Report, verdict: Verdict) -> TestCase:
-    case = TestCase(
-        name=_clean(verdict.target),
-        classname=_clean(f"{report.suite}.{verdict.gate}"),
-        elapsed_sec=verdict.seconds,
-        stdout=_clean(_facts(verdict)),
-    )
+    name, group = _clean(verdict.target), _clean(f"{report.suite}.{verdict.gate}")
+    case = TestCase(name=name, classname=group, elapsed_sec=verdict.seconds, stdout=_clean(_facts(verdict)))
     message = formatting.plain(f"{verdict.reason.code}: {formatting.with_limit(verdict)}: {formatting.detail(verdict)}")
     prefix = _skip_prefix(verdict)
     message = formatting.shorten(f"{prefix}: {message}" if prefix else message, MOST_MESSAGE)

@@ -72,9 +72,8 @@ def undeclared_import(job: Job) -> str:
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
     root, exempt = _resolved(str(job.root)), (_resolved(sys.prefix), _resolved(__file__).parents[1])
     loaded = {_resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
-    undeclared = {
-        path for path in loaded - known if path.is_relative_to(root) and not any(path.is_relative_to(folder) for folder in exempt)
-    }
+    inside = (path for path in loaded - known if path.is_relative_to(root))
+    undeclared = (path for path in inside if not any(path.is_relative_to(folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")
 
 
@@ -101,13 +100,9 @@ def begin(job: Job, result: Result) -> None:
     signal = job.options.get("go")
     if signal is not None:
         wait_for(Path(signal))
-    properties = torch.cuda.get_device_properties(0)
-    result.environment(
-        torch=torch.__version__,
-        device=properties.name,
-        multiprocessors=properties.multi_processor_count,
-        l2=properties.L2_cache_size,
-    )
+    gpu = torch.cuda.get_device_properties(0)
+    facts = {"device": gpu.name, "multiprocessors": gpu.multi_processor_count, "l2": gpu.L2_cache_size}
+    result.environment(torch=torch.__version__, **facts)
 
 
 def wait_for(path: Path) -> None:

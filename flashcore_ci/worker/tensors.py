@@ -81,10 +81,8 @@ def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with every floating tensor in float64."""
     import torch
 
-    return {
-        name: value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+    floats = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    return {**inputs, **{name: value.to(torch.float64) for name, value in floats.items()}}
 
 
 def largest_difference(first: Any, second: Any) -> Difference:
@@ -161,8 +159,8 @@ def _flat(tensor: Any) -> Any:
 
 
 def _unravel(index: int, shape: Any) -> tuple[int, ...]:
-    coordinates = []
+    coordinates: tuple[int, ...] = ()
     for size in reversed(tuple(shape)):
         index, coordinate = divmod(index, size)
-        coordinates.append(coordinate)
-    return tuple(reversed(coordinates))
+        coordinates = (coordinate, *coordinates)
+    return coordinates

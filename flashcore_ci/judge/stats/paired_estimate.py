@@ -80,14 +80,8 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
         if moderated:
             variance = (prior.df * prior.variance + df * variance) / (prior.df + df)
             df += prior.df
-    return Estimate(
-        rounds=rounds,
-        mean=centre,
-        standard_error=math.sqrt(variance * weight),
-        df=df,
-        scatter_ratio=scatter_ratio,
-        moderated=moderated,
-    )
+    error = math.sqrt(variance * weight)
+    return Estimate(rounds=rounds, mean=centre, standard_error=error, df=df, scatter_ratio=scatter_ratio, moderated=moderated)
 
 
 @cache

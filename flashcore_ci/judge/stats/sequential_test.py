@@ -81,11 +81,9 @@ class ErrorBudget:
 
     def exceeds(self, estimate: Estimate, margin: float) -> bool:
         """Whether the slowdown is significant and exceeds the margin."""
-        return (
-            self.alpha_margin > 0
-            and estimate.lower_bound(self.alpha_margin) > margin
-            and estimate.lower_bound(self.alpha_null) > 0
-        )
+        if not self.alpha_margin > 0:
+            return False
+        return estimate.lower_bound(self.alpha_margin) > margin and estimate.lower_bound(self.alpha_null) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +180,8 @@ def minimum_detectable_slowdown(prior: Prior, margin: float, budget: ErrorBudget
 def power_at(prior: Prior, slowdown: float, margin: float, budget: ErrorBudget) -> float:
     """Power: probability that a slowdown (log ratio) is SLOWER at the last look."""
     df, standard_error = _last_look(prior)
-    threshold = max(
-        margin + t_quantile(budget.alpha_margin, df) * standard_error, t_quantile(budget.alpha_null, df) * standard_error
-    )
-    return t_tail((threshold - slowdown) / standard_error, df)
+    above_margin, above_zero = (t_quantile(alpha, df) * standard_error for alpha in (budget.alpha_margin, budget.alpha_null))
+    return t_tail((max(margin + above_margin, above_zero) - slowdown) / standard_error, df)
 
 
 def _sum_of_quantiles(prior: Prior, *tails: float) -> float:

@@ -34,12 +34,8 @@ def _output(output: str, kernel: Histogram, pytorch: Histogram | None) -> Markup
     low, high = extent([side for side in (kernel, pytorch) if side is not None])
     elements = sum(kernel.counts) + kernel.zeros + kernel.not_finite
     caption = f"{output}: {elements:,} elements, {kernel.zeros:,} exact, {kernel.not_finite:,} not finite"
-    picture = charts.histogram(
-        _between(kernel, low, high),
-        range(low, high + 1),
-        f"errors of {caption}",
-        outlined=_between(pytorch, low, high) if pytorch else None,
-    )
+    counts, outlined = _between(kernel, low, high), _between(pytorch, low, high) if pytorch else None
+    picture = charts.histogram(counts, range(low, high + 1), f"errors of {caption}", outlined=outlined)
     outline = " Outline: PyTorch's errors." if pytorch else ""
     return join((picture, tag("figcaption", f"{caption}. Counts between powers of two.{outline}")))
 

@@ -11,7 +11,7 @@ from flashcore_ci.report import formatting
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 VOID = frozenset({"meta", "input", "circle", "line", "path", "polyline", "rect", "use"})
 BLOCKS = frozenset(
-    {"div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"}
+    ["div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"]
 )
 NEWLINE = "\n"  # after a block it does not show, and it makes two versions of a page comparable line by line
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")

@@ -66,13 +66,8 @@ def _calm(verdicts: Iterable[Verdict]) -> bool:
 
 def _row(target: str, cells: dict[str, Verdict], gates: Sequence[str], anchors: dict[str, str]) -> Markup:
     anchor = anchors.get(target)
-    name = tag("a", target, href=f"#{anchor}") if anchor else target
-    return tag(
-        "tr",
-        tag("th", name, scope="row", class_="mono"),
-        *(_cell(cells.get(gate)) for gate in gates),
-        class_="calm" if _calm(cells.values()) else None,
-    )
+    name = tag("th", tag("a", target, href=f"#{anchor}") if anchor else target, scope="row", class_="mono")
+    return tag("tr", name, *(_cell(cells.get(gate)) for gate in gates), class_="calm" if _calm(cells.values()) else None)
 
 
 def _cell(verdict: Verdict | None) -> Markup:

@@ -83,11 +83,9 @@ def _links(report: Report) -> Iterator[Markup]:
 
 def _theme() -> Markup:
     choices = (("auto", "system"), ("light", "light"), ("dark", "dark"))
-    boxes = (
-        tag("label", tag("input", type="radio", name="theme", id=name, checked="" if name == "auto" else None), f" {text}")
-        for name, text in choices
-    )
-    return tag("fieldset", tag("legend", "Colours"), *boxes)
+    checked = {"auto": ""}
+    boxes = ((tag("input", type="radio", name="theme", id=name, checked=checked.get(name)), f" {text}") for name, text in choices)
+    return tag("fieldset", tag("legend", "Colours"), *(tag("label", *box) for box in boxes))
 
 
 def _main(report: Report, dossier: Dossier) -> Markup:
@@ -181,13 +179,9 @@ def _remarks(report: Report) -> Iterator[Markup]:
         lines = (prose(f"{w.gate} on {w.target} until {w.expires}, {w.owner}: {w.reason}") for w in report.waivers)
         yield join((tag("h3", "Waivers"), tag("ul", *(tag("li", line) for line in lines))))
     if report.excluded:
-        why: dict[tuple[str, str], list[str]] = {}
-        for excluded in report.excluded:
-            why.setdefault((excluded.gate, excluded.why), []).append(excluded.target)
-        rows = (
-            tag("tr", tag("td", gate), tag("td", prose(reason)), tag("td", str(len(targets)), class_="num"))
-            for (gate, reason), targets in why.items()
-        )
+        why = Counter((excluded.gate, excluded.why) for excluded in report.excluded)
+        cells = ((gate, prose(reason), str(count)) for (gate, reason), count in why.items())
+        rows = (tag("tr", tag("td", gate), tag("td", reason), tag("td", count, class_="num")) for gate, reason, count in cells)
         title = f"Not applicable: {formatting.plural(len(report.excluded), 'pair')} of gate and target"
         yield tag("details", tag("summary", title), table(("gate", "does not apply because", "targets"), rows))
 

@@ -138,9 +138,8 @@ def _clocks(workload: Workload, dossier: Dossier) -> Markup:
     if seen is None or clocks is None:
         return absent(title, _why(seen, "this workload was not timed"))
     traces = [trace for trace in dossier.traces if trace.workload == workload.id]
-    curves = [list(zip(trace.seconds, trace.mhz, strict=True)) for trace in traces] or [
-        [(float(at), mhz)] for at, mhz in enumerate(clocks.values)
-    ]
+    curves = [list(zip(trace.seconds, trace.mhz, strict=True)) for trace in traces]
+    curves = curves or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
     below = "seconds" if traces else "process"
     caption = f"Settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz. {_throttling(seen)}"
     what = "One line per process, from its first block of launches to its last." if traces else "One dot per process."
@@ -178,11 +177,8 @@ def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossie
         return absent(title, _why(seen, "this workload was not profiled"))
     readings = dict(seen.readings)
     limits = {verdict.gate.replace("-", "/", 1): verdict.limit for verdict in verdicts if verdict.evidence is Kind.PROFILE}
-    rows = [
-        (name, reading.value, limits.get(metric))
-        for metric, name in UNITS
-        if isinstance(reading := readings.get(metric), Measured)
-    ]
+    found = ((name, readings.get(metric), limits.get(metric)) for metric, name in UNITS)
+    rows = [(name, reading.value, limit) for name, reading, limit in found if isinstance(reading, Measured)]
     if not rows:
         return absent(title, "the profile has none of its metrics")
     values = ", ".join(f"{name} {value:.1f} %" for name, value, _ in rows)
