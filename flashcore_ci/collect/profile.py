@@ -46,7 +46,7 @@ class Profiler:
 
 
 def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
-    """Return one observation per workload. The first process waits for ``start``."""
+    """Return one observation per workload, after ``start``."""
     workloads = session.workloads(Kind.PROFILE)
     if not workloads:
         return ()

@@ -33,13 +33,13 @@ def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
 
 
 def observe_resources(description: Description, build: BuildEvidence, protocol: Protocol) -> tuple[Observation, ...]:
-    """Return one observation per declared entry function, compiled or not."""
+    """Return one observation per declared entry function."""
     spec = description.build
     return () if spec is None else tuple(_observe_entry(entry, build, protocol) for entry in spec.entries)
 
 
 def observe(descriptions: Iterable[Description], builds: Iterable[BuildEvidence], protocol: Protocol) -> tuple[Observation, ...]:
-    """Return all static observations on the builds of these subjects."""
+    """Return all observations on these builds."""
     by_subject = {build.subject: build for build in builds}
     observations: list[Observation] = []
     for description in descriptions:

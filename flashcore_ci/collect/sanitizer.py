@@ -243,7 +243,7 @@ def _observe(
 
 
 def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) -> Reading:
-    """Count the checked launches. Missing if a planned kernel has too few."""
+    """Count the checked launches, or say which kernel lacks them."""
     if isinstance(launches, Missing):
         return launches
     absent = sorted(set(entries) - set(launches.checked))

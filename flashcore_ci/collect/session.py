@@ -57,7 +57,7 @@ class Session:
         return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
 
     def artifact(self, kind: str, name: str) -> Path:
-        """Return the path of an artifact, in an existing folder."""
+        """Return the path of an artifact."""
         path = self.run_folder / "artifacts" / kind / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -75,7 +75,7 @@ class Session:
         return next((build for build in self.builds if build.subject == subject), None)
 
     def identity(self, kind: Kind, workload: Workload) -> Identity | None:
-        """Return what such a measurement depends on, or None without a build."""
+        """Return the identity of a measurement, or None without a build."""
         build = self.build(workload.subject)
         problem = self.plan.description(workload.subject).problem(workload.id)
         return None if build is None else workload_identity(kind, workload, problem, build, self.plan.protocol)
@@ -85,14 +85,14 @@ class Session:
         return self.plan.description(workload.subject).problem(workload.id).entries
 
     def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
-        """Return the Python files that evidence depends on, if digests cover them."""
+        """Return the Python files under digests, or None."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
         if any(description.build is None for description in described):
             return None
         return [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
 
     def seconds(self, kind: Kind) -> float:
-        """Return the time limit of one process of this kind."""
+        """Return the time limit of one process."""
         return dict(self.plan.protocol.timeouts).get(kind, DEFAULT_SECONDS)
 
     def observation(self, kind: Kind, workload: Workload, **learned: Any) -> Observation:

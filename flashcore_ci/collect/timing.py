@@ -44,7 +44,7 @@ class Timer:
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
-    """Return one observation per workload. A failing one is not run again."""
+    """Return one observation per workload."""
     workloads = remaining = session.workloads(Kind.TIMING)
     results: dict[str, list[WorkloadResult]] = {workload.id: [] for workload in workloads}
     artifacts: list[str] = []

@@ -108,7 +108,7 @@ def is_comparison_final(
 def workloads_without_base(
     plan: Plan, builds: tuple[BuildEvidence, ...], sources: tuple[Source, ...], base: Mapping[str, Identity] | None = None
 ) -> dict[str, str]:
-    """Return the workloads that the base cannot run, each with its error."""
+    """Map the workloads that the base cannot run to the error."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     failures: dict[str, str] = {}
     for check in plan.checks:
@@ -119,7 +119,7 @@ def workloads_without_base(
 
 
 def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
-    """Return the workloads with equal code on both sides, which are not timed."""
+    """Return the workloads with equal code on both sides (not timed)."""
     return frozenset(
         check.target
         for check in plan.checks
@@ -134,7 +134,7 @@ def _is_same_code(observation: Observation | None) -> bool:
 def comparison_context(
     plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
 ) -> ComparisonContext:
-    """Collect what a check on speed is judged with. Equal code takes no alpha."""
+    """Collect what judges a speed. Equal code takes no alpha."""
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
@@ -161,7 +161,7 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
 
 
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
-    """Make the verdict before waivers. ``sharing`` checks share the observation's seconds."""
+    """Share the seconds of the observation among ``sharing`` checks."""
     gate, observation = check.gate, match.observation
     is_red = evaluation.outcome is not Outcome.PASS
     deferred = stale is StalePolicy.DEFER and evaluation.reason.code in DEFERRABLE_CODES and gate.evidence not in STATIC_KINDS

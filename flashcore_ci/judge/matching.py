@@ -18,7 +18,7 @@ NO_ORIGIN = Origin(kind="none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence, its origin, and the tools' files by name, which no verdict depends on."""
+    """Evidence, its origin, and the tools' files by name (not judged)."""
 
     origin: Origin
     evidence: Evidence
@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedEvidence:
-    """The observation for a check, or the reason why there is none."""
+    """The observation for a check, or why there is none."""
 
     observation: Observation | None = None
     source: Source | None = None
@@ -42,7 +42,7 @@ class MatchedEvidence:
 
 @dataclass(slots=True)
 class Matcher:
-    """Matches sources with the checks of one plan. ``base``: the required base by workload."""
+    """Matches sources with checks. ``base``: the required base by workload."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -89,7 +89,7 @@ class Matcher:
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
-        """Compute the identity that the evidence must have. Missing if its code was not built."""
+        """Compute the identity that evidence must have. Missing if not built."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:

@@ -46,7 +46,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
 
 
 def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
-    """Estimate the difference of the mean logs. ValueError for impossible values."""
+    """Estimate the difference of mean logs. ValueError for impossible values."""
     if not all(value > 0 for value in (*before, *now)):
         raise ValueError("a measurement is above zero")
     logs = [[math.log(value) for value in side] for side in (before, now)]

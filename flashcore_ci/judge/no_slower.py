@@ -52,7 +52,7 @@ def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonCo
 
 
 def decide_check(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> Decision | None:
-    """Apply the sequential test. None before the first look. ValueError for impossible samples."""
+    """Decide, or None before the first look. ValueError for impossible samples."""
     primary = _rounds(samples, context.primary)
     if len(primary.base) < INTERIM_LOOKS[0]:
         return None
@@ -69,7 +69,7 @@ def decide_check(check: Check, samples: Mapping[str, Samples], context: Comparis
 
 
 def pair_of(base: Identity, head: Identity) -> str:
-    """Name the two codes for a waiver. The name changes only with the code."""
+    """Name the two codes for a waiver."""
     return "..".join(digest_of(side.machine_code, side.launcher, side.binding)[:12] for side in (base, head))
 
 
@@ -150,7 +150,7 @@ def _noise_text(estimate: Estimate) -> str:
 
 
 def _bounds_text(estimate: Estimate, budget: ErrorBudget) -> str:
-    """The first look has no alpha to spend, so it has no lower bound."""
+    """The first look spends no alpha: no lower bound."""
     upper = _percent_text(estimate.upper_bound(budget.beta))
     if not budget.alpha_margin > 0:
         return f"(upper confidence bound {upper})"
@@ -162,7 +162,7 @@ def _percent_text(log_ratio: float) -> str:
 
 
 def _round_up(value: float) -> str:
-    """Round up to two digits, so that the shown margin is large enough."""
+    """Round up to two digits, so the margin is large enough."""
     if not value > 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)

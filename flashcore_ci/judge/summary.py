@@ -12,7 +12,7 @@ EXIT_CODE = {Outcome.FAIL: ExitCode.GATE_FAILED, Outcome.INCONCLUSIVE: ExitCode.
 
 
 def overall(verdicts: Sequence[Verdict]) -> Outcome:
-    """Return the worst outcome that blocks, else PASS. An empty plan is INCONCLUSIVE."""
+    """Return the worst blocking outcome, else PASS (INCONCLUSIVE without checks)."""
     blocking = {verdict.outcome for verdict in verdicts if verdict.blocks}
     if Outcome.FAIL in blocking:
         return Outcome.FAIL

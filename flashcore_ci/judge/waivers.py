@@ -16,7 +16,7 @@ NOT_PASSING = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
 def day_of(as_of: str) -> dt.date:
-    """Parse the UTC day of an ISO 8601 date or time. ValueError for other text."""
+    """Parse the UTC day of an ISO 8601 text, or raise ValueError."""
     moment = dt.datetime.fromisoformat(as_of)
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
@@ -32,7 +32,7 @@ def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether every reported finding matches the waiver, if it names one."""
+    """Whether all findings match the waiver, if it names one."""
     if not waiver.finding:
         return True
     findings = verdict.findings
@@ -42,7 +42,7 @@ def covers(waiver: Waiver, verdict: Verdict) -> bool:
 
 
 def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
-    """Return the verdict, WAIVED if an active waiver covers it."""
+    """Return the verdict, WAIVED if covered."""
     if verdict.outcome not in NOT_PASSING:
         return verdict
     for waiver in waivers:

@@ -52,13 +52,13 @@ class Baseline:
         return (self.device, self.driver, self.clock_policy)
 
     def is_for(self, provenance: Provenance) -> bool:
-        """Whether the run was on the same product, driver and clock policy."""
+        """Whether the run was on this kind of machine."""
         device = provenance.device
         return device is not None and self.key == (device.name, device.driver, provenance.clock_policy)
 
 
 def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
-    """Return ``present`` with a new row for every workload that this run timed twice or more. None without any."""
+    """Return ``present`` with rows of this run, or None without any."""
     device = evidence.provenance.device
     rows = {row.workload: row for row in _rows(evidence)}
     if device is None or not rows:

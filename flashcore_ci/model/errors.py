@@ -66,13 +66,13 @@ class CannotCollectError(FlashcoreError):
 
 
 class EvidenceError(FlashcoreError):
-    """A run folder or bundle that is cut, altered, of another schema, or not a run."""
+    """A run folder or bundle that is damaged or not a run."""
 
     exit_code = ExitCode.CANNOT_COLLECT
 
 
 class UnmetError(FlashcoreError):
-    """A condition of the required check is not met, such as a job that failed."""
+    """A condition of the required check is not met."""
 
     exit_code = ExitCode.INCONCLUSIVE
 

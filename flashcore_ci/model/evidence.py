@@ -45,7 +45,7 @@ class EntryBuild:
     warnings: tuple[str, ...]
 
     def count(self, opcode: str) -> int:
-        """Return how many instructions have this opcode without modifiers, e.g. ``HGMMA``."""
+        """Count instructions with this opcode, e.g. ``HGMMA``."""
         return dict(self.opcodes).get(opcode, 0)
 
 
@@ -68,7 +68,7 @@ class BuildEvidence:
     error: CompileError | None = None
 
     def entry(self, symbol: str) -> EntryBuild | None:
-        """Return the entry function of this name, if it was built."""
+        """Return the entry function, if built."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
@@ -84,7 +84,7 @@ class Identity:
     collector: str
 
     def changed(self, other: Identity) -> tuple[str, ...]:
-        """Return the names of the parts that differ from ``other``."""
+        """Return the names of the parts that differ."""
         return tuple(name for name in self.__slots__ if getattr(self, name) != getattr(other, name))
 
 
@@ -132,7 +132,7 @@ class Observation:
                 raise ValueError(f"{self.kind} of {self.target}: a metric is given twice")
 
     def reading(self, metric: str) -> Reading:
-        """Return the reading of this name, or ``Missing`` with the reason."""
+        """Return the reading, or why it is missing."""
         absent = Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
         return self.missing or dict(self.readings).get(metric, absent)
 

@@ -28,7 +28,7 @@ NO_MACHINE_CODE = digest_of([])
 
 
 def is_covered(identity: Identity) -> bool:
-    """Tell whether digests cover the kernel, so that equal identities mean equal code."""
+    """Tell whether digests cover the kernel."""
     return identity.machine_code != NO_MACHINE_CODE
 
 
@@ -38,18 +38,18 @@ def is_same_code(base: Identity, head: Identity) -> bool:
 
 
 def workload_digest(workload: Workload) -> str:
-    """Return a digest of subject, parameters and seed (not of id, roof or tags)."""
+    """Digest subject, parameters and seed (not id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)
 
 
 def collector_digest(kind: Kind, protocol: Protocol) -> str:
-    """Return a digest of the collector's version and of its settings in the suite."""
+    """Digest the collector's version and settings."""
     parameters = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
     return digest_of(kind, COLLECTOR_VERSIONS[kind], parameters)
 
 
 def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:
-    """Return one digest of the named entry functions. None if one was not built."""
+    """Digest the named entry functions. None if one was not built."""
     digests = []
     for symbol in sorted(set(symbols)):
         entry = build.entry(symbol)
@@ -70,7 +70,7 @@ def workload_identity(
 
 
 def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
-    """Return the identity of compiler evidence on the named entry functions."""
+    """Return the identity of compiler evidence."""
     return _identity(kind, build, machine_code_digest(build, symbols) or "", "", protocol)
 
 

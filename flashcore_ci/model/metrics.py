@@ -16,7 +16,7 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
 class Scale(StrEnum):
-    """A scale of speed. The value is the name of its column in recordings of noise and in baselines."""
+    """A scale of speed, by its column in noise and baselines."""
 
     TIME = "ms"
     CYCLES = "megacycles"

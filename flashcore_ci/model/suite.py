@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 
 def scope_of(kind: Kind) -> Scope:
-    """Return the scope of every check on evidence of this kind."""
+    """Return the scope of checks on this evidence."""
     return {Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
 
 

@@ -36,7 +36,7 @@ def render(report: Report, dossier: Dossier) -> str:
 
 
 def inert(text: str) -> str:
-    """Return ``text`` without a line that GitHub reads as a command."""
+    """Break what GitHub reads as a command."""
     return "".join(_inert(line) for line in text.splitlines(keepends=True))
 
 

@@ -21,12 +21,12 @@ NOTHING = "—"
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the comment. Its last line counts what does not fit."""
+    """Return the comment, bounded."""
     return markdown.bounded(_blocks(report, dossier), MOST_BYTES)
 
 
 def marker(suite: str) -> str:
-    """Return an invisible HTML comment, the same for every run of the suite."""
+    """Return an HTML comment that identifies the suite."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "-" for c in suite)
     return f"<!-- flashcore-ci: {name.strip('-') or 'suite'} -->"
 

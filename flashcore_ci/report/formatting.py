@@ -61,7 +61,7 @@ def _error(value: float, digits: int) -> str:
 
 
 def reading(verdict: Verdict) -> str:
-    """Format the value with enough digits to differ from its limit, or why it is missing."""
+    """Format the value unlike its limit, or why it is missing."""
     measured = verdict.reading
     if isinstance(measured, Missing):
         return f"no reading: {measured.code}"
@@ -99,7 +99,7 @@ def with_limit(verdict: Verdict) -> str:
 
 
 def closeness(verdict: Verdict) -> float:
-    """Return the used share of the limit, or -1 without a reading."""
+    """Return the used share of the limit, or -1."""
     measured = verdict.reading
     if not isinstance(measured, Measured):
         return -1.0
@@ -122,7 +122,7 @@ def origins(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def evidence_summary(report: Report) -> str:
-    """Say in one sentence how many checks rest on recordings and how many are live."""
+    """Say how many checks rest on recordings and how many are live."""
     total, counts = len(report.verdicts), Counter(verdict.origin.kind for verdict in report.verdicts)
     if not total:
         return ""
@@ -157,7 +157,7 @@ def short_commit(commit: str) -> str:
 
 
 def commits(report: Report) -> str:
-    """Name the judged commit and the commit of the evidence."""
+    """Name the judged commit and that of the evidence."""
     judged, found = short_commit(report.judged_commit), report.provenance
     if found is None:
         return f"judged commit {judged}"
@@ -190,12 +190,12 @@ def is_red(verdict: Verdict) -> bool:
 
 
 def is_advisory(verdict: Verdict) -> bool:
-    """Tell whether the check is red, but neither blocks nor is deferred."""
+    """Tell whether it is red, but neither blocks nor is deferred."""
     return is_red(verdict) and not verdict.blocks and not verdict.deferred
 
 
 def detail(verdict: Verdict) -> str:
-    """Say what happened, or why the limit exists if the value says what happened."""
+    """Say what happened, or why the limit exists."""
     return (verdict.reason.code in LIMIT_CODES and verdict.why) or verdict.reason.message
 
 
@@ -207,7 +207,7 @@ def describe_finding(finding: Finding) -> str:
 
 
 def locate_finding(finding: Finding) -> str:
-    """Put ``file:line: `` before the description, as far as known."""
+    """Put ``file:line: `` before the description."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     return f"{place}: {describe_finding(finding)}" if finding.file else describe_finding(finding)
 
@@ -223,7 +223,7 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` in one line, control characters and lone surrogates escaped."""
+    """Escape control characters and lone surrogates, in one line."""
     return _escape_unprintable(" ".join(text.split()))
 
 

@@ -15,7 +15,7 @@ Selector = Callable[[Verdict], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with its verdicts. ``is_urgent`` puts it before the table of gates."""
+    """A heading with its verdicts. Urgent ones come first."""
 
     anchor: str
     title: str
@@ -36,7 +36,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts by column, and the passing verdict closest to its limit."""
+    """One gate's counts, and the pass closest to its limit."""
 
     gate: str
     counts: dict[str, int]
@@ -73,7 +73,7 @@ def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
 
 
 def tallies(report: Report) -> tuple[Tally, ...]:
-    """Count each gate's verdicts. Every verdict is in exactly one column."""
+    """Count each gate's verdicts by column."""
     gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     return tuple(_tally(gate, [v for v in report.verdicts if v.gate == gate]) for gate in gates)
 

@@ -21,7 +21,7 @@ _clean = formatting.clean_lines
 
 
 def render(report: Report) -> str:
-    """Return one XML document with a declaration and a final newline."""
+    """Return one XML document."""
     suites = [_suite(report, gate) for gate in dict.fromkeys(verdict.gate for verdict in report.verdicts)]
     if not report.verdicts or not formatting.is_judged(report):
         suites.insert(0, _error_suite(report))

@@ -23,7 +23,7 @@ ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}) | ENTITIES
 
 
 def render(report: Report, limit: int = MOST_BYTES) -> str:
-    """Return at most ``limit`` bytes. The last line counts what does not fit."""
+    """Return at most ``limit`` bytes."""
     return bounded(_blocks(report), limit)
 
 
@@ -44,7 +44,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def essentials(report: Report) -> Iterator[str]:
-    """Yield the evidence that the verdict rests on, and the two commits."""
+    """Yield the evidence and the two commits."""
     if report.verdicts:
         yield escape(formatting.evidence_summary(report))
     text = escape(formatting.commits(report))
@@ -57,7 +57,7 @@ def mark(verdict: Verdict) -> str:
 
 
 def section(what: Section) -> Iterator[str]:
-    """Yield heading, verdicts by reason, findings and notes, as independent blocks."""
+    """Yield heading, verdicts by reason, findings and notes."""
     yield f"## {what.title} ({formatting.plural(len(what.verdicts), 'check')})"
     for cluster in clusters(what.verdicts):
         yield f"### {mark(cluster.verdicts[0])} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
@@ -154,7 +154,7 @@ def bounded(blocks: Iterable[str], limit: int) -> str:
 
 
 def html(text: str) -> str:
-    """Escape ``text`` for an HTML element, where backslashes would show."""
+    """Escape ``text`` for an HTML element."""
     return formatting.plain(text).translate(ENTITIES)
 
 
@@ -164,6 +164,6 @@ def escape(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return ``text`` in one line in which only `code` is markup."""
+    """Escape ``text`` except `code`, in one line."""
     parts = formatting.CODE_SPAN.split(formatting.printable(text))
     return "".join(f"`{part}`" if index % 2 else part.translate(ESCAPES) for index, part in enumerate(parts))

@@ -17,7 +17,7 @@ CONTEXT_LOST = 3
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in the first file, and write the second."""
+    """Run the job file, and write the result file."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2

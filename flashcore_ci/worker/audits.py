@@ -39,7 +39,7 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
 
 
 def outlasts_stream(launcher: Launcher, ms: float) -> bool:
-    """Return whether the device works on after the launch's own stream."""
+    """Return whether work goes on after the launch's stream."""
     import torch
 
     joined = []
@@ -54,12 +54,12 @@ def outlasts_stream(launcher: Launcher, ms: float) -> bool:
 
 
 def far_from(outputs: Any, reference: Any) -> bool:
-    """Return whether any output is more than 2 % off on average."""
+    """Return whether an output is over 2 % off on average."""
     return any(not tensors.mean_error(outputs[name], reference[name]) <= MAX_MEAN_ERROR for name in outputs)
 
 
 def replays_results(pool: BufferPool, launcher: Launcher) -> bool:
-    """Return whether a timed launch ignores new values at the same addresses."""
+    """Return whether a launch ignores new values at its addresses."""
     subject, used = pool.subject, pool.sets[0]
     fresh = subject.inputs(pool.work.params, OTHER_SEED + pool.work.seed)
     changed = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in used.inputs.items()}

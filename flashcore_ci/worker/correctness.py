@@ -44,7 +44,7 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResults:
-    """The first outputs, masks of unwritten elements, and how many repeats differed."""
+    """First outputs, unwritten elements, and the count of differing repeats."""
 
     first: dict[str, Any]
     unwritten: dict[str, Any]

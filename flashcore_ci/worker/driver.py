@@ -66,7 +66,7 @@ class Driver:
         return readings
 
     def megahertz(self, before: Any, after: Any) -> float:
-        """Return the median SM clock between two ticks in MHz, or NaN without a common SM."""
+        """Return the median SM clock between two ticks, or NaN."""
         import torch
 
         cycles, nanoseconds = (after - before).cpu().double().unbind(1)
@@ -76,7 +76,7 @@ class Driver:
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
 
     def begin(self, index: int) -> None:
-        """Mark the beginning of the workload with this index, from 0."""
+        """Mark the beginning of this workload."""
         self._launch("flashcore_ci_begin", index + 1, 1)
 
     def end(self, index: int) -> None:

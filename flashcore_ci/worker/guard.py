@@ -51,7 +51,7 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
-    """Return the action's outcome, or its exception as an outcome."""
+    """Return the outcome of the action or of its exception."""
     import torch
 
     try:
@@ -83,7 +83,7 @@ def _resolved(file: str) -> Path:
 
 
 def context_error() -> str:
-    """Return why the CUDA context is lost, or an empty string."""
+    """Return why the CUDA context is lost, or ""."""
     import torch
 
     try:
@@ -106,7 +106,7 @@ def begin(job: Job, result: Result) -> None:
 
 
 def wait_for(path: Path) -> None:
-    """Wait for a file. TimeoutError after 15 minutes or without a parent."""
+    """Wait for a file for 15 minutes. TimeoutError."""
     deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
     while not path.exists():
         if time.monotonic() > deadline or os.getppid() != parent:

@@ -18,7 +18,7 @@ RESULT_SCHEMA = "result-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject to import, and its library if it has one."""
+    """A subject to import, and its library."""
 
     name: str
     file: Path

@@ -26,7 +26,7 @@ HOLD_CYCLES = 10_000_000  # about 5 ms: longer than it takes to submit the trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingContext:
-    """What all workloads share. ``flush`` is twice as large as the L2."""
+    """What workloads share. ``flush`` is twice the L2."""
 
     driver: Driver
     sensors: Sensors
@@ -40,7 +40,7 @@ class TimingContext:
 
 
 class SingleLaunch:
-    """Launch once per event pair, each time on the next buffer set."""
+    """Launch once per event pair, on the next buffers."""
 
     launches = 1
 
@@ -93,7 +93,7 @@ class LaunchCost:
 
 
 def measure_cost(launcher: Launcher) -> LaunchCost:
-    """Measure a few launches while the stream is held, so none waits for the host."""
+    """Measure a few launches while the stream is held."""
     import torch
 
     launcher.launch()
@@ -111,7 +111,7 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
 
 
 def graph_size(pool: BufferPool, l2: int) -> int:
-    """Return how many buffer sets exceed twice the L2 together, from 16 to 64."""
+    """Return how many sets (16 to 64) exceed twice the L2."""
     fewest, most = GRAPH_SETS
     return max(fewest, min(most, 1 + FLUSH_TIMES_L2 * l2 // max(1, pool.bytes_per_set)))
 

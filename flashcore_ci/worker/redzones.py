@@ -24,7 +24,7 @@ class RedZones:
         return {**tensors, **{name: self._move(name, value, moved) for name, value in filled.items()}}
 
     def overwritten(self) -> str:
-        """Return the name of an overwritten tensor, or an empty string."""
+        """Return the name of an overwritten tensor, or ""."""
         import torch
 
         if not self._zones or not bool((torch.cat([zone for _, zone in self._zones]) != CANARY).any()):

@@ -54,7 +54,7 @@ def assess(blocks: Sequence[Block]) -> SteadyState:
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:
-    """Return by how many per cent the second half's cycles exceed the first's."""
+    """Return how much the second half's cycles exceed the first's, in %."""
     first, second = _medians_of_halves([block.megacycles for block in blocks])
     return 100.0 * (second / first - 1.0)
 

@@ -24,7 +24,7 @@ def load(subject: Subject) -> ModuleType:
 
 
 class Subjects:
-    """The subjects of a job. Each loads its library at first use."""
+    """The subjects, which load their libraries at first use."""
 
     def __init__(self, job: Job) -> None:
         self._declared = {subject.name: subject for subject in job.subjects}
@@ -41,13 +41,13 @@ class Subjects:
 
 
 def last_line(error: BaseException) -> str:
-    """Return an exception in one line of at most 300 characters."""
+    """Return an exception in at most 300 characters."""
     text = " ".join(str(error).split("\n", maxsplit=1)[0].split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 def location_in(path: Path) -> str:
-    """Return the file and line in ``path`` of the handled exception, or ""."""
+    """Return file and line of the handled exception, or ""."""
     trace = sys.exc_info()[2]
     line = 0
     while trace is not None:

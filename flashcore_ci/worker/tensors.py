@@ -48,7 +48,7 @@ def still_poisoned(tensor: Any, which: int) -> Any:
 
 
 def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether all outputs are equal bit by bit, NaNs included."""
+    """Return whether all outputs are bitwise equal."""
     import torch
 
     return all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
@@ -99,7 +99,7 @@ def largest_difference(first: Any, second: Any) -> Difference:
 
 
 def mean_error(outputs: Any, reference: Any) -> float:
-    """Return the sum of errors over the sum of finite |reference|, or NaN."""
+    """Return the sum of errors over that of |reference|, or NaN."""
     import torch
 
     if outputs.shape != reference.shape:
@@ -139,7 +139,7 @@ def rounding_error(reference: Any) -> float:
 
 
 def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
-    """Count elements that were never written, or finite in the reference only."""
+    """Count elements never written, or finite in the reference only."""
     count = 0
     flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
     for start in range(0, flat.numel(), PART):

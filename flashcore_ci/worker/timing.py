@@ -50,7 +50,7 @@ class PendingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """All blocks and sensor readings, the last state, and the buffers audited last."""
+    """All blocks and readings, the last state and audited buffers."""
 
     blocks: list[Block]
     readings: list[SensorReading]

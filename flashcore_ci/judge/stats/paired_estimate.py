@@ -97,7 +97,7 @@ def priors(noise: Noise, scale: str) -> dict[str, Prior]:
 
 
 def chunk_variances(series: Series, scale: str) -> list[Variance]:
-    """Compute the variance of the logs of each chunk of consecutive processes."""
+    """Compute the variance of logs in each chunk of processes."""
     values = [math.log(value) for value in getattr(series, scale)]
     count = max(1, len(values) // CHUNK_SIZE)
     edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]

@@ -74,7 +74,7 @@ class ErrorBudget:
 
     @classmethod
     def of(cls, *, rows: int, share: float, rounds: int = INTERIM_LOOKS[-1]) -> ErrorBudget:
-        """Compute the budget after ``rounds`` rounds. ``rows`` share alpha, the scale has ``share`` of it."""
+        """Compute the budget of a scale with this ``share`` of alpha."""
         look = max((look for look in INTERIM_LOOKS if look <= rounds), default=INTERIM_LOOKS[0])
         share *= ALPHA_SPENDING[look] / rows
         return cls(alpha_null=ALPHA_NULL * share, alpha_margin=ALPHA_MARGIN * share, beta=BETA * BETA_SPENDING[look])
@@ -167,7 +167,7 @@ def bimodality(rounds: Rounds, margin: float) -> tuple[str, ...]:
 
 
 def resolvable_margin(prior: Prior, budget: ErrorBudget) -> float:
-    """Smallest margin (log ratio) with unchanged code UNDECIDED in at most 5 % of comparisons."""
+    """Smallest margin (log ratio) that leaves unchanged code UNDECIDED at most 5 %."""
     return _sum_of_quantiles(prior, budget.beta, MAX_UNDECIDED_RATE)
 
 
@@ -178,7 +178,7 @@ def minimum_detectable_slowdown(prior: Prior, margin: float, budget: ErrorBudget
 
 
 def power_at(prior: Prior, slowdown: float, margin: float, budget: ErrorBudget) -> float:
-    """Power: probability that a slowdown (log ratio) is SLOWER at the last look."""
+    """Probability that a slowdown (log ratio) is SLOWER at the last look."""
     df, standard_error = _last_look(prior)
     above_margin, above_zero = (t_quantile(alpha, df) * standard_error for alpha in (budget.alpha_margin, budget.alpha_null))
     return t_tail((max(margin + above_margin, above_zero) - slowdown) / standard_error, df)
@@ -196,5 +196,5 @@ def _last_look(prior: Prior) -> tuple[float, float]:
 
 
 def percent(log_ratio: float) -> float:
-    """Convert a log ratio to per cent, finite for any input."""
+    """Convert a log ratio to per cent, always finite."""
     return 100.0 * math.expm1(min(log_ratio, MAX_LOG_RATIO))

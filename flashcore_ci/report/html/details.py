@@ -94,7 +94,7 @@ def _meter(share: float, label: str) -> Markup:
 
 
 def provenance(report: Report) -> Markup:
-    """Return where, when and with which tools the evidence was measured."""
+    """Return where, when and with which tools evidence was measured."""
     judged = f"as of {report.as_of} by flashcore-ci {report.tool}"
     rows = [("judged", judged), ("judged commit", report.judged_commit or "unknown"), *_measured(report)]
     for build in report.builds:
@@ -124,7 +124,7 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def repeat(report: Report, dossier: Dossier) -> Markup:
-    """Return commands for the whole run, each red check, and the verdict alone."""
+    """Return commands for the run, each red check, and the verdict."""
     suite = f" --suite {shlex.quote(formatting.printable(dossier.suite_file))}" if dossier.suite_file else ""
     commit = shlex.quote(formatting.printable(report.judged_commit))
     steps = [("Check out the judged commit", f"git checkout {commit}")] if report.judged_commit else []

@@ -14,7 +14,7 @@ TITLE = "Errors against float64"
 
 
 def histogram(seen: Observation | None, *, most: int = 4) -> Markup:
-    """Return the histograms of the first ``most`` outputs, or say why there are none."""
+    """Return histograms of ``most`` outputs, or why there are none."""
     if seen is None:
         return tag("figure", tag("h4", TITLE), tag("figcaption", "No data: its outputs were not compared."))
     if seen.missing is not None:
@@ -41,7 +41,7 @@ def _output(output: str, kernel: Histogram, pytorch: Histogram | None) -> Markup
 
 
 def extent(sides: Sequence[Histogram]) -> tuple[int, int]:
-    """Return the exponents from the first non-zero count to one after the last."""
+    """Return the range of exponents with a count."""
     filled = [side.first + index for side in sides for index, count in enumerate(side.counts) if count] or [sides[0].first]
     return min(filled), max(filled) + 1
 

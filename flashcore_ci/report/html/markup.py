@@ -51,7 +51,7 @@ def scrolling(label: str, child: Markup) -> Markup:
 
 
 def text(plain: str) -> str:
-    """Escape ``plain`` into one line without control characters or lone surrogates."""
+    """Escape ``plain`` into one printable line."""
     if plain.isprintable():
         return plain.translate(ESCAPES)
     flat = "".join(" " if c.isspace() else c for c in plain)

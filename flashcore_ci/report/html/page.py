@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the page. Text from kernels, tools and file names stays text."""
+    """Return the page. Untrusted text stays text."""
     digest = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode("ascii")
     title = f"{report.outcome}: {report.suite}"
     head = tag(

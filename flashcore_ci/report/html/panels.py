@@ -28,13 +28,13 @@ UNITS = (("sol/sm", "SM"), ("sol/dram", "DRAM"), ("sol/tensor", "tensor cores"),
 
 
 def chosen(report: Report, dossier: Dossier) -> tuple[Workload, ...]:
-    """Return the workloads with a check on speed, in suite order."""
+    """Return the workloads with a check on speed."""
     targets = {verdict.target for verdict in report.verdicts if verdict.evidence in SPEED}
     return tuple(workload for workload in dossier.workloads if workload.id in targets)
 
 
 def roofline(dossier: Dossier) -> Roofline | None:
-    """Return the roofline of every timed workload, or None without roof or point."""
+    """Return the roofline of all workloads, or None without a point."""
     found = (roofline_point(dossier, workload.id) for workload in dossier.workloads)
     points = [point for point in found if point is not None]
     ridge = dossier.ridge
@@ -44,7 +44,7 @@ def roofline(dossier: Dossier) -> Roofline | None:
 
 
 def roofline_point(dossier: Dossier, workload: str) -> RooflinePoint | None:
-    """Return the place on the roofline, from declared FLOP and bytes and median time."""
+    """Return the point of declared FLOP and bytes and median time."""
     problem, times = dossier.problem(workload), _samples(dossier.observation(Kind.TIMING, workload), TIME)
     if problem is None or times is None or not min(problem.flops, problem.bytes, *times.values) > 0:
         return None
@@ -83,7 +83,7 @@ def figure(title: str, picture: Markup, caption: str) -> Markup:
 
 
 def absent(title: str, why: str) -> Markup:
-    """Return a figure that says why there is no measurement."""
+    """Return a figure that says what is missing."""
     return tag("figure", tag("h4", title), tag("figcaption", prose(f"No data: {why}.")))
 
 
