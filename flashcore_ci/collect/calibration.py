@@ -60,11 +60,8 @@ class Ledger:
 
     def with_process(self, part: Part, results: dict[str, WorkloadResult]) -> Ledger:
         """Return the ledger with one more process in the last session."""
-        samples = tuple(
-            (name, Sample(**{key: float(result.values[key]) for key in SAMPLE_KEYS.values()}))
-            for name, result in sorted(results.items())
-            if result.missing is None
-        )
+        values = [(name, result.values) for name, result in sorted(results.items()) if result.missing is None]
+        samples = tuple((name, Sample(**{key: float(of[key]) for key in SAMPLE_KEYS.values()})) for name, of in values)
         process = Process(number=len(self.processes), part=part, samples=samples)
         *earlier, current = self.sittings
         sittings = (*earlier, replace(current, processes=current.processes + 1))
@@ -141,12 +138,8 @@ def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
         names = _level_name(workload, 0.0), _level_name(workload, percent)
         pairs = itertools.pairwise(processes)
         rounds = [pair for pair in pairs if all(_has_sample(*each) for each in zip(pair, names, strict=True))]
-        yield Planted(
-            percent=percent,
-            confirmed=_median_percent(workload, percent, processes),
-            base=_series((before for before, _ in rounds), names[0]),
-            head=_series((after for _, after in rounds), names[1]),
-        )
+        base, head = (_series((pair[side] for pair in rounds), name) for side, name in enumerate(names))
+        yield Planted(percent=percent, confirmed=_median_percent(workload, percent, processes), base=base, head=head)
 
 
 def _median_percent(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
@@ -191,9 +184,5 @@ def _has_sample(process: Process, name: str) -> bool:
 
 def _series(processes: Iterable[Process], name: str) -> Series:
     found = [(process.number, dict(process.samples)[name]) for process in processes if _has_sample(process, name)]
-    return Series(
-        process=tuple(number for number, _ in found),
-        ms=tuple(sample.ms for _, sample in found),
-        megacycles=tuple(sample.megacycles for _, sample in found),
-        mhz=tuple(sample.mhz for _, sample in found),
-    )
+    columns = {key: tuple(getattr(sample, key) for _, sample in found) for key in SAMPLE_KEYS.values()}
+    return Series(process=tuple(number for number, _ in found), **columns)

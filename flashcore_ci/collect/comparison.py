@@ -152,13 +152,9 @@ class _Round:
     order: tuple[str, ...] = field(default_factory=lambda: tuple(random.sample(SIDES, len(SIDES))))
 
     def run(self, side: str) -> ProcessRun:
-        return ProcessRun(
-            name=f"round-{self.number}-{side}",
-            number=self.number * len(SIDES) + SIDES.index(side),
-            session=self.sessions[side],
-            workloads=self.workloads,
-            options={"batched": dict(self.batched)},
-        )
+        name, number = f"round-{self.number}-{side}", self.number * len(SIDES) + SIDES.index(side)
+        session, options = self.sessions[side], {"batched": dict(self.batched)}
+        return ProcessRun(name=name, number=number, session=session, workloads=self.workloads, options=options)
 
 
 def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[tuple[int, dict[str, dict[str, WorkloadResult]]]]:

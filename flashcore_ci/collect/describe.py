@@ -66,17 +66,10 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
         return []
     if description.build is not None:
         known = {entry.symbol for entry in description.build.entries}
-        mistakes = [
-            (problem.workload, f"launches {symbol}, which build() does not name")
-            for problem in description.problems
-            for symbol in problem.entries
-            if symbol not in known
-        ]
-        mistakes += [
-            (problem.workload, "launches no entry function: no machine code would be bound to its evidence")
-            for problem in description.problems
-            if not problem.entries
-        ]
+        launched = [(problem.workload, symbol) for problem in description.problems for symbol in problem.entries]
+        mistakes = [(at, f"launches {symbol}, which build() does not name") for at, symbol in launched if symbol not in known]
+        unbound = "launches no entry function: no machine code would be bound to its evidence"
+        mistakes += [(problem.workload, unbound) for problem in description.problems if not problem.entries]
         problems += [f"{subject.file}: {mistake}" for mistake in errors.group_mistakes(mistakes)]
     return [description]
 

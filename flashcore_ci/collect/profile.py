@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from flashcore_ci.adapters import ncu, process
@@ -36,13 +36,8 @@ class Profiler:
         """Return a job in one process."""
         report = self.session.artifact("profile", f"report-{next(self._numbers)}.ncu-rep")
         self.reports |= {workload.id: report for workload in workloads}
-        return self.session.job(
-            "profile",
-            "profile",
-            workloads,
-            seconds=self.session.seconds(Kind.PROFILE),
-            wrap=lambda command: ncu.argv(self.tool, report=report, command=command),
-        )
+        argv, seconds = partial(ncu.argv, self.tool, report=report), self.session.seconds(Kind.PROFILE)
+        return self.session.job("profile", "profile", workloads, seconds=seconds, wrap=lambda command: argv(command=command))
 
 
 def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:

@@ -108,11 +108,9 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
     }
-    return tuple(
-        (name, measured(statistics.median(float(values[key]) for values in good), unit))
-        for name, (key, unit) in {**sampled, **others}.items()
-        if all(key in values for values in good)
-    )
+    known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}
+    medians = {name: statistics.median(float(values[key]) for values in good) for name, (key, _) in known.items()}
+    return tuple((name, measured(median, known[name][1])) for name, median in medians.items())
 
 
 def _notes(results: Sequence[WorkloadResult], good: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -59,13 +59,9 @@ def decide_check(check: Check, samples: Mapping[str, Samples], context: Comparis
     time = None if context.primary is Scale.TIME else _rounds(samples, Scale.TIME)
     if time is not None and len(time.base) != len(primary.base):
         raise ValueError(f"{len(primary.base)} rounds have cycles and {len(time.base)} have a time")
-    return sequential_test.decide(
-        primary,
-        time,
-        margin=math.log1p(check.limit.value / 100.0),
-        rows=context.rows,
-        noise=(context.prior(check.target, context.primary), context.prior(check.target, Scale.TIME)),
-    )
+    margin = math.log1p(check.limit.value / 100.0)
+    noise = (context.prior(check.target, context.primary), context.prior(check.target, Scale.TIME))
+    return sequential_test.decide(primary, time, margin=margin, rows=context.rows, noise=noise)
 
 
 def pair_of(base: Identity, head: Identity) -> str:

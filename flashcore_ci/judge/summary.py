@@ -30,15 +30,10 @@ def headline(verdicts: Sequence[Verdict]) -> str:
         reason = f" because {pronoun} could not be judged" if outcome is Outcome.INCONCLUSIVE else ""
         return f"{outcome}: {blocking} of {total} checks {verb} this merge{reason}"
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
-    rest = "".join(f", {count} {word}" for word, count in _not_passed(verdicts) if count)
+    others = {
+        "not passed but advisory": sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts),
+        "waived": sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts),
+        "deferred to a machine with the GPU": sum(verdict.deferred for verdict in verdicts),
+    }
+    rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     return f"{outcome}: {passed} of {total} checks passed{rest}"
-
-
-def _not_passed(verdicts: Sequence[Verdict]) -> tuple[tuple[str, int], ...]:
-    deferred = sum(verdict.deferred for verdict in verdicts)
-    advisory = sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts)
-    return (
-        ("not passed but advisory", advisory),
-        ("waived", sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts)),
-        ("deferred to a machine with the GPU", deferred),
-    )

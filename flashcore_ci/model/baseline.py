@@ -64,12 +64,8 @@ def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
     if device is None or not rows:
         return None
     kept = {row.workload: row for row in present.rows} if present else {}
-    return Baseline(
-        device=device.name,
-        driver=device.driver,
-        clock_policy=evidence.provenance.clock_policy,
-        rows=tuple(row for _, row in sorted({**kept, **rows}.items())),
-    )
+    merged, clocks = tuple(row for _, row in sorted({**kept, **rows}.items())), evidence.provenance.clock_policy
+    return Baseline(device=device.name, driver=device.driver, clock_policy=clocks, rows=merged)
 
 
 def _rows(evidence: Evidence) -> Iterator[BaselineRow]:

@@ -75,11 +75,5 @@ def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], pr
 
 
 def _identity(kind: Kind, build: BuildEvidence, machine_code: str, workload: str, protocol: Protocol) -> Identity:
-    return Identity(
-        machine_code=machine_code,
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload=workload,
-        collector=collector_digest(kind, protocol),
-    )
+    digests = {"launcher": build.launcher, "binding": build.binding, "subject": build.source}
+    return Identity(machine_code=machine_code, **digests, workload=workload, collector=collector_digest(kind, protocol))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -80,12 +81,9 @@ def tallies(report: Report) -> tuple[Tally, ...]:
 
 def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
     """Return (kind of evidence, checks passed, checks)."""
-    kinds = dict.fromkeys(verdict.evidence for verdict in report.verdicts)
-    return [
-        (str(kind), sum(v.outcome is Outcome.PASS for v in members), len(members))
-        for kind in kinds
-        if (members := [v for v in report.verdicts if v.evidence is kind])
-    ]
+    total = Counter(verdict.evidence for verdict in report.verdicts)
+    passed = Counter(verdict.evidence for verdict in report.verdicts if verdict.outcome is Outcome.PASS)
+    return [(str(kind), passed[kind], count) for kind, count in total.items()]
 
 
 def _tally(gate: str, verdicts: list[Verdict]) -> Tally:

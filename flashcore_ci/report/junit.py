@@ -85,11 +85,9 @@ def _skip_prefix(verdict: Verdict) -> str:
 def _error_suite(report: Report) -> TestSuite:
     case = TestCase(name="run", classname=_clean(f"{report.suite}.flashcore-ci"))
     message = formatting.plain(report.headline) or "nothing was judged"
-    case.add_error_info(
-        message=formatting.shorten(message, MOST_MESSAGE),
-        output=_clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT],
-        error_type=f"exit-code-{report.exit_code}",
-    )
+    output = _clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT]
+    message = formatting.shorten(message, MOST_MESSAGE)
+    case.add_error_info(message=message, output=output, error_type=f"exit-code-{report.exit_code}")
     return _test_suite(report, "flashcore-ci", [case], _properties(report))
 
 

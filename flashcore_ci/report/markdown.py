@@ -77,10 +77,8 @@ def _red_row(verdict: Verdict) -> tuple[str, ...]:
 def _findings(verdict: Verdict) -> Iterator[str]:
     if not verdict.findings:
         return
-    lines = [
-        f"- {escape(finding.tool)}: {escape(formatting.shorten(formatting.locate_finding(finding), MOST_CELL))}"
-        for finding in verdict.findings[:MOST_FINDINGS]
-    ]
+    shown = ((finding.tool, formatting.locate_finding(finding)) for finding in verdict.findings[:MOST_FINDINGS])
+    lines = [f"- {escape(tool)}: {escape(formatting.shorten(text, MOST_CELL))}" for tool, text in shown]
     rest = len(verdict.findings) - MOST_FINDINGS
     if rest > 0:
         lines.append(f"- … and {rest} more in report.json")

@@ -52,15 +52,9 @@ def _rules(report: Report) -> list[Json]:
     rules = [_rule(verdict) for verdict in first.values()]
     if any(entry.warnings for build in report.builds for entry in build.entries):
         text = "ptxas gave a warning about speed, for example about registers that setmaxnreg could not grant."
-        rules.append(
-            {
-                "id": WARNING,
-                "name": WARNING,
-                "shortDescription": {"text": "The compiler warned"},
-                "help": {"text": text, "markdown": text},
-                "defaultConfiguration": {"level": "warning"},
-            }
-        )
+        rule: Json = {"id": WARNING, "name": WARNING, "shortDescription": {"text": "The compiler warned"}}
+        rule |= {"help": {"text": text, "markdown": text}, "defaultConfiguration": {"level": "warning"}}
+        rules.append(rule)
     return rules
 
 
@@ -162,13 +156,8 @@ def _invocation(report: Report, omitted: int) -> Json:
         notes.insert(0, ("error", report.headline))
     if omitted > 0:
         notes.insert(0, ("warning", f"{omitted} more results are in report.json"))
-    return {
-        "executionSuccessful": is_judged,
-        "exitCode": report.exit_code,
-        "toolExecutionNotifications": [
-            {"level": level, "message": {"text": _message(formatting.plain(text))}} for level, text in notes
-        ],
-    }
+    shown = [{"level": level, "message": {"text": _message(formatting.plain(text))}} for level, text in notes]
+    return {"executionSuccessful": is_judged, "exitCode": report.exit_code, "toolExecutionNotifications": shown}
 
 
 def _fingerprint(*parts: str) -> str:

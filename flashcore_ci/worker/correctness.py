@@ -156,12 +156,9 @@ def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping
 
 def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:
     """Compare an output and PyTorch's ``low`` with ``exact`` (float64)."""
-    return OutputAccuracy(
-        name=name,
-        worst=tensors.largest_difference(output, exact),
-        pytorch=tensors.largest_difference(low, exact).value,
-        allowance=2.0 * tensors.rounding_error(low.to(output.dtype)),
-    )
+    worst, pytorch = (tensors.largest_difference(given, exact) for given in (output, low))
+    allowance = 2.0 * tensors.rounding_error(low.to(output.dtype))
+    return OutputAccuracy(name=name, worst=worst, pytorch=pytorch.value, allowance=allowance)
 
 
 def _rank_nan_first(value: float) -> float:

@@ -73,16 +73,8 @@ class Result:
 
     def __init__(self, job: Job, path: Path) -> None:
         self.path = path
-        self.content: dict[str, Any] = {
-            "schema": RESULT_SCHEMA,
-            "kind": job.kind,
-            "nonce": job.nonce,
-            "job": job.digest,
-            "environment": {},
-            "started": None,
-            "finished": False,
-            "outcomes": {},
-        }
+        bound = {"schema": RESULT_SCHEMA, "kind": job.kind, "nonce": job.nonce, "job": job.digest}
+        self.content: dict[str, Any] = {**bound, "environment": {}, "started": None, "finished": False, "outcomes": {}}
 
     def environment(self, **facts: str | int) -> None:
         """Add facts about the machine."""

@@ -103,11 +103,8 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
     events = [launcher.launch() for _ in range(TRIALS)]
     host = (time.perf_counter() - began) / TRIALS * 1e3
     torch.cuda.synchronize()
-    return LaunchCost(
-        timed=statistics.median(start.elapsed_time(stop) for start, stop in events),
-        device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1),
-        host=host,
-    )
+    timed = statistics.median(start.elapsed_time(stop) for start, stop in events)
+    return LaunchCost(timed=timed, device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1), host=host)
 
 
 def graph_size(pool: BufferPool, l2: int) -> int:

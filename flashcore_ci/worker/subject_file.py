@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -48,10 +49,6 @@ def last_line(error: BaseException) -> str:
 
 def location_in(path: Path) -> str:
     """Return file and line of the handled exception, or ""."""
-    trace = sys.exc_info()[2]
-    line = 0
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{path.name}:{line}: " if line else ""
+    frames = traceback.walk_tb(sys.exc_info()[2])
+    lines = [line for frame, line in frames if Path(frame.f_code.co_filename) == path]
+    return f"{path.name}:{lines[-1]}: " if lines else ""

@@ -89,11 +89,8 @@ def priors(noise: Noise, scale: str) -> dict[str, Prior]:
     """Compute every workload's prior. A round has two processes, so twice the variance."""
     variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
-    return {
-        workload: Prior(variance=2.0 * _pooled(chunks), df=min(df, sum(d for d, _ in chunks)))
-        for workload, chunks in variances.items()
-        if chunks and _pooled(chunks) > 0
-    }
+    noisy = {workload: chunks for workload, chunks in variances.items() if chunks and _pooled(chunks) > 0}
+    return {name: Prior(variance=2.0 * _pooled(each), df=min(df, sum(d for d, _ in each))) for name, each in noisy.items()}
 
 
 def chunk_variances(series: Series, scale: str) -> list[Variance]:
