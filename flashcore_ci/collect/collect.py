@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
@@ -24,14 +24,6 @@ AT_ONCE = {Kind.CORRECTNESS: correctness.collect, Kind.SANITIZER: checks.collect
 WORKER_TOOLS = ("python", "torch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """The observations, and the machine as the probe reported it."""
-
-    observations: tuple[Observation, ...]
-    environment: dict[str, object]
-
-
 def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = None) -> Evidence:
     """Measure all that the plan asks of this GPU. A stopped run keeps what it has.
 
@@ -44,12 +36,11 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
         lock.hold(lock.path(session.lock_dir, session.uuid), timeout=session.lock_timeout, waiting=session.progress),
         nvml.locked_clocks(session.uuid, session.lock_clocks),
     ):
-        collected = _measure(session)
+        measured, environment = _measure(session)
         notes = _notes(nvml.unnamed_users(state.users))
-        provenance = _provenance(session, state, collected.environment)
+        provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
-    observations = (*collected.observations, *compared)
-    return Evidence(provenance=provenance, builds=session.builds, observations=observations, notes=notes)
+    return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
 
 def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
@@ -60,7 +51,7 @@ def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provena
     return _observe_missing(head, Kind.COMPARISON, problem) if problem is not None else compared
 
 
-def _measure(session: Session) -> Collected:
+def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
     """Run probe, correctness and sanitizers together, then profile, then timing."""
     start_profile = StartSignal(session.scratch / "go-profile")
     with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
@@ -86,7 +77,7 @@ def _measure(session: Session) -> Collected:
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
-            return Collected(observations=tuple(observations), environment=probed.environment)
+            return observations, probed.environment
         finally:
             start_profile.cancel()
 

@@ -10,8 +10,6 @@ from typing import Literal
 from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.suite import Kind
 
-BASELINE_SCHEMA = "baseline-v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRow:

@@ -10,8 +10,6 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Missing, Reading, Samples
 from flashcore_ci.model.suite import Kind
 
-EVIDENCE_SCHEMA = "evidence-v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileError:

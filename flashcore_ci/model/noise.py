@@ -9,7 +9,6 @@ from typing import Literal
 from flashcore_ci.model.evidence import Device, Identity
 from flashcore_ci.model.suite import Roof
 
-NOISE_SCHEMA = "noise-v1"
 PLANTED_PERCENT = (0.3, 0.5, 1.0, 2.0, 5.0)
 """The slowdowns (%) that ``calibrate`` plants."""
 

@@ -129,33 +129,29 @@ def error_histogram(first: Any, second: Any) -> dict[str, Any]:
 
 def rounding_error(reference: Any) -> float:
     """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
-    largest, flat = 0.0, _flat(reference)
-    for start in range(0, flat.numel(), PART):
-        part = flat[start : start + PART]
-        part = part[part.isfinite()]
-        if part.numel():
-            largest = max(largest, (part + SHIFT - SHIFT - part).abs().max().item())
+    largest = 0.0
+    for _, part in _chunks(reference):
+        finite = part[part.isfinite()]
+        if finite.numel():
+            largest = max(largest, (finite + SHIFT - SHIFT - finite).abs().max().item())
     return largest
 
 
 def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
     """Count elements never written, or finite in the reference only."""
-    count = 0
-    flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
-    for start in range(0, flat.numel(), PART):
-        part = slice(start, start + PART)
-        count += int(((~flat[part].isfinite() & expected[part].isfinite()) | holes[part]).sum())
-    return count
+    chunks = _chunks(tensor, reference, unwritten)
+    return sum(int(((~given.isfinite() & expected.isfinite()) | hole).sum()) for _, given, expected, hole in chunks)
 
 
 def _parts(first: Any, second: Any) -> Iterator[tuple[int, Any, Any]]:
-    a, b = _flat(first), _flat(second)
-    for start in range(0, a.numel(), PART):
-        yield start, a[start : start + PART].double(), b[start : start + PART].double()
+    for start, a, b in _chunks(first, second):
+        yield start, a.double(), b.double()
 
 
-def _flat(tensor: Any) -> Any:
-    return tensor.reshape(-1)
+def _chunks(*tensors: Any) -> Iterator[tuple[Any, ...]]:
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for start in range(0, flat[0].numel(), PART):
+        yield start, *(each[start : start + PART] for each in flat)
 
 
 def _unravel(index: int, shape: Any) -> tuple[int, ...]:
