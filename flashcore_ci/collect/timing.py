@@ -96,7 +96,7 @@ def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | N
     commonest = Counter(missing.code for missing in reasons).most_common(1)[0][0]
     chosen = by_subject[0] if by_subject else next(missing for missing in reasons if missing.code is commonest)
     code = chosen.code if by_subject or not samples or chosen.code is Code.INTERRUPTED else Code.TOO_FEW_PROCESSES
-    return Missing(code=code, message=f"{samples} of {processes} processes gave a sample; {chosen.code}: {chosen.message}")
+    return Missing(code=code, message=f"{samples} of {processes} processes gave a sample. {chosen.code}: {chosen.message}")
 
 
 def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]:
