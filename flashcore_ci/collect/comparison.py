@@ -1,8 +1,4 @@
-"""Compare base and head in rounds, until every workload is decided.
-
-A round is one fresh process of each side, in random order. Both run head's suite, subjects and collector, each with its own
-library and binding.
-"""
+"""Compare base and head in rounds of fresh processes, until all is decided."""
 
 from __future__ import annotations
 

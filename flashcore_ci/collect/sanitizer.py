@@ -1,7 +1,4 @@
-"""Run compute-sanitizer's four checks, and list the launches that they check.
-
-A clean log counts only if a planted bug was reported and every planned kernel was checked.
-"""
+"""Run compute-sanitizer's four checks, and list the launches that they check."""
 
 from __future__ import annotations
 

@@ -82,10 +82,7 @@ def _observe(
 
 
 def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | None:
-    """Return why there are fewer samples (None items) than processes, or None.
-
-    A failure of the subject comes first, then the most common reason.
-    """
+    """Return why samples are too few: the subject's failure, else the commonest."""
     samples = sum(missing is None for missing in failures)
     if samples >= processes:
         return None

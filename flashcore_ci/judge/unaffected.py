@@ -25,10 +25,7 @@ class Side:
 
 
 def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
-    """Return the (gate, target) of ``head`` whose verdict must equal the base's.
-
-    Compiler evidence costs nothing, so it is always judged. So are subjects without machine code, which no digest covers.
-    """
+    """Return the (gate, target) of ``head`` whose verdict must equal the base's."""
     before = {check.key: check for check in base.plan.checks}
     of_head, of_base = (Matcher(plan=side.plan, builds=side.builds, sources=()) for side in (head, base))
     return frozenset(

@@ -1,7 +1,4 @@
-"""The identity of a measurement: digests of everything that it depends on.
-
-A comment does not change it. An instruction, a grid size or a tensor map does.
-"""
+"""The identity of a measurement: digests of everything that it depends on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Render GitHub's workflow commands: ``::error file=,line=,title=::message``.
-
-GitHub drops annotations beyond ten per level and step, so the tenth counts the rest. The escapes are those of
-https://github.com/actions/toolkit (packages/core/src/command.ts).
-"""
+"""Render GitHub's workflow commands. The tenth of a level counts the dropped rest."""
 
 from __future__ import annotations
 

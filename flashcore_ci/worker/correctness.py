@@ -1,7 +1,4 @@
-"""Compare each workload with PyTorch, with float64, and with itself.
-
-The stream is held during two launches, so work on another stream finishes before the poison, and counts as never written.
-"""
+"""Compare each workload with PyTorch, with float64, and with itself."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
 ALLOWED_TIMES = 2.0
-LATE_LAUNCHES = 2
+LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 

@@ -23,10 +23,7 @@ NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 
 
 def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
-    """Run ``action`` on every workload. Return False if the CUDA context is lost.
-
-    Freeing memory in between is slow, so it is skipped while the fraction ``spare`` is unused.
-    """
+    """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
     import torch
 
     for work in job.workloads:

@@ -67,10 +67,7 @@ def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
 
 
 def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
-    """Moderate the variance of one value. ``centre`` has ``weight`` times it.
-
-    ValueError if the variance is zero: no machine repeats itself to the last digit.
-    """
+    """Moderate the variance of one value. ValueError if it is zero."""
     if not variance > 0:
         raise ValueError("all values are equal to the last digit, so they are not measurements")
     scatter_ratio, moderated = None, False
