@@ -33,9 +33,9 @@ class RooflinePoint:
     rate: float
 
 
-def svg(height: float, label: str, *children: Child, width: float = WIDTH) -> Markup:
+def svg(height: float, label: str, *children: Child) -> Markup:
     """Return a chart, whose ``label`` screen readers read."""
-    return tag("svg", *children, viewBox=f"0 0 {number(width)} {number(height)}", role="img", aria_label=label)
+    return tag("svg", *children, viewBox=f"0 0 {number(WIDTH)} {number(height)}", role="img", aria_label=label)
 
 
 def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
