@@ -1,7 +1,7 @@
 """Measure how timings scatter without a change and with a planted slowdown.
 
-The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work. A pilot measures what
-that work costs. Each planted process then times every level. Resumable after each process.
+The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work, whose cost a pilot measures.
+Each planted process times every level. Resumable after each process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, Sitting, WorkloadNoise
+from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, RecordingSession, Series, WorkloadNoise
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.timing_protocol import PROTOCOL
 
@@ -50,7 +50,7 @@ class Ledger:
     """The processes so far. ``key`` digests what must stay the same."""
 
     key: str
-    sittings: tuple[Sitting, ...] = ()
+    sittings: tuple[RecordingSession, ...] = ()
     processes: tuple[Process, ...] = ()
     schema: Literal["calibration-v1"] = "calibration-v1"
 
@@ -59,19 +59,13 @@ class Ledger:
         return tuple(process for process in self.processes if process.part == part)
 
     def with_process(self, part: Part, results: dict[str, WorkloadResult]) -> Ledger:
-        """Return the ledger with one more process in the last sitting."""
-        samples = tuple(
-            (name, Sample(**{key: float(result.values[key]) for key in SAMPLE_KEYS.values()}))
-            for name, result in sorted(results.items())
-            if result.missing is None
-        )
+        """Return the ledger with one more process in the last session."""
+        values = [(name, result.values) for name, result in sorted(results.items()) if result.missing is None]
+        samples = tuple((name, Sample(**{key: float(of[key]) for key in SAMPLE_KEYS.values()})) for name, of in values)
         process = Process(number=len(self.processes), part=part, samples=samples)
         *earlier, current = self.sittings
-        return replace(
-            self,
-            processes=(*self.processes, process),
-            sittings=(*earlier, replace(current, processes=current.processes + 1)),
-        )
+        sittings = (*earlier, replace(current, processes=current.processes + 1))
+        return replace(self, processes=(*self.processes, process), sittings=sittings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +88,7 @@ def next_part(ledger: Ledger, targets: Targets) -> Part | None:
 
 
 def following_part(ledger: Ledger, part: Part, targets: Targets) -> Part | None:
-    """Return the part after ``part``, if it can start early.
-
-    The first planted process needs the pilot's result.
-    """
+    """Return the part that can start early. Planted ones need the pilot's result first."""
     after = next_part(ledger.with_process(part, {}), targets)
     return None if part == "pilot" and after == "planted" else after
 
@@ -145,21 +136,13 @@ def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
         return
     for percent in PLANTED_PERCENT:
         names = _level_name(workload, 0.0), _level_name(workload, percent)
-        rounds = [
-            (before, after)
-            for before, after in itertools.pairwise(processes)
-            if _has_sample(before, names[0]) and _has_sample(after, names[1])
-        ]
-        yield Planted(
-            percent=percent,
-            confirmed=_median_percent(workload, percent, processes),
-            base=_series((before for before, _ in rounds), names[0]),
-            head=_series((after for _, after in rounds), names[1]),
-        )
+        pairs = itertools.pairwise(processes)
+        rounds = [pair for pair in pairs if all(_has_sample(*each) for each in zip(pair, names, strict=True))]
+        base, head = (_series((pair[side] for pair in rounds), name) for side, name in enumerate(names))
+        yield Planted(percent=percent, confirmed=_median_percent(workload, percent, processes), base=base, head=head)
 
 
 def _median_percent(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
-    """Return the level's extra cycles, as the median over processes."""
     names = _level_name(workload, percent), _level_name(workload, 0.0)
     samples = [dict(process.samples) for process in processes if all(_has_sample(process, name) for name in names)]
     return 100.0 * (statistics.median(sample[names[0]].megacycles / sample[names[1]].megacycles for sample in samples) - 1.0)
@@ -170,9 +153,8 @@ def _levels(workload: Workload, ledger: Ledger) -> Iterator[Workload]:
     samples = dict(ledger.processes_of("pilot")[0].samples)
     without, with_extra = (samples.get(_pilot_name(workload, extra)) for extra in (0, _extra(workload)))
     if without is None or with_extra is None or not with_extra.megacycles > without.megacycles:
-        raise CannotCollectError(
-            f"{workload.id}: the planted work could not be measured", fix="remove the recording's folder, then calibrate again"
-        )
+        fix = "remove the recording's folder, then calibrate again"
+        raise CannotCollectError(f"{workload.id}: the planted work could not be measured", fix=fix)
     extra_per_percent = without.megacycles / 100.0 / (with_extra.megacycles - without.megacycles) * _extra(workload)
     yield replace(_with_extra(workload, 0), id=_level_name(workload, 0.0))
     for percent in PLANTED_PERCENT:
@@ -202,9 +184,5 @@ def _has_sample(process: Process, name: str) -> bool:
 
 def _series(processes: Iterable[Process], name: str) -> Series:
     found = [(process.number, dict(process.samples)[name]) for process in processes if _has_sample(process, name)]
-    return Series(
-        process=tuple(number for number, _ in found),
-        ms=tuple(sample.ms for _, sample in found),
-        megacycles=tuple(sample.megacycles for _, sample in found),
-        mhz=tuple(sample.mhz for _, sample in found),
-    )
+    columns = {key: tuple(getattr(sample, key) for _, sample in found) for key in SAMPLE_KEYS.values()}
+    return Series(process=tuple(number for number, _ in found), **columns)

@@ -27,6 +27,7 @@ MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
 TOOL_LINE = re.compile(r"==\w+==|=====")
+PYTHON_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
 DEATHS = frozenset({Code.CRASH, Code.HANG})
 STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
@@ -104,12 +105,7 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
             name="worker",
             timeout=spec.seconds + (0.0 if start is None else START_TIMEOUT),
             cwd=spec.root,
-            variables={
-                "PYTHONPATH": str(import_folder(spec.scratch)),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONSAFEPATH": "1",
-                **spec.variables,
-            },
+            variables={"PYTHONPATH": str(import_folder(spec.scratch)), **PYTHON_VARIABLES, **spec.variables},
             should_stop=None if start is None else start.expired,
         )
     except InterruptedRunError:
@@ -123,15 +119,11 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
 
 
 def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Missing, result_file: Path) -> JobResult:
-    """Combine how a worker ended with what it wrote.
-
-    If it died after its last write, its outcomes do not count.
-    """
+    """Combine how a worker ended with what it wrote, unless it died after that."""
     if isinstance(content, Missing):
         return _without_outcomes(_startup_failure(spec, completed) or content, completed, result_file)
     failure = _failure(spec, completed, finished=content["finished"])
-    if failure is not None:
-        failure = unless_stopped(failure)
+    failure = unless_stopped(failure) if failure is not None else None
     if failure is not None and failure.code in DEATHS and content["started"] is None and not content["outcomes"]:
         failure = Missing(code=Code.TOOL_FAILED, message=f"before any workload began, {failure.message}")
     died_late = failure is not None and content["finished"]
@@ -146,10 +138,7 @@ def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Mis
 
 
 def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) -> dict[str, Any] | Missing:
-    """Read the result of this job. A stale, foreign or incomplete one is Missing.
-
-    ``nonce`` and the digest ``job`` bind it to the job that began at wall time ``began``.
-    """
+    """Read the result bound by ``nonce`` and digest ``job``. Any other is Missing."""
     try:
         written = path.stat().st_mtime
         content = json.loads(path.read_bytes())
@@ -213,9 +202,8 @@ def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing 
     if completed.returncode < 0:
         return Missing(code=Code.CRASH, message=f"the worker was killed by {completed.signal_name}")
     if not finished:
-        return Missing(
-            code=Code.CRASH, message=f"the worker ended early, exit status {completed.returncode}: {_last_error(completed)}"
-        )
+        message = f"the worker ended early, exit status {completed.returncode}: {_last_error(completed)}"
+        return Missing(code=Code.CRASH, message=message)
     if completed.returncode not in spec.permitted:
         code = Code.CRASH if spec.wrap is None else Code.TOOL_FAILED
         return Missing(code=code, message=f"exit status {completed.returncode} after the work was done: {_last_error(completed)}")
@@ -223,28 +211,21 @@ def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing 
 
 
 def _startup_failure(spec: JobSpec, completed: Completed) -> Missing | None:
-    """Explain a missing result. No workload has failed."""
     if process.stopping():
         return STOPPED
-    if completed.timed_out:
-        return Missing(code=Code.TOOL_FAILED, message=f"the worker did not start within {spec.seconds:.0f} s")
-    if completed.returncode != 0:
-        return Missing(code=Code.TOOL_FAILED, message=f"the worker did not start: {_last_error(completed)}")
-    return None
+    if not completed.timed_out and completed.returncode == 0:
+        return None
+    why = f" within {spec.seconds:.0f} s" if completed.timed_out else f": {_last_error(completed)}"
+    return Missing(code=Code.TOOL_FAILED, message=f"the worker did not start{why}")
 
 
 def _record_end(path: Path, completed: Completed) -> None:
-    end = {
-        "argv": completed.argv,
-        "exit_status": completed.returncode,
-        "timed_out": completed.timed_out,
-        "seconds": round(completed.seconds, 3),
-    }
+    end = {"argv": completed.argv, "exit_status": completed.returncode, "timed_out": completed.timed_out}
+    end["seconds"] = round(completed.seconds, 3)
     path.write_text(json.dumps(end, indent=1), encoding="utf-8")
 
 
 def _last_error(completed: Completed) -> str:
-    """Return the last line that reads like an exception, or else the last."""
     text = f"{completed.text()}\n{completed.error_text()}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not TOOL_LINE.match(line)]
     exceptions = [line for line in lines if EXCEPTION.match(line)]
@@ -258,14 +239,10 @@ def _job_json(spec: JobSpec, nonce: str, start: StartSignal | None) -> bytes:
         "nonce": nonce,
         "root": str(spec.root),
         "subjects": spec.subjects,
-        "workloads": [_work(workload) for workload in spec.workloads],
+        "workloads": [{"id": w.id, "subject": w.subject, "params": dict(w.params), "seed": w.seed} for w in spec.workloads],
         "options": {**spec.options, **({} if start is None else {"go": str(start.file)})},
     }
     return json.dumps(content, indent=1, allow_nan=False).encode()
-
-
-def _work(workload: Workload) -> dict[str, Any]:
-    return {"id": workload.id, "subject": workload.subject, "params": dict(workload.params), "seed": workload.seed}
 
 
 def unless_stopped(missing: Missing) -> Missing:

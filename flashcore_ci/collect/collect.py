@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
@@ -25,18 +24,10 @@ AT_ONCE = {Kind.CORRECTNESS: correctness.collect, Kind.SANITIZER: checks.collect
 WORKER_TOOLS = ("python", "torch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """The observations, and the machine as the probe reported it."""
-
-    observations: tuple[Observation, ...]
-    environment: dict[str, object]
-
-
 def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = None) -> Evidence:
-    """Measure all that the plan asks of this GPU, once it is free.
+    """Measure all that the plan asks of this GPU. A stopped run keeps what it has.
 
-    A stopped run keeps what it has. CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
+    CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
     session = replace(session, versions=_versions(session))
@@ -45,12 +36,11 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
         lock.hold(lock.path(session.lock_dir, session.uuid), timeout=session.lock_timeout, waiting=session.progress),
         nvml.locked_clocks(session.uuid, session.lock_clocks),
     ):
-        collected = _measure(session)
+        measured, environment = _measure(session)
         notes = _notes(nvml.unnamed_users(state.users))
-        provenance = _provenance(session, state, collected.environment)
+        provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
-    observations = (*collected.observations, *compared)
-    return Evidence(provenance=provenance, builds=session.builds, observations=observations, notes=notes)
+    return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
 
 
 def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
@@ -61,13 +51,10 @@ def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provena
     return _observe_missing(head, Kind.COMPARISON, problem) if problem is not None else compared
 
 
-def _measure(session: Session) -> Collected:
-    """Run probe, correctness and sanitizers together, then profile, then timing.
-
-    The first profile and timing processes start early and wait.
-    """
+def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
+    """Run probe, correctness and sanitizers together, then profile, then timing."""
     start_profile = StartSignal(session.scratch / "go-profile")
-    with ThreadPoolExecutor() as pool, _timer(session) as timer:
+    with ThreadPoolExecutor() as pool, contextlib.closing(timing.Timer(session)) as timer:
         try:
             probe = pool.submit(session.probe)
             session.progress("correctness and sanitizers")
@@ -90,18 +77,9 @@ def _measure(session: Session) -> Collected:
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
-            return Collected(observations=tuple(observations), environment=probed.environment)
+            return observations, probed.environment
         finally:
             start_profile.cancel()
-
-
-@contextlib.contextmanager
-def _timer(session: Session) -> Iterator[timing.Timer]:
-    timer = timing.Timer(session)
-    try:
-        yield timer
-    finally:
-        timer.close()
 
 
 def _observe_missing(session: Session, kind: Kind, missing: Missing) -> tuple[Observation, ...]:
@@ -125,12 +103,8 @@ def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:
     workers = ((name, str(environment[name])) for name in WORKER_TOOLS if name in environment)
-    return replace(
-        session.origin,
-        device=device_of(state, environment),
-        tools=tuple(sorted((*session.versions, *workers))),
-        clock_policy=session.clock_policy,
-    )
+    device, tools = device_of(state, environment), tuple(sorted((*session.versions, *workers)))
+    return replace(session.origin, device=device, tools=tools, clock_policy=session.clock_policy)
 
 
 def device_of(state: GpuState, environment: dict[str, object]) -> Device:

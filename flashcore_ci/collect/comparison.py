@@ -1,8 +1,4 @@
-"""Compare base and head in rounds, until every workload is decided.
-
-A round is one fresh process of each side, in random order. Both run head's suite, subjects and collector, each with its own
-library and binding. Interim looks drop the workloads that are decided.
-"""
+"""Compare base and head in rounds of fresh processes, until all is decided."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ from flashcore_ci.model.suite import Kind, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A commit to compare with, checked out under head's subjects and built.
-
-    ``plan`` and ``identities`` hold what it can run, ``cannot`` why it cannot run the rest.
-    """
+    """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``."""
 
     commit: str
     root: Path
@@ -67,10 +60,7 @@ class PairedSeries:
     over: bool = False
 
     def add(self, number: int, results: Mapping[str, WorkloadResult | None]) -> None:
-        """Add one round by side. A side that fails ends the series.
-
-        Head's failure counts first. A base that ran before keeps its rounds.
-        """
+        """Add one round. A failing side ends the series, and head's failure counts first."""
         for side in SIDES:
             result = results[side]
             missing = Missing(code=Code.INVALID_RESULT, message="no outcome") if result is None else result.missing
@@ -90,10 +80,7 @@ class PairedSeries:
     def samples(self) -> tuple[tuple[str, Samples], ...]:
         """Return the completed rounds, paired by index."""
         return tuple(
-            (
-                f"{side}/{name}",
-                Samples(values=tuple(float(values[side][key]) for values in self.rounds), unit=METRICS[name].unit),
-            )
+            (f"{side}/{name}", Samples(values=tuple(float(values[side][key]) for values in self.rounds), unit=METRICS[name].unit))
             for side in SIDES
             for name, key in SAMPLE_KEYS.items()
         )
@@ -117,12 +104,7 @@ def collect(head: Session, base: Session, looks: InterimLooks, provenance: Prove
     workloads = head.workloads(Kind.COMPARISON)
     series = {workload.id: PairedSeries(workload=workload) for workload in workloads if not _is_same(head, base, workload)}
     artifacts = run_rounds(head, base, looks, series, provenance)
-    return tuple(
-        _observe(head, base, series[workload.id], artifacts)
-        if workload.id in series
-        else _observe_same_code(head, base, workload)
-        for workload in workloads
-    )
+    return tuple(_observe(head, base, workload, series.get(workload.id), artifacts) for workload in workloads)
 
 
 def _is_same(head: Session, base: Session, workload: Workload) -> bool:
@@ -157,10 +139,7 @@ def run_rounds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """The two processes of a round, in random order.
-
-    The first process fills ``batched``, so that all others launch in the same way.
-    """
+    """Two processes in random order. The first decides ``batched`` for all others."""
 
     number: int
     sessions: Mapping[str, Session]
@@ -169,20 +148,13 @@ class _Round:
     order: tuple[str, ...] = field(default_factory=lambda: tuple(random.sample(SIDES, len(SIDES))))
 
     def run(self, side: str) -> ProcessRun:
-        return ProcessRun(
-            name=f"round-{self.number}-{side}",
-            number=self.number * len(SIDES) + SIDES.index(side),
-            session=self.sessions[side],
-            workloads=self.workloads,
-            options={"batched": dict(self.batched)},
-        )
+        name, number = f"round-{self.number}-{side}", self.number * len(SIDES) + SIDES.index(side)
+        session, options = self.sessions[side], {"batched": dict(self.batched)}
+        return ProcessRun(name=name, number=number, session=session, workloads=self.workloads, options=options)
 
 
 def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[tuple[int, dict[str, dict[str, WorkloadResult]]]]:
-    """Yield each round's results. The next process starts while one measures.
-
-    Only the first process runs by itself, because it decides how all others launch.
-    """
+    """Yield each round's results. The next process starts while one measures."""
     queue = [(current, side) for current in rounds for side in current.order]
     results: dict[str, dict[str, WorkloadResult]] = {}
     for (current, side), following in itertools.zip_longest(queue, queue[1:]):
@@ -202,29 +174,22 @@ def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[
             results = {}
 
 
-def _observe(head: Session, base: Session, series: PairedSeries, artifacts: list[str]) -> Observation:
+def _observe(head: Session, base: Session, workload: Workload, series: PairedSeries | None, artifacts: list[str]) -> Observation:
+    identity = base.identity(Kind.COMPARISON, workload)
+    if series is None:
+        same = (("comparison/same-code", measured(1.0, "count")),)
+        return head.observation(Kind.COMPARISON, workload, base=identity, readings=same)
     values = [values for both in series.rounds for values in both.values()]
+    blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
     missing = series.missing()
     return head.observation(
         Kind.COMPARISON,
-        series.workload,
-        base=base.identity(Kind.COMPARISON, series.workload),
-        readings=tuple(
-            (f"blocks/{which}", measured(float(sum(value.get(which, 0) for value in values)), "count"))
-            for which in ("kept", "dropped")
-        ),
+        workload,
+        base=identity,
+        readings=tuple((f"blocks/{which}", measured(count, "count")) for which, count in blocks.items()),
         samples=() if missing is not None else series.samples(),
         notes=tuple(series.notes),
         artifacts=tuple(artifacts),
         missing=missing,
         seconds=sum(float(value.get("seconds", 0.0)) for value in values),
-    )
-
-
-def _observe_same_code(head: Session, base: Session, workload: Workload) -> Observation:
-    return head.observation(
-        Kind.COMPARISON,
-        workload,
-        base=base.identity(Kind.COMPARISON, workload),
-        readings=(("comparison/same-code", measured(1.0, "count")),),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec
-from flashcore_ci.collect.isolation import MakeJob, WorkloadResult
+from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
@@ -40,13 +40,8 @@ def collect(session: Session) -> tuple[Observation, ...]:
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
 
-def run_in_parallel(
-    workloads: tuple[Workload, ...], make_job: MakeJob, *, is_healthy: Callable[[], bool]
-) -> dict[str, WorkloadResult]:
-    """Return one result per workload, from up to three processes.
-
-    Those that ran out of memory run again afterwards.
-    """
+def run_in_parallel(workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
+    """Use up to three processes. Those that ran out of memory run again afterwards."""
     count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
     at_once = max(1, AT_ONCE // count)
 
@@ -57,7 +52,8 @@ def run_in_parallel(
     parts = [tuple(workload for group in groups[number::count] for workload in group) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         results = {name: result for part in pool.map(run, parts) for name, result in part.items()}
-    starved = tuple(workload for workload in workloads if _ran_out_of_memory(results[workload.id]))
+    failures = {name: result.missing.code for name, result in results.items() if result.missing is not None}
+    starved = tuple(workload for workload in workloads if failures.get(workload.id) is Code.OUT_OF_MEMORY)
     if not starved or count == 1:
         return results
     return results | {name: _note_second_run(result) for name, result in run(starved).items()}
@@ -67,10 +63,6 @@ def _note_second_run(result: WorkloadResult) -> WorkloadResult:
     """Leave a trace of leaks that starve their neighbours."""
     notes = (*result.values.get("notes", ()), "ran out of memory next to other processes, and ran again after them")
     return replace(result, values={**result.values, "notes": notes})
-
-
-def _ran_out_of_memory(result: WorkloadResult) -> bool:
-    return result.missing is not None and result.missing.code is Code.OUT_OF_MEMORY
 
 
 def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Observation:

@@ -8,15 +8,9 @@ from typing import Any
 
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobSpec
+from flashcore_ci.model import errors
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import (
-    WRITE_REFUSED,
-    CannotCollectError,
-    EvidenceError,
-    InterruptedRunError,
-    SuiteError,
-    group_mistakes,
-)
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -25,10 +19,7 @@ SECONDS = 60.0
 
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
-    """Return one description per subject, in the suite's order.
-
-    SuiteError lists all problems. CannotCollectError if the worker cannot run.
-    """
+    """Return the subjects' descriptions in order. SuiteError lists all problems."""
     subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
     result = child.run(
         JobSpec(
@@ -46,7 +37,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         if result.failure.code is Code.INTERRUPTED:
             raise InterruptedRunError(result.failure.message)
         raise CannotCollectError(f"the worker cannot describe the subjects: {result.failure.message}", fix="flashcore-ci doctor")
-    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in WRITE_REFUSED):
+    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in errors.WRITE_REFUSED):
         raise CannotCollectError(f"the worker cannot write its result: {result.failure.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
@@ -75,23 +66,15 @@ def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]
         return []
     if description.build is not None:
         known = {entry.symbol for entry in description.build.entries}
-        mistakes = [
-            (problem.workload, f"launches {symbol}, which build() does not name")
-            for problem in description.problems
-            for symbol in problem.entries
-            if symbol not in known
-        ]
-        mistakes += [
-            (problem.workload, "launches no entry function: no machine code would be bound to its evidence")
-            for problem in description.problems
-            if not problem.entries
-        ]
-        problems += [f"{subject.file}: {mistake}" for mistake in group_mistakes(mistakes)]
+        launched = [(problem.workload, symbol) for problem in description.problems for symbol in problem.entries]
+        mistakes = [(at, f"launches {symbol}, which build() does not name") for at, symbol in launched if symbol not in known]
+        unbound = "launches no entry function: no machine code would be bound to its evidence"
+        mistakes += [(problem.workload, unbound) for problem in description.problems if not problem.entries]
+        problems += [f"{subject.file}: {mistake}" for mistake in errors.group_mistakes(mistakes)]
     return [description]
 
 
 def _with_defaults(build: Any) -> Any:
-    """Fill in the optional fields of entries."""
     if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
         return build
     optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None, "loads_bulk_copies": False}

@@ -22,10 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadResult:
-    """The worker's ``values`` for one workload, or why they are missing.
-
-    ``began`` is False if the process ended before this workload.
-    """
+    """The worker's ``values``, or why they are missing. ``began``: it was reached."""
 
     values: dict[str, Any]
     missing: Missing | None
@@ -42,10 +39,7 @@ def run_together_then_alone(
     alone: Callable[[Workload], T],
     at_once: int,
 ) -> tuple[dict[str, T], dict[str, T]]:
-    """Run all workloads together, then those that ``again`` picks alone.
-
-    Return both groups of results by workload id.
-    """
+    """Run all workloads together, then those that ``again`` picks alone."""
     results = together(workloads)
     rest = again(results) if len(workloads) > 1 else ()
     with ThreadPoolExecutor(at_once) as pool:
@@ -53,17 +47,9 @@ def run_together_then_alone(
 
 
 def run_isolated(
-    workloads: Workloads,
-    make_job: MakeJob,
-    *,
-    is_healthy: Callable[[], bool],
-    at_once: int,
-    start: StartSignal | None = None,
+    workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool], at_once: int, start: StartSignal | None = None
 ) -> dict[str, WorkloadResult]:
-    """Return one result per workload. One that kills the process hides no other.
-
-    After a crash or hang, ``is_healthy`` runs a known-good kernel. If that fails, the machine is reported.
-    """
+    """Return one result per workload. One that kills the process hides no other."""
 
     def together(workloads: Workloads) -> dict[str, WorkloadResult]:
         return _unless_unhealthy(_results(workloads, child.run(make_job(workloads), start)), is_healthy)
@@ -109,8 +95,6 @@ def _unless_unhealthy(results: dict[str, WorkloadResult], is_healthy: Callable[[
     dead = {name: result.missing for name, result in results.items() if result.missing is not None and _died(result)}
     if not dead or is_healthy():
         return results
-    unhealthy = {
-        name: Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed too, after: {missing.message}")
-        for name, missing in dead.items()
-    }
+    messages = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
+    unhealthy = {name: Missing(code=Code.DEVICE_UNHEALTHY, message=message) for name, message in messages.items()}
     return results | {name: replace(results[name], missing=missing) for name, missing in unhealthy.items()}

@@ -38,7 +38,7 @@ def run_control(session: Session, tool: Path, check: str) -> Missing | None:
 
 
 def why_unreported(log: Log, kernel: str, status: int | None) -> str:
-    """Return why the bug was not reported, or an empty string."""
+    """Return why the bug was not reported, or ""."""
     if log.total is None:
         return f"the log has no summary line (exit status {status})"
     if log.lost_track:

@@ -1,7 +1,4 @@
-"""Time workloads in fresh processes: the process is the unit of statistics.
-
-Stability, comparisons and calibration all use this.
-"""
+"""Time workloads in fresh processes: the process is the unit of statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """One process to run. ``number`` seeds the order of its workloads."""
+    """A process to run. ``number`` seeds its order."""
 
     name: str
     number: int
@@ -37,7 +34,7 @@ class ProcessRun:
 
 
 class ProcessRuns:
-    """The timing processes of one run. The next one may start early."""
+    """The timing processes. The next may start early."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -46,7 +43,7 @@ class ProcessRuns:
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
 
     def start(self, run: ProcessRun) -> None:
-        """Start a process that waits for its signal, unless it was started before."""
+        """Start a process that waits for its signal, once."""
         if run.name not in self._started and run.workloads:
             self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
             self._started[run.name] = self._pool.submit(self._run, run)
@@ -67,21 +64,15 @@ class ProcessRuns:
         session = run.session
 
         def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
-            return session.job(
-                "timing",
-                run.name,
-                workloads,
-                seconds=session.seconds(Kind.TIMING),
-                options={"order": run.number, "uuid": session.uuid, **run.options},
-            )
+            options = {"order": run.number, "uuid": session.uuid, **run.options}
+            return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
-        return isolation.run_isolated(
-            run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=self._signals[run.name]
-        )
+        start = self._signals[run.name]
+        return isolation.run_isolated(run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=start)
 
 
 def require_samples(result: WorkloadResult) -> WorkloadResult:
-    """Mark a result as missing if a sample is not a finite number."""
+    """Mark a result as missing unless all samples are finite."""
     lacking = [key for key in SAMPLE_KEYS.values() if not _is_finite(result.values.get(key))]
     if result.missing is not None or not lacking:
         return result
@@ -95,7 +86,7 @@ def subject_failed(result: WorkloadResult | None) -> bool:
 
 
 def keep_results(session: Session, kind: str, name: str, results: Iterable[WorkloadResult]) -> list[str]:
-    """Copy result files into the run folder, and return their names."""
+    """Copy result files, and return their names."""
     files = sorted({result.result_file for result in results if result.result_file.exists()})
     kept: list[Path] = []
     for index, file in enumerate(files):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from flashcore_ci.adapters import ncu, process
@@ -19,6 +19,7 @@ from flashcore_ci.model.reading import Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 READING_SECONDS = 120.0
+Actions = tuple[ncu.Action, ...]
 MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
 
@@ -35,17 +36,12 @@ class Profiler:
         """Return a job in one process."""
         report = self.session.artifact("profile", f"report-{next(self._numbers)}.ncu-rep")
         self.reports |= {workload.id: report for workload in workloads}
-        return self.session.job(
-            "profile",
-            "profile",
-            workloads,
-            seconds=self.session.seconds(Kind.PROFILE),
-            wrap=lambda command: ncu.argv(self.tool, report=report, command=command),
-        )
+        argv, seconds = partial(ncu.argv, self.tool, report=report), self.session.seconds(Kind.PROFILE)
+        return self.session.job("profile", "profile", workloads, seconds=seconds, wrap=lambda command: argv(command=command))
 
 
 def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
-    """Return one observation per workload. The first process waits for ``start``."""
+    """Return one observation per workload, after ``start``."""
     workloads = session.workloads(Kind.PROFILE)
     if not workloads:
         return ()
@@ -53,14 +49,10 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
     reports = profiler.reports
     actions = {report: _actions(profiler, report) for report in sorted(set(reports.values()))}
-    return tuple(
-        _observe(session, workload, results[workload.id], reports[workload.id], actions[reports[workload.id]])
-        for workload in workloads
-    )
+    return tuple(_observe(session, each, results[each.id], reports[each.id], actions[reports[each.id]]) for each in workloads)
 
 
-def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
-    """Read a report, which is empty if ncu fails."""
+def _actions(profiler: Profiler, report: Path) -> Actions:
     argv = ncu.reading_argv(profiler.tool, report)
     try:
         done = process.run(argv, logs=profiler.session.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS)
@@ -69,9 +61,7 @@ def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
     return ncu.parse_actions(done.text()) if done.returncode == 0 and not done.timed_out else ()
 
 
-def _observe(
-    session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: tuple[ncu.Action, ...]
-) -> Observation:
+def _observe(session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: Actions) -> Observation:
     found = _readings(result, actions, workload.id, session.entries(workload))
     kernels = sorted({action.kernel for action in actions if action.workload == workload.id})
     return session.observation(
@@ -87,14 +77,10 @@ def _observe(
 
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
-    """Return ncu's error from its long output, once per process."""
     return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
-def _readings(
-    result: WorkloadResult, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
-) -> dict[str, Reading] | Missing:
-    """Return the readings or a reason, the machine's first."""
+def _readings(result: WorkloadResult, actions: Actions, workload: str, entries: tuple[str, ...]) -> dict[str, Reading] | Missing:
     complaint = None if result.completed is None else _complaint(result.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint

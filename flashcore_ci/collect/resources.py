@@ -33,13 +33,13 @@ def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
 
 
 def observe_resources(description: Description, build: BuildEvidence, protocol: Protocol) -> tuple[Observation, ...]:
-    """Return one observation per declared entry function, compiled or not."""
+    """Return one observation per declared entry function."""
     spec = description.build
     return () if spec is None else tuple(_observe_entry(entry, build, protocol) for entry in spec.entries)
 
 
 def observe(descriptions: Iterable[Description], builds: Iterable[BuildEvidence], protocol: Protocol) -> tuple[Observation, ...]:
-    """Return all static observations on the builds of these subjects."""
+    """Return all observations on these builds."""
     by_subject = {build.subject: build for build in builds}
     observations: list[Observation] = []
     for description in descriptions:
@@ -56,14 +56,9 @@ def _observe_entry(spec: EntrySpec, build: BuildEvidence, protocol: Protocol) ->
     if entry is None:
         missing = Missing(code=Code.NOT_BUILT, message=f"{spec.symbol} was not built")
         return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, missing=missing)
-    violations = _violations(spec, entry)
-    return Observation(
-        kind=Kind.RESOURCES,
-        target=spec.symbol,
-        identity=identity,
-        readings=_readings(spec, entry, len(violations)),
-        notes=violations,
-    )
+    notes = _violations(spec, entry)
+    readings = _readings(spec, entry, len(notes))
+    return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, readings=readings, notes=notes)
 
 
 def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tuple[str, Reading], ...]:
@@ -81,7 +76,6 @@ def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tupl
 
 
 def _violations(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
-    """Return one line for each rule that the machine code breaks."""
     absent = tuple(f"no {opcode} in the machine code" for opcode in spec.requires if not entry.count(opcode))
     return (*absent, *entry.warnings, *_waits(spec, entry))
 

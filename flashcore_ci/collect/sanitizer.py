@@ -1,13 +1,11 @@
-"""Run compute-sanitizer's four checks, and list the launches that they check.
-
-A clean log counts only if a planted bug was reported and every planned kernel was checked.
-"""
+"""Run compute-sanitizer's four checks, and list the launches that they check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from flashcore_ci.adapters import process, sanitizer
@@ -59,21 +57,15 @@ def collect(session: Session) -> tuple[Observation, ...]:
     version = dict(session.versions).get("compute-sanitizer", "")
     with ThreadPoolExecutor(2 * len(SANITIZER_TOOLS) + 1) as pool:
         listing = pool.submit(_list_launches, session, tool, workloads)
-        controls = (
-            []
-            if sanitizer.is_too_old(version)
-            else [pool.submit(positive_control.run_control, session, tool, name) for name in SANITIZER_TOOLS]
-        )
+        controlled = () if sanitizer.is_too_old(version) else SANITIZER_TOOLS
+        controls = [pool.submit(positive_control.run_control, session, tool, name) for name in controlled]
         checks = [pool.submit(_check, session, tool, version, name, workloads) for name in SANITIZER_TOOLS]
         launches = listing.result()
         failed = {name: future.result() for name, future in zip(SANITIZER_TOOLS, controls, strict=False)}
-        results = {
-            name: _require_control(check.result(), failed.get(name)) for name, check in zip(SANITIZER_TOOLS, checks, strict=True)
-        }
-    return tuple(
-        _observe(session, workload, {name: by_id[workload.id] for name, by_id in results.items()}, launches[workload.id])
-        for workload in workloads
-    )
+        finished = {name: check.result() for name, check in zip(SANITIZER_TOOLS, checks, strict=True)}
+        results = {name: _require_control(result, failed.get(name)) for name, result in finished.items()}
+    by_workload = {workload.id: {name: by_id[workload.id] for name, by_id in results.items()} for workload in workloads}
+    return tuple(_observe(session, each, by_workload[each.id], launches[each.id]) for each in workloads)
 
 
 def _require_control(results: dict[str, CheckResult], failed: Missing | None) -> dict[str, CheckResult]:
@@ -84,7 +76,6 @@ def _require_control(results: dict[str, CheckResult], failed: Missing | None) ->
 
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Run one check, in two groups if some workloads load bulk copies."""
     if sanitizer.is_too_old(version):
         too_old = sanitizer.read_findings(sanitizer.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
@@ -97,7 +88,7 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
 
 
 def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
-    """Return whether the check misreads ordinary loads of bulk-copied data."""
+    """Whether the check misreads ordinary loads of bulk-copied data."""
     if name not in sanitizer.GLOBAL_ONLY:
         return False
     build = session.plan.description(workload.subject).build
@@ -133,7 +124,6 @@ def _died(result: CheckResult) -> bool:
 
 
 def _may_blame(results: dict[str, CheckResult], session: Session) -> bool:
-    """Return False if a workload died and a known-good kernel fails too."""
     return not any(_died(result) for result in results.values()) or session.is_healthy()
 
 
@@ -148,12 +138,8 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
     bulk = _loads_bulk_copies(session, name, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
-    results = _launch(
-        session,
-        name,
-        workloads,
-        lambda command: sanitizer.argv(tool, name, kernels=kernels, log=log, command=command, bulk=bulk),
-    )
+    argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
+    results = _launch(session, name, workloads, lambda command: argv(command=command))
     report = sanitizer.parse(process.read_text(log), name)
     checked = {}
     for workload in workloads:
@@ -174,17 +160,14 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
-
-    def together(workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
-        return _list_in_one_process(session, tool, workloads)
+    together = partial(_list_in_one_process, session, tool)
 
     def again(listed: dict[str, ObservedLaunches | Missing]) -> Workloads:
-        if process.stopping():
-            return ()
-        return tuple(workload for workload in workloads if isinstance(listed[workload.id], Missing))
+        missing = tuple(workload for workload in workloads if isinstance(listed[workload.id], Missing))
+        return () if process.stopping() else missing
 
     def alone(workload: Workload) -> ObservedLaunches | Missing:
-        return _list_in_one_process(session, tool, (workload,))[workload.id]
+        return together((workload,))[workload.id]
 
     first, second = isolation.run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=AT_ONCE)
     return first | second
@@ -193,16 +176,10 @@ def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[s
 def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
     log = _log(session, LAUNCH_LIST, workloads)
     kernels = _kernels(session, workloads)
-    results = _launch(
-        session,
-        LAUNCH_LIST,
-        workloads,
-        lambda command: sanitizer.launch_list_argv(tool, kernels=kernels, log=log, command=command),
-    )
+    argv = partial(sanitizer.launch_list_argv, tool, kernels=kernels, log=log)
+    results = _launch(session, LAUNCH_LIST, workloads, lambda command: argv(command=command))
     launches = sanitizer.parse_launches(process.read_text(log))
-    return {
-        workload.id: results[workload.id].missing or between_marks(launches, index) for index, workload in enumerate(workloads)
-    }
+    return {each.id: results[each.id].missing or between_marks(launches, index) for index, each in enumerate(workloads)}
 
 
 def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | Missing:
@@ -218,22 +195,14 @@ def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | 
             inside.append(launch)
     if not ended:
         return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool's list of launches does not hold this workload's marks")
-    return ObservedLaunches(
-        checked=tuple(launch.kernel for launch in inside if launch.checked),
-        others=tuple(launch.kernel for launch in inside if not launch.checked),
-    )
+    checked, others = (tuple(launch.kernel for launch in inside if launch.checked is wanted) for wanted in (True, False))
+    return ObservedLaunches(checked=checked, others=others)
 
 
 def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> dict[str, WorkloadResult]:
+    seconds, options = session.seconds(Kind.SANITIZER), {"launches": LAUNCHES}
     spec = session.job(
-        "launch",
-        name,
-        workloads,
-        seconds=session.seconds(Kind.SANITIZER),
-        options={"launches": LAUNCHES},
-        variables=VARIABLES,
-        permitted=NO_CRASH,
-        wrap=wrap,
+        "launch", name, workloads, seconds=seconds, options=options, variables=VARIABLES, permitted=NO_CRASH, wrap=wrap
     )
     return isolation.run_once(spec)
 
@@ -271,7 +240,7 @@ def _observe(
 
 
 def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) -> Reading:
-    """Count the checked launches. Missing if a planned kernel has too few."""
+    """Count the checked launches, or say which kernel lacks them."""
     if isinstance(launches, Missing):
         return launches
     absent = sorted(set(entries) - set(launches.checked))

@@ -27,13 +27,10 @@ CLEAN_EXIT = frozenset({0})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What the collectors of one run share.
+    """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz.
 
-    - ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch.
-    - ``uuid`` names the GPU. ``allow`` are globs of processes that may share it.
-    - ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
-    - ``lock_clocks`` is an SM clock in MHz to hold, ``lock_timeout`` is in seconds.
-    - ``origin`` has commit, version and time. Collecting adds device, tools and clock policy.
+    ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
+    processes that may share the GPU. ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
     """
 
     plan: Plan
@@ -60,7 +57,7 @@ class Session:
         return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
 
     def artifact(self, kind: str, name: str) -> Path:
-        """Return the path of an artifact, in an existing folder."""
+        """Return the path of an artifact."""
         path = self.run_folder / "artifacts" / kind / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -78,7 +75,7 @@ class Session:
         return next((build for build in self.builds if build.subject == subject), None)
 
     def identity(self, kind: Kind, workload: Workload) -> Identity | None:
-        """Return what such a measurement depends on, or None without a build."""
+        """Return the identity of a measurement, or None without a build."""
         build = self.build(workload.subject)
         problem = self.plan.description(workload.subject).problem(workload.id)
         return None if build is None else workload_identity(kind, workload, problem, build, self.plan.protocol)
@@ -88,14 +85,14 @@ class Session:
         return self.plan.description(workload.subject).problem(workload.id).entries
 
     def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
-        """Return the Python files that evidence depends on, if digests cover them."""
+        """Return the Python files under digests, or None."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
         if any(description.build is None for description in described):
             return None
         return [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
 
     def seconds(self, kind: Kind) -> float:
-        """Return the time limit of one process of this kind."""
+        """Return the time limit of one process."""
         return dict(self.plan.protocol.timeouts).get(kind, DEFAULT_SECONDS)
 
     def observation(self, kind: Kind, workload: Workload, **learned: Any) -> Observation:
@@ -147,9 +144,7 @@ class Session:
 
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)
-        library = None
-        if build is not None and build.library:
-            library = str((self.libraries / build.library).resolve())
+        library = str((self.libraries / build.library).resolve()) if build is not None and build.library else None
         return {"name": name, "file": str(self.root / self.plan.description(name).file), "library": library}
 
     def probe(self) -> JobResult:
@@ -161,10 +156,7 @@ class Session:
         return probe_failure(self.probe()) is None
 
     def check_exclusive(self) -> Missing | None:
-        """Return why this GPU cannot be timed now, or None.
-
-        Foreign processes use it, or the driver fails.
-        """
+        """Return why this GPU cannot be timed now (busy, or the driver fails), or None."""
         try:
             users = nvml.read(self.uuid).users
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
@@ -177,17 +169,13 @@ class Session:
 
 
 def probe_failure(result: JobResult) -> Missing | None:
-    """Return what the probe found wrong with the GPU, or None.
-
-    CannotCollectError if the worker did not reach the GPU.
-    """
+    """Return what is wrong with the GPU. CannotCollectError if it was not reached."""
     failure = result.failure
     if failure is None:
         return child.missing_from(result.outcomes.get("probe", {}))
     if failure.code is Code.TOOL_FAILED:
-        raise CannotCollectError(
-            f"the worker cannot start: {failure.message}", fix="name an interpreter that has torch in FLASHCORE_CI_PYTHON"
-        )
+        fix = "name an interpreter that has torch in FLASHCORE_CI_PYTHON"
+        raise CannotCollectError(f"the worker cannot start: {failure.message}", fix=fix)
     if failure.code is Code.INTERRUPTED:
         return failure
     return Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed: {failure.message}")

@@ -44,7 +44,7 @@ class Timer:
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
-    """Return one observation per workload. A failing one is not run again."""
+    """Return one observation per workload."""
     workloads = remaining = session.workloads(Kind.TIMING)
     results: dict[str, list[WorkloadResult]] = {workload.id: [] for workload in workloads}
     artifacts: list[str] = []
@@ -82,10 +82,7 @@ def _observe(
 
 
 def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | None:
-    """Return why there are fewer samples than processes, or None.
-
-    ``failures`` has one item per process, None for a sample. A failure of the subject comes first, then the most common reason.
-    """
+    """Return why samples are too few: the subject's failure, else the commonest."""
     samples = sum(missing is None for missing in failures)
     if samples >= processes:
         return None
@@ -96,11 +93,10 @@ def shortfall(failures: Sequence[Missing | None], processes: int) -> Missing | N
     commonest = Counter(missing.code for missing in reasons).most_common(1)[0][0]
     chosen = by_subject[0] if by_subject else next(missing for missing in reasons if missing.code is commonest)
     code = chosen.code if by_subject or not samples or chosen.code is Code.INTERRUPTED else Code.TOO_FEW_PROCESSES
-    return Missing(code=code, message=f"{samples} of {processes} processes gave a sample; {chosen.code}: {chosen.message}")
+    return Missing(code=code, message=f"{samples} of {processes} processes gave a sample. {chosen.code}: {chosen.message}")
 
 
 def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]:
-    """Return medians over processes."""
     sampled = {name: (key, METRICS[name].unit) for name, key in SAMPLE_KEYS.items()}
     others = {
         "std/within": ("std_percent", "%"),
@@ -109,11 +105,9 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
     }
-    return tuple(
-        (name, measured(statistics.median(float(values[key]) for values in good), unit))
-        for name, (key, unit) in {**sampled, **others}.items()
-        if all(key in values for values in good)
-    )
+    known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}
+    medians = {name: statistics.median(float(values[key]) for values in good) for name, (key, _) in known.items()}
+    return tuple((name, measured(median, known[name][1])) for name, median in medians.items())
 
 
 def _notes(results: Sequence[WorkloadResult], good: Sequence[dict[str, Any]]) -> tuple[str, ...]:

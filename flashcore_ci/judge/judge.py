@@ -39,10 +39,9 @@ def judge(
     references: References | None = None,
     base: Mapping[str, Identity] | None = None,
 ) -> Report:
-    """Give each check one verdict, in plan order, from the first source that measured these builds.
+    """Give each check one verdict, in plan order, as of the ISO 8601 day ``as_of``.
 
-    Among recordings, one that fails takes precedence. ``as_of`` (ISO 8601) is the day for waivers. ``base`` is the required base
-    by workload (None: any). ValueError if ``as_of`` is not a date.
+    Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). ValueError: no date.
     """
     day = waiving.day_of(as_of)
     references = references or References()
@@ -85,11 +84,7 @@ def matched_evidence(
     same_code = workloads_with_same_code(plan, matcher)
     used: dict[int, MatchedEvidence] = {}
     for check in plan.checks:
-        matches = matcher.matches(check)
-        if len(matches) == 1:
-            match = matches[0]
-        else:
-            match, _ = _evaluate_matches(plan, check, matches, references or References(), same_code)
+        match, _ = _evaluate_matches(plan, check, matcher.matches(check), references or References(), same_code)
         if match.observation is not None:
             used[id(match.observation)] = match
     return tuple(used.values())
@@ -104,21 +99,16 @@ def is_comparison_final(
     references: References,
     same_code: Container[str],
 ) -> bool:
-    """Whether further rounds cannot change a verdict on ``target``. The collector asks at each interim look.
-
-    ``samples`` are by metric. ``same_code`` are the workloads with equal code on both sides.
-    """
+    """Whether more rounds cannot change a verdict on ``target``. ``samples`` by metric."""
     checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
-    return all(
-        no_slower.is_final(check, samples, comparison_context(plan, check, provenance, references, same_code=same_code))
-        for check in checks
-    )
+    contexts = (comparison_context(plan, check, provenance, references, same_code=same_code) for check in checks)
+    return all(no_slower.is_final(check, samples, context) for check, context in zip(checks, contexts, strict=True))
 
 
 def workloads_without_base(
     plan: Plan, builds: tuple[BuildEvidence, ...], sources: tuple[Source, ...], base: Mapping[str, Identity] | None = None
 ) -> dict[str, str]:
-    """Return the workloads that the base cannot run, each with its error."""
+    """Map the workloads that the base cannot run to the error."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     failures: dict[str, str] = {}
     for check in plan.checks:
@@ -129,7 +119,7 @@ def workloads_without_base(
 
 
 def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
-    """Return the workloads with equal code on both sides, which are not timed."""
+    """Return the workloads with equal code on both sides (not timed)."""
     return frozenset(
         check.target
         for check in plan.checks
@@ -138,15 +128,13 @@ def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
 
 
 def _is_same_code(observation: Observation | None) -> bool:
-    if observation is None or observation.base is None:
-        return False
-    return is_same_code(observation.base, observation.identity)
+    return observation is not None and observation.base is not None and is_same_code(observation.base, observation.identity)
 
 
 def comparison_context(
     plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
 ) -> ComparisonContext:
-    """Collect what a check on speed is judged with. A comparison of equal code takes no share of alpha."""
+    """Collect what judges a speed. Equal code takes no alpha."""
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
@@ -173,7 +161,7 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
 
 
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
-    """Make the verdict before waivers. ``sharing`` checks share the observation's seconds."""
+    """Share the seconds of the observation among ``sharing`` checks."""
     gate, observation = check.gate, match.observation
     is_red = evaluation.outcome is not Outcome.PASS
     deferred = stale is StalePolicy.DEFER and evaluation.reason.code in DEFERRABLE_CODES and gate.evidence not in STATIC_KINDS
@@ -209,7 +197,6 @@ def _base_failure(observation: Observation | None) -> str:
 
 
 def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequence[Source]) -> Provenance | None:
-    """Of the first source used on a workload, else of the first source."""
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None

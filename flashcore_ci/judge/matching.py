@@ -13,20 +13,12 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Scope
 from flashcore_ci.model.verdict import Origin
 
-PART_NAMES = {
-    "machine_code": "machine code",
-    "launcher": "launcher",
-    "binding": "binding",
-    "subject": "subject",
-    "workload": "workload",
-    "collector": "collector",
-}
 NO_ORIGIN = Origin(kind="none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and its origin. ``files`` are the tools' own, by name. Verdicts never depend on them."""
+    """Evidence, its origin, and the tools' files by name (not judged)."""
 
     origin: Origin
     evidence: Evidence
@@ -35,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedEvidence:
-    """The observation for a check, or the reason why there is none."""
+    """The observation for a check, or why there is none."""
 
     observation: Observation | None = None
     source: Source | None = None
@@ -50,7 +42,7 @@ class MatchedEvidence:
 
 @dataclass(slots=True)
 class Matcher:
-    """Matches sources with the checks of one plan. ``base``: the required base by workload."""
+    """Matches sources with checks. ``base``: the required base by workload."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
@@ -63,10 +55,7 @@ class Matcher:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
     def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
-        """Return the live measurement, else all matching recordings, else one match with a reason.
-
-        No recording can hide another.
-        """
+        """Return the live measurement, else all matching recordings, else one reason."""
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
             self._matches[key] = self._find(check)
@@ -92,10 +81,7 @@ class Matcher:
         return tuple(matches) or (_unmatched(check, expected, identities),)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
-        """Whether digests identify what the source measured.
-
-        They do not for a library or a JIT. There only live evidence counts, and that of the run being judged.
-        """
+        """Whether digests cover what was measured. Else only live evidence counts."""
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 
@@ -103,16 +89,15 @@ class Matcher:
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
-        """Compute the identity that the evidence must have. Missing if its code was not built."""
+        """Compute the identity that evidence must have. Missing if not built."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
             return Missing(code=Code.NOT_BUILT, message=f"{check.subject} was not built")
-        if check.scope is Scope.SUBJECT:
-            return static_identity(kind, build, [entry.symbol for entry in build.entries], self.plan.protocol)
-        if check.scope is Scope.ENTRY:
-            return static_identity(kind, build, [check.target], self.plan.protocol)
-        return self._expected_of_workload(kind, check, build)
+        if check.scope is Scope.WORKLOAD:
+            return self._expected_of_workload(kind, check, build)
+        symbols = [check.target] if check.scope is Scope.ENTRY else [entry.symbol for entry in build.entries]
+        return static_identity(kind, build, symbols, self.plan.protocol)
 
     def _expected_of_workload(self, kind: Kind, check: Check, build: BuildEvidence) -> Identity | Missing:
         workload = next((workload for workload in self.plan.workloads if workload.id == check.target), None)
@@ -138,6 +123,6 @@ def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> 
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
         return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
     changed = min((expected.changed(other) for other in identities), key=len)
-    names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
+    names = ", ".join(part.replace("_", " ") for part in changed) or "the base"
     message = f"the evidence is of other code or another question. Changed since: {names}"
     return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

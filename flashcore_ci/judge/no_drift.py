@@ -1,7 +1,7 @@
 """The gate ``no-drift``: compare timings with the baseline of this kind of machine.
 
-``no-slower`` tolerates its margin at every merge: ten merges of 0.4 % make 4 %. A merge does not move a baseline. The samples are
-not paired: this is Student's two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
+Unlike the base of ``no-slower``, a merge does not move it, so small slowdowns add up. Samples are not paired: this is Student's
+two-sample interval on the logs, moderated as in ``stats/paired_estimate.py``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
         drift = estimate_drift(getattr(row, context.primary), samples.values, context.prior(check.target, context.primary))
     except ValueError as error:
         return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=str(error)))
-    return _evaluate_drift(check, drift, context, baseline, row)
+    return _evaluated(check, drift, context, baseline, row)
 
 
 def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Prior | None) -> Estimate:
-    """Estimate the difference of the mean logs. ValueError for impossible values."""
+    """Estimate the difference of mean logs. ValueError for impossible values."""
     if not all(value > 0 for value in (*before, *now)):
         raise ValueError("a measurement is above zero")
     logs = [[math.log(value) for value in side] for side in (before, now)]
@@ -61,9 +61,7 @@ def _is_comparable(row: BaselineRow, observation: Observation) -> bool:
     return (row.asked, row.collector) == (observation.identity.workload, observation.identity.collector)
 
 
-def _evaluate_drift(
-    check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow
-) -> Evaluation:
+def _evaluated(check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow) -> Evaluation:
     margin = math.log1p(check.limit.value / 100.0)
     lower, upper = drift.lower_bound(ALPHA_NULL / context.rows), drift.upper_bound(BETA)
     if lower > margin:
@@ -89,15 +87,10 @@ def _facts(drift: Estimate, baseline: Baseline, row: BaselineRow, context: Compa
 
 def _why_no_baseline(check: Check, observation: Observation, context: ComparisonContext, row: BaselineRow | None) -> str:
     device = context.provenance.device
-    here = (
-        f"{device.name}, driver {device.driver}, clocks {context.provenance.clock_policy}"
-        if device
-        else "a machine without a GPU"
-    )
+    machine = "{}, driver {}, clocks {}".format
+    here = machine(device.name, device.driver, context.provenance.clock_policy) if device else "a machine without a GPU"
     if context.references.baseline(context.provenance) is None:
-        others = [
-            f"({known.device}, driver {known.driver}, clocks {known.clock_policy})" for known in context.references.baselines
-        ]
+        others = [f"({machine(*known.key)})" for known in context.references.baselines]
         return f"there is no baseline for {here}. The checkout has {', '.join(others) or 'none'}"
     if row is None:
         return f"the baseline for {here} has no row for {check.target}"

@@ -29,15 +29,13 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
         return evaluate_missing(observation.missing, facts)
     base = observation.base
     if base is None or not _is_comparable(base, observation.identity):
-        return evaluate_missing(
-            _invalid("the base is not named, or base and head differ in subject, workload or collector"), facts
-        )
+        return _invalid("the base is not named, or base and head differ in subject, workload or collector", facts)
     if is_same_code(base, observation.identity):
         return _evaluate_same_code(facts)
     try:
         decision = decide_check(check, dict(observation.samples), context)
     except ValueError as error:
-        return evaluate_missing(_invalid(str(error)), facts)
+        return _invalid(str(error), facts)
     if decision is None:
         few = f"{_round_count(observation)} rounds were completed, {INTERIM_LOOKS[0]} are needed"
         return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
@@ -54,29 +52,25 @@ def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonCo
 
 
 def decide_check(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> Decision | None:
-    """Apply the sequential test. None before the first look. ValueError for impossible samples."""
+    """Decide, or None before the first look. ValueError for impossible samples."""
     primary = _rounds(samples, context.primary)
     if len(primary.base) < INTERIM_LOOKS[0]:
         return None
     time = None if context.primary is Scale.TIME else _rounds(samples, Scale.TIME)
     if time is not None and len(time.base) != len(primary.base):
         raise ValueError(f"{len(primary.base)} rounds have cycles and {len(time.base)} have a time")
-    return sequential_test.decide(
-        primary,
-        time,
-        margin=math.log1p(check.limit.value / 100.0),
-        rows=context.rows,
-        noise=(context.prior(check.target, context.primary), context.prior(check.target, Scale.TIME)),
-    )
+    margin = math.log1p(check.limit.value / 100.0)
+    noise = (context.prior(check.target, context.primary), context.prior(check.target, Scale.TIME))
+    return sequential_test.decide(primary, time, margin=margin, rows=context.rows, noise=noise)
 
 
 def pair_of(base: Identity, head: Identity) -> str:
-    """Name the two codes for a waiver. The name changes only with the code."""
+    """Name the two codes for a waiver."""
     return "..".join(digest_of(side.machine_code, side.launcher, side.binding)[:12] for side in (base, head))
 
 
 def _is_comparable(base: Identity, head: Identity) -> bool:
-    """Whether both sides answer one question. Without a build the subject is the kernel, so it may differ."""
+    """Whether both sides answer one question. Without a build the subject may differ."""
     parts = MUST_MATCH if is_covered(base) and is_covered(head) else tuple(part for part in MUST_MATCH if part != "subject")
     return all(getattr(base, part) == getattr(head, part) for part in parts)
 
@@ -92,8 +86,8 @@ def _rounds(samples: Mapping[str, Samples], scale: Scale) -> Rounds:
     return Rounds(base=values[0], head=values[1])
 
 
-def _invalid(message: str) -> Missing:
-    return Missing(code=Code.INVALID_RESULT, message=message)
+def _invalid(message: str, facts: Facts) -> Evaluation:
+    return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=message), facts)
 
 
 def _evaluate_same_code(facts: Facts) -> Evaluation:
@@ -108,9 +102,8 @@ def _evaluate_decision(check: Check, decision: Decision, context: ComparisonCont
     reason = Reason(code=code, message=_message(check, decision, context), facts=(*_statistics_facts(decision, context), *facts))
     pair = dict(facts).get("pair")
     accept = (f'to accept it: a waiver with pair = "{pair}"',) if outcome is Outcome.FAIL and pair else ()
-    return Evaluation(
-        outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=(*decision.modes, *accept)
-    )
+    notes = (*decision.modes, *accept)
+    return Evaluation(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=notes)
 
 
 def _message(check: Check, decision: Decision, context: ComparisonContext) -> str:
@@ -120,9 +113,8 @@ def _message(check: Check, decision: Decision, context: ComparisonContext) -> st
     if decision.code is Code.BIMODAL:
         return f"the processes have two speeds ({', '.join(decision.modes)}): {result}, {margin}"
     if decision.code is Code.BELOW_RESOLUTION and decision.resolvable_margin is not None:
-        return (
-            f"{result}, {margin}, smallest resolvable margin on this machine {_round_up(percent(decision.resolvable_margin))} %"
-        )
+        smallest = _round_up(percent(decision.resolvable_margin))
+        return f"{result}, {margin}, smallest resolvable margin on this machine {smallest} %"
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
         time = f"{_percent_text(decision.time.mean)} in time {_bounds_text(decision.time, decision.time_budget)}"
         return f"{time}, margin {percent(TIME_MARGIN):.2g} %, but {result}"
@@ -154,7 +146,7 @@ def _noise_text(estimate: Estimate) -> str:
 
 
 def _bounds_text(estimate: Estimate, budget: ErrorBudget) -> str:
-    """The first look has no alpha to spend, so it has no lower bound."""
+    """The first look spends no alpha: no lower bound."""
     upper = _percent_text(estimate.upper_bound(budget.beta))
     if not budget.alpha_margin > 0:
         return f"(upper confidence bound {upper})"
@@ -166,7 +158,7 @@ def _percent_text(log_ratio: float) -> str:
 
 
 def _round_up(value: float) -> str:
-    """Round up to two digits, so that the shown margin is large enough."""
+    """Round up to two digits, so the margin is large enough."""
     if not value > 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)

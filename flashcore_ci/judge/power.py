@@ -1,7 +1,4 @@
-"""Power analysis of ``no-slower`` at its last look, if today's noise is the recorded one.
-
-``tools/verdict_tables.py`` resamples the recorded processes instead.
-"""
+"""Power of ``no-slower`` at its last look, if today's noise is the recorded one."""
 
 from __future__ import annotations
 
@@ -9,15 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import priors
-from flashcore_ci.judge.stats.sequential_test import (
-    ErrorBudget,
-    minimum_detectable_slowdown,
-    percent,
-    power_at,
-    primary_share,
-    resolvable_margin,
-)
+from flashcore_ci.judge.stats.sequential_test import ErrorBudget, percent, power_at, primary_share
 from flashcore_ci.model.metrics import Scale, primary_scale
 from flashcore_ci.model.noise import PLANTED_PERCENT, Noise
 
@@ -27,10 +18,9 @@ MIN_SHOWN_RATE = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPower:
-    """The power of ``no-slower`` on one workload. Rates are shares, other numbers per cent.
+    """The power of ``no-slower`` on one workload: rates as shares, other numbers in %.
 
-    ``scatter`` is the standard deviation of a process. ``false_alarm_rate`` is of unchanged code. ``power`` pairs each slowdown
-    with its rate of SLOWER.
+    ``scatter``: standard deviation of a process. ``false_alarm_rate``: of unchanged code. ``power``: (slowdown, rate of SLOWER).
     """
 
     workload: str
@@ -66,8 +56,8 @@ def analyse_power(noise: Noise, margins: Mapping[str, float]) -> Iterator[Worklo
             workload=recorded.workload,
             scatter=100.0 * math.sqrt(prior.variance / 2.0),
             margin=margins[recorded.workload],
-            resolvable_margin=percent(resolvable_margin(prior, budget)),
-            minimum_detectable_slowdown=percent(minimum_detectable_slowdown(prior, margin, budget)),
+            resolvable_margin=percent(sequential_test.resolvable_margin(prior, budget)),
+            minimum_detectable_slowdown=percent(sequential_test.minimum_detectable_slowdown(prior, margin, budget)),
             false_alarm_rate=power_at(prior, 0.0, margin, budget),
             power=tuple((level, power_at(prior, math.log1p(level / 100.0), margin, budget)) for level in PLANTED_PERCENT),
         )

@@ -20,14 +20,12 @@ class References:
     baselines: tuple[Baseline, ...] = ()
 
     def noise(self, provenance: Provenance) -> Noise | None:
-        """Find the recording for this product and clock policy. The F test covers a change of the driver."""
-        name = provenance.device.name if provenance.device else None
-        return next(
-            (noise for noise in self.noises if (noise.device, noise.clock_policy) == (name, provenance.clock_policy)), None
-        )
+        """Find the recording for product and clock policy, of any driver (F test)."""
+        wanted = (provenance.device.name if provenance.device else None, provenance.clock_policy)
+        return next((noise for noise in self.noises if (noise.device, noise.clock_policy) == wanted), None)
 
     def baseline(self, provenance: Provenance) -> Baseline | None:
-        """Find the baseline for this product, driver and clock policy."""
+        """Find the baseline for product, driver and clock policy."""
         return next((baseline for baseline in self.baselines if baseline.is_for(provenance)), None)
 
 
@@ -46,6 +44,6 @@ class ComparisonContext:
         return primary_scale(self.roof)
 
     def prior(self, workload: str, scale: Scale) -> Prior | None:
-        """Find the prior of this workload on this kind of machine."""
+        """Find the prior of this workload."""
         noise = self.references.noise(self.provenance)
         return priors(noise, scale).get(workload) if noise else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from flashcore_ci.model.verdict import Outcome, Reason
 
 STABILITY_POWER = 0.95
 CONDITIONS = {Rule.LESS: "below", Rule.AT_MOST: "at most", Rule.AT_LEAST: "at least", Rule.EQUAL: "exactly"}
+COMPARISONS = {Rule.LESS: operator.lt, Rule.AT_MOST: operator.le, Rule.AT_LEAST: operator.ge, Rule.EQUAL: operator.eq}
 UNWRITTEN_UNITS = frozenset({"count", "abs", "ratio"})
 """Units that a message omits: people say 3, and not 3 count."""
 
@@ -42,7 +44,8 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
         return evaluate_missing(reading, facts)
     most = METRICS[check.gate.metric].maximum if check.gate.metric in METRICS else math.inf
     if reading.value < 0 or reading.value > most:  # a -1 that means "none" would satisfy most limits
-        impossible = f"{_amount(reading.value, reading.unit)} is impossible: {check.gate.metric} is {_range_of_metric(most)}"
+        possible = f"between 0 and {most:g}" if math.isfinite(most) else "never below 0"
+        impossible = f"{_amount(reading.value, reading.unit)} is impossible: {check.gate.metric} is {possible}"
         return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
     limit = check.limit
     if reading.unit != limit.unit:
@@ -53,7 +56,8 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
     if satisfies(check.gate.rule, reading.value, limit.value):
         reason = Reason(code=Code.WITHIN_LIMIT, message=f"{amount} is {condition}", facts=facts)
         return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
-    code = _failure_code(check.gate.rule, reading.value, limit.value)
+    is_below = check.gate.rule is Rule.AT_LEAST or (check.gate.rule is Rule.EQUAL and reading.value < limit.value)
+    code = Code.UNDER_LIMIT if is_below else Code.OVER_LIMIT
     reason = Reason(code=code, message=f"{amount} is not {condition}", facts=facts)
     return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
 
@@ -66,25 +70,11 @@ def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
 
 def satisfies(rule: Rule, value: float, limit: float) -> bool:
     """Whether ``value`` satisfies the rule. False if either is NaN."""
-    return {
-        Rule.LESS: value < limit,
-        Rule.AT_MOST: value <= limit,
-        Rule.AT_LEAST: value >= limit,
-        Rule.EQUAL: value == limit,
-    }[rule]
+    return bool(COMPARISONS[rule](value, limit))
 
 
 def _amount(value: float, unit: str) -> str:
     return f"{value:g}" if unit in UNWRITTEN_UNITS else f"{value:g} {unit}"
-
-
-def _range_of_metric(most: float) -> str:
-    return f"between 0 and {most:g}" if math.isfinite(most) else "never below 0"
-
-
-def _failure_code(rule: Rule, value: float, limit: float) -> Code:
-    below = rule is Rule.AT_LEAST or (rule is Rule.EQUAL and value < limit)
-    return Code.UNDER_LIMIT if below else Code.OVER_LIMIT
 
 
 def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
@@ -96,7 +86,6 @@ def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, 
 
 
 def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """Relative standard deviation (%) over fresh processes."""
     samples = dict(observation.samples).get(gate.metric)
     if samples is None:
         return Missing(code=Code.METRIC_ABSENT, message=f"no samples named {gate.metric}"), ()
@@ -134,7 +123,6 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
 
 
 def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
-    """Power by the chi-squared distribution of a sample variance."""
     if count > 1:
         spread = check.limit.value * math.sqrt((count - 1) / chi2_quantile(STABILITY_POWER, count - 1))
         yield "sees", f"{count} processes detect a true spread of {spread:.2g} {check.limit.unit} with 95 % power"

@@ -8,15 +8,11 @@ from flashcore_ci.judge.waivers import NOT_PASSING
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.verdict import Outcome, Verdict
 
-EXIT_CODE = {
-    Outcome.FAIL: ExitCode.GATE_FAILED,
-    Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-    Outcome.PASS: ExitCode.PASSED,
-}
+EXIT_CODE = {Outcome.FAIL: ExitCode.GATE_FAILED, Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE, Outcome.PASS: ExitCode.PASSED}
 
 
 def overall(verdicts: Sequence[Verdict]) -> Outcome:
-    """Return the worst outcome that blocks, else PASS. An empty plan is INCONCLUSIVE."""
+    """Return the worst blocking outcome, else PASS (INCONCLUSIVE without checks)."""
     blocking = {verdict.outcome for verdict in verdicts if verdict.blocks}
     if Outcome.FAIL in blocking:
         return Outcome.FAIL
@@ -34,15 +30,10 @@ def headline(verdicts: Sequence[Verdict]) -> str:
         reason = f" because {pronoun} could not be judged" if outcome is Outcome.INCONCLUSIVE else ""
         return f"{outcome}: {blocking} of {total} checks {verb} this merge{reason}"
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
-    rest = "".join(f", {count} {word}" for word, count in _not_passed(verdicts) if count)
+    others = {
+        "not passed but advisory": sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts),
+        "waived": sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts),
+        "deferred to a machine with the GPU": sum(verdict.deferred for verdict in verdicts),
+    }
+    rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     return f"{outcome}: {passed} of {total} checks passed{rest}"
-
-
-def _not_passed(verdicts: Sequence[Verdict]) -> tuple[tuple[str, int], ...]:
-    deferred = sum(verdict.deferred for verdict in verdicts)
-    advisory = sum(v.outcome in NOT_PASSING and not v.blocks and not v.deferred for v in verdicts)
-    return (
-        ("not passed but advisory", advisory),
-        ("waived", sum(verdict.outcome is Outcome.WAIVED for verdict in verdicts)),
-        ("deferred to a machine with the GPU", deferred),
-    )

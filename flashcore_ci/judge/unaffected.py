@@ -25,39 +25,25 @@ class Side:
 
 
 def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
-    """Return the (gate, target) of ``head`` whose verdict must equal the base's.
-
-    Digests, gate, limit, timeout and waivers are equal on both sides, and for times the references. Compiler evidence costs
-    nothing, so it is always judged. So are subjects without machine code, which no digest covers.
-    """
+    """Return the (gate, target) of ``head`` whose verdict must equal the base's."""
     before = {check.key: check for check in base.plan.checks}
     of_head, of_base = (Matcher(plan=side.plan, builds=side.builds, sources=()) for side in (head, base))
     return frozenset(
         check.key
         for check in head.plan.checks
         if check.key in before
-        and _is_covered(head.plan, check)
+        and check.gate.evidence not in STATIC_KINDS
+        and head.plan.description(check.subject).build is not None
         and _question(head, check) == _question(base, before[check.key])
-        and _is_same_identity(of_head.expected(check, head.builds), of_base.expected(before[check.key], base.builds))
+        and isinstance(expected := of_head.expected(check, head.builds), Identity)
+        and expected == of_base.expected(before[check.key], base.builds)
     )
 
 
-def _is_covered(plan: Plan, check: Check) -> bool:
-    return check.gate.evidence not in STATIC_KINDS and plan.description(check.subject).build is not None
-
-
 def _question(side: Side, check: Check) -> tuple[object, ...]:
-    """Everything but the evidence that a verdict depends on."""
     gate = replace(check.gate, title="", why="", owner="", limits=(), on=(), roofs=(), tags=())
     limit = replace(check.limit, why="", on="")
     waivers = tuple(waiver for waiver in side.waivers if (waiver.gate, waiver.target) == check.key)
     references = side.references if check.gate.evidence in TIMED_KINDS else None
-    return (gate, limit, check.scope, check.subject, waivers, references, _timeout(side.plan, check.gate.evidence))
-
-
-def _timeout(plan: Plan, kind: Kind) -> float | None:
-    return dict(plan.protocol.timeouts).get(kind)
-
-
-def _is_same_identity(head: object, base: object) -> bool:
-    return isinstance(head, Identity) and head == base
+    timeout = dict(side.plan.protocol.timeouts).get(check.gate.evidence)
+    return (gate, limit, check.scope, check.subject, waivers, references, timeout)

@@ -16,15 +16,15 @@ NOT_PASSING = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
 def day_of(as_of: str) -> dt.date:
-    """Parse the UTC day of an ISO 8601 date or time. ValueError for other text."""
+    """Parse the UTC day of an ISO 8601 text, or raise ValueError."""
     moment = dt.datetime.fromisoformat(as_of)
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
 
 def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
-    """Whether the waiver is active on ``day`` (last day included), or for the compared pair.
+    """Whether the waiver holds on ``day`` (last day included), or for this pair.
 
-    A waiver that ends in more than a year is never active: it would be another limit, not an exception.
+    One that ends in more than a year is never active: it would be another limit, not an exception.
     """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
@@ -32,7 +32,7 @@ def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether every reported finding matches the waiver, if it names one."""
+    """Whether all findings match the waiver, if it names one."""
     if not waiver.finding:
         return True
     findings = verdict.findings
@@ -42,7 +42,7 @@ def covers(waiver: Waiver, verdict: Verdict) -> bool:
 
 
 def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
-    """Return the verdict, WAIVED if an active waiver covers it."""
+    """Return the verdict, WAIVED if covered."""
     if verdict.outcome not in NOT_PASSING:
         return verdict
     for waiver in waivers:
@@ -56,7 +56,7 @@ def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> 
 
 
 def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
-    """Yield one line for each waiver without effect. A run without a comparison ignores waivers of a pair."""
+    """Yield a line for each waiver without effect. Pairs count in comparisons only."""
     by_key = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"

@@ -1,4 +1,4 @@
-"""Baselines: reviewed timings that later runs are compared with. The run that it judges never changes one."""
+"""Baselines: reviewed timings that later runs are compared with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Literal
 
 from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.suite import Kind
-
-BASELINE_SCHEMA = "baseline-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,33 +50,27 @@ class Baseline:
         return (self.device, self.driver, self.clock_policy)
 
     def is_for(self, provenance: Provenance) -> bool:
-        """Whether the run was on the same product, driver and clock policy."""
+        """Whether the run was on this kind of machine."""
         device = provenance.device
         return device is not None and self.key == (device.name, device.driver, provenance.clock_policy)
 
 
 def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
-    """Return ``present`` with a new row for every workload that this run timed twice or more. None without any."""
+    """Return ``present`` with rows of this run, or None without any."""
     device = evidence.provenance.device
     rows = {row.workload: row for row in _rows(evidence)}
     if device is None or not rows:
         return None
     kept = {row.workload: row for row in present.rows} if present else {}
-    return Baseline(
-        device=device.name,
-        driver=device.driver,
-        clock_policy=evidence.provenance.clock_policy,
-        rows=tuple(row for _, row in sorted({**kept, **rows}.items())),
-    )
+    merged, clocks = tuple(row for _, row in sorted({**kept, **rows}.items())), evidence.provenance.clock_policy
+    return Baseline(device=device.name, driver=device.driver, clock_policy=clocks, rows=merged)
 
 
 def _rows(evidence: Evidence) -> Iterator[BaselineRow]:
     for observation in evidence.observations:
         samples = dict(observation.samples)
         ms, megacycles = samples.get("time/gpu/cold"), samples.get("cycles/gpu/cold")
-        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None:
-            continue
-        if len(ms.values) < 2:  # noqa: PLR2004 - a spread needs two values
+        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None or len(ms.values) <= 1:
             continue
         yield BaselineRow(
             workload=observation.target,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """The outcome of one check. Each code has one meaning and one next step (``NEXT_STEP``)."""
+    """The outcome of one check, with one next step (``NEXT_STEP``)."""
 
     WITHIN_LIMIT = "within-limit"
     OVER_LIMIT = "over-limit"

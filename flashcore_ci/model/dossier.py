@@ -48,19 +48,19 @@ class Dossier:
     schema: Literal["dossier-v1"] = "dossier-v1"
 
     def observation(self, kind: Kind, target: str) -> Observation | None:
-        """Return the observation of this kind on this target, if there is one."""
+        """Return the observation, if there is one."""
         return next((o for o in self.observations if (o.kind, o.target) == (kind, target)), None)
 
     def problem(self, workload: str) -> Problem | None:
-        """Return the problem of this workload, if its subject declared one."""
+        """Return the problem, if declared."""
         problems = (problem for description in self.descriptions for problem in description.problems)
         return next((problem for problem in problems if problem.workload == workload), None)
 
     def entry(self, symbol: str) -> EntrySpec | None:
-        """Return the declaration of this entry function, if there is one."""
+        """Return the declaration of this entry function, if any."""
         specs = (spec for description in self.descriptions if description.build for spec in description.build.entries)
         return next((spec for spec in specs if spec.symbol == symbol), None)
 
     def file_of(self, subject: str) -> str:
-        """Return the subject's file relative to the checkout, or an empty string."""
+        """Return the subject's file in the checkout, or ""."""
         return next((description.file for description in self.descriptions if description.subject == subject), "")

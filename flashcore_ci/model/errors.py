@@ -1,7 +1,4 @@
-"""Every error that is not a verdict, with its exit code (docs/exit-codes.md).
-
-A kernel that does not compile, hangs, is wrong or slow becomes a verdict.
-"""
+"""Every error that is not a verdict, with its exit code (docs/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -69,13 +66,13 @@ class CannotCollectError(FlashcoreError):
 
 
 class EvidenceError(FlashcoreError):
-    """A run folder or bundle that is cut, altered, of another schema, or not a run."""
+    """A run folder or bundle that is damaged or not a run."""
 
     exit_code = ExitCode.CANNOT_COLLECT
 
 
 class UnmetError(FlashcoreError):
-    """A condition of the required check is not met, such as a job that failed."""
+    """A condition of the required check is not met."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
@@ -95,14 +92,9 @@ def as_flashcore_error(error: BaseException) -> BaseException:
 
 
 def group_mistakes(mistakes: Iterable[tuple[str, str]]) -> list[str]:
-    """Format (workload, mistake) pairs, one line per mistake.
-
-    The line names the first workload and counts the others.
-    """
+    """Format (workload, mistake) pairs, a line per mistake with its first workload."""
     workloads: dict[str, list[str]] = {}
     for workload, mistake in mistakes:
         workloads.setdefault(mistake, []).append(workload)
-    return [
-        f"workload {first}{f' and {len(others)} more' if others else ''}: {mistake}"
-        for mistake, (first, *others) in workloads.items()
-    ]
+    more = {mistake: f" and {len(names) - 1} more" if len(names) > 1 else "" for mistake, names in workloads.items()}
+    return [f"workload {names[0]}{more[mistake]}: {mistake}" for mistake, names in workloads.items()]

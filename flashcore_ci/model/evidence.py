@@ -10,8 +10,6 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Missing, Reading, Samples
 from flashcore_ci.model.suite import Kind
 
-EVIDENCE_SCHEMA = "evidence-v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileError:
@@ -26,8 +24,8 @@ class CompileError:
 class EntryBuild:
     """One entry function as compiled. Bytes are per thread, shared memory per block.
 
-    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest number in the
-    SASS plus one. ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
+    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest in the SASS plus one.
+    ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
     """
 
     symbol: str
@@ -45,15 +43,15 @@ class EntryBuild:
     warnings: tuple[str, ...]
 
     def count(self, opcode: str) -> int:
-        """Return how many instructions have this opcode without modifiers, e.g. ``HGMMA``."""
+        """Count instructions with this opcode, e.g. ``HGMMA``."""
         return dict(self.opcodes).get(opcode, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildEvidence:
-    """One subject's build. If it failed, ``error`` is set.
+    """One subject's build. If it failed, ``error`` is set and ``entries`` compiled.
 
-    ``entries`` then holds what compiled. ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
+    ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
     """
 
     subject: str
@@ -68,7 +66,7 @@ class BuildEvidence:
     error: CompileError | None = None
 
     def entry(self, symbol: str) -> EntryBuild | None:
-        """Return the entry function of this name, if it was built."""
+        """Return the entry function, if built."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
@@ -84,7 +82,7 @@ class Identity:
     collector: str
 
     def changed(self, other: Identity) -> tuple[str, ...]:
-        """Return the names of the parts that differ from ``other``."""
+        """Return the names of the parts that differ."""
         return tuple(name for name in self.__slots__ if getattr(self, name) != getattr(other, name))
 
 
@@ -107,10 +105,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that one collector learned about one target.
+    """All that one collector learned about one target, compared with ``base``.
 
-    ``artifacts`` are paths inside the run folder. ``missing``: nothing was learned. ``base`` is the identity that
-    ``identity`` was compared with. Samples of a comparison are paired by index, one round each.
+    ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each.
     """
 
     kind: Kind
@@ -133,13 +130,9 @@ class Observation:
                 raise ValueError(f"{self.kind} of {self.target}: a metric is given twice")
 
     def reading(self, metric: str) -> Reading:
-        """Return the reading of this name, or ``Missing`` with the reason."""
-        if self.missing is not None:
-            return self.missing
-        for name, reading in self.readings:
-            if name == metric:
-                return reading
-        return Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        """Return the reading, or why it is missing."""
+        absent = Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        return self.missing or dict(self.readings).get(metric, absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +150,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where and when. ``collected_at`` is ISO 8601 UTC to the second.
-
-    ``tools`` are (name, version) pairs. ValueError if ``collected_at`` is not a moment, because waivers depend on it.
-    """
+    """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs."""
 
     collected_at: str
     device: Device | None

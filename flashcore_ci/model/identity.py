@@ -1,7 +1,4 @@
-"""The identity of a measurement: digests of everything that it depends on.
-
-A comment does not change it. An instruction, a grid size or a tensor map does.
-"""
+"""The identity of a measurement: digests of everything that it depends on."""
 
 from __future__ import annotations
 
@@ -13,15 +10,7 @@ from flashcore_ci.model.evidence import BuildEvidence, Identity
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
-COLLECTOR_VERSIONS: dict[Kind, int] = {
-    Kind.BUILD: 1,
-    Kind.RESOURCES: 1,
-    Kind.CORRECTNESS: 2,
-    Kind.SANITIZER: 2,
-    Kind.PROFILE: 1,
-    Kind.TIMING: 2,
-    Kind.COMPARISON: 1,
-}
+COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 2, Kind.SANITIZER: 2, Kind.TIMING: 2}
 """Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 
@@ -36,7 +25,7 @@ NO_MACHINE_CODE = digest_of([])
 
 
 def is_covered(identity: Identity) -> bool:
-    """Tell whether digests cover the kernel, so that equal identities mean equal code."""
+    """Tell whether digests cover the kernel."""
     return identity.machine_code != NO_MACHINE_CODE
 
 
@@ -46,18 +35,18 @@ def is_same_code(base: Identity, head: Identity) -> bool:
 
 
 def workload_digest(workload: Workload) -> str:
-    """Return a digest of subject, parameters and seed (not of id, roof or tags)."""
+    """Digest subject, parameters and seed (not id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)
 
 
 def collector_digest(kind: Kind, protocol: Protocol) -> str:
-    """Return a digest of the collector's version and of its settings in the suite."""
+    """Digest the collector's version and settings."""
     parameters = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
     return digest_of(kind, COLLECTOR_VERSIONS[kind], parameters)
 
 
 def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:
-    """Return one digest of the named entry functions. None if one was not built."""
+    """Digest the named entry functions. None if one was not built."""
     digests = []
     for symbol in sorted(set(symbols)):
         entry = build.entry(symbol)
@@ -70,30 +59,18 @@ def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | N
 def workload_identity(
     kind: Kind, workload: Workload, problem: Problem, build: BuildEvidence, protocol: Protocol
 ) -> Identity | None:
-    """Return the identity of measuring ``workload`` on ``build``.
-
-    None if an entry function that it launches was not built.
-    """
+    """Identify measuring ``workload``. None if an entry it launches was not built."""
     machine_code = machine_code_digest(build, problem.entries)
     if machine_code is None or build.error is not None:
         return None
-    return Identity(
-        machine_code=machine_code,
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload=workload_digest(workload),
-        collector=collector_digest(kind, protocol),
-    )
+    return _identity(kind, build, machine_code, workload_digest(workload), protocol)
 
 
 def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
-    """Return the identity of compiler evidence on the named entry functions."""
-    return Identity(
-        machine_code=machine_code_digest(build, symbols) or "",
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload="",
-        collector=collector_digest(kind, protocol),
-    )
+    """Return the identity of compiler evidence."""
+    return _identity(kind, build, machine_code_digest(build, symbols) or "", "", protocol)
+
+
+def _identity(kind: Kind, build: BuildEvidence, machine_code: str, workload: str, protocol: Protocol) -> Identity:
+    digests = {"launcher": build.launcher, "binding": build.binding, "subject": build.source}
+    return Identity(machine_code=machine_code, **digests, workload=workload, collector=collector_digest(kind, protocol))

@@ -16,7 +16,7 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
 class Scale(StrEnum):
-    """A scale of speed. The value is the name of its column in recordings of noise and in baselines."""
+    """A scale of speed, by its column in noise and baselines."""
 
     TIME = "ms"
     CYCLES = "megacycles"
@@ -33,10 +33,7 @@ class Scale(StrEnum):
 
 
 def primary_scale(roof: Roof | None) -> Scale:
-    """Return the scale that decides about a workload: time if it is memory-bound, else cycles.
-
-    A lower SM clock does not change cycles. A memory-bound kernel waits for memory, which has a clock of its own.
-    """
+    """Return the scale that decides: time if memory-bound, else cycles."""
     return Scale.TIME if roof is Roof.MEMORY else Scale.CYCLES
 
 

@@ -1,4 +1,4 @@
-"""The recorded noise of a machine. It keeps only samples, so a better rule needs no new recording."""
+"""The recorded noise of a machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Literal
 from flashcore_ci.model.evidence import Device, Identity
 from flashcore_ci.model.suite import Roof
 
-NOISE_SCHEMA = "noise-v1"
 PLANTED_PERCENT = (0.3, 0.5, 1.0, 2.0, 5.0)
 """The slowdowns (%) that ``calibrate`` plants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One workload in fresh processes, one value per process: median ms, Mcycle and SM MHz.
+    """Fresh processes, one value each: median ms, Mcycle, SM MHz, and ``process``.
 
-    ``process`` numbers the processes of the whole recording from 0. Equal numbers in two series mean one process.
+    Equal numbers in two series of a recording mean one process.
     """
 
     process: tuple[int, ...]
@@ -38,10 +37,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Rounds of the kernel (``base``) and of a build with extra work (``head``), paired by index.
+    """Rounds of the kernel (``base``) and of extra work (``head``), paired by index.
 
-    ``percent`` is the requested slowdown. ``confirmed`` (%) is the measured one: the median excess of cycles over the kernel in the
-    same process.
+    ``percent`` is the requested slowdown, ``confirmed`` (%) the median excess of cycles over the kernel in the same process.
     """
 
     percent: float
@@ -66,7 +64,7 @@ class WorkloadNoise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sitting:
+class RecordingSession:
     """One call of ``calibrate``, and how many processes it added."""
 
     collected_at: str
@@ -83,7 +81,7 @@ class Noise:
     clock_policy: str
     protocol: tuple[tuple[str, float], ...]
     commit: str
-    sittings: tuple[Sitting, ...]
+    sittings: tuple[RecordingSession, ...]
     workloads: tuple[WorkloadNoise, ...]
     schema: Literal["noise-v1"] = "noise-v1"
 

@@ -46,11 +46,11 @@ class Plan:
     protocol: Protocol
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
-        """Return the workloads that need evidence of this kind, in suite order."""
+        """Return the workloads that need this evidence."""
         return tuple(workload for workload in self.workloads if kind in workload.collect)
 
     def description(self, subject: str) -> Description:
-        """Return the description of this subject. KeyError if it is not in the plan."""
+        """Return the description of this subject, or raise KeyError."""
         for description in self.descriptions:
             if description.subject == subject:
                 return description

@@ -57,7 +57,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts of values between powers of two: ``counts[i]`` are in [2^(first+i), 2^(first+i+1)), in ``unit``.
+    """Counts of values in ``unit``: ``counts[i]`` from 2^(first+i) to 2^(first+i+1).
 
     The first count includes smaller values above zero, the last one larger values.
     """

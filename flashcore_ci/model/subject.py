@@ -55,7 +55,7 @@ class Description:
     problems: tuple[Problem, ...]
 
     def problem(self, workload: str) -> Problem:
-        """Return the problem of this workload. KeyError if there is none."""
+        """Return the problem of this workload, or raise KeyError."""
         for problem in self.problems:
             if problem.workload == workload:
                 return problem

@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 
 def scope_of(kind: Kind) -> Scope:
-    """Return the scope of every check on evidence of this kind."""
+    """Return the scope of checks on this evidence."""
     return {Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
 
 
@@ -104,10 +104,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One question about every target that ``on``, ``roofs`` and ``tags`` select.
-
-    ``on`` are globs over ids. ``roofs`` and ``tags`` select workloads only. Empty means all.
-    """
+    """A question about targets that ``on``, ``roofs`` and ``tags`` select (empty: all)."""
 
     id: str
     title: str
@@ -128,9 +125,8 @@ class Gate:
 class Waiver:
     """A red or inconclusive check that may pass until a day or for one pair.
 
-    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of build digests, for an intended
-    slow-down: a commit cannot contain its own hash. Exactly one is set. ``finding``, a glob over ``KERNEL FILE:LINE
-    MESSAGE``, restricts the waiver to findings that all match.
+    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of digests. Exactly one is set. ``finding``, a glob
+    over ``KERNEL FILE:LINE MESSAGE``, restricts the waiver to findings that all match.
     """
 
     gate: str

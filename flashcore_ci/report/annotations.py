@@ -1,8 +1,4 @@
-"""Render GitHub's workflow commands: ``::error file=,line=,title=::message``.
-
-GitHub shows ten annotations of each level per step and silently drops the rest. The tenth counts the rest. The escapes are
-those of https://github.com/actions/toolkit (packages/core/src/command.ts).
-"""
+"""Render GitHub's workflow commands. The tenth of a level counts the dropped rest."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ def render(report: Report, dossier: Dossier) -> str:
 
 
 def inert(text: str) -> str:
-    """Return ``text`` without a line that GitHub reads as a command."""
+    """Break what GitHub reads as a command."""
     return "".join(_inert(line) for line in text.splitlines(keepends=True))
 
 
@@ -61,9 +57,7 @@ def _about(verdict: Verdict, dossier: Dossier) -> Iterator[Annotation]:
         message = f"{verdict.target}: {finding.tool}: {formatting.describe_finding(finding)}"
         yield Annotation(level=level, title=title, message=message, file=finding.file, line=finding.line)
     if not verdict.findings:
-        steps = (
-            formatting.plain(line) for line in (formatting.detail(verdict), f"next: {verdict.next_step or 'see the report'}")
-        )
+        steps = map(formatting.plain, (formatting.detail(verdict), f"next: {verdict.next_step or 'see the report'}"))
         message = "\n".join((f"{verdict.target}: {formatting.with_limit(verdict)}", *steps))
         yield Annotation(level=level, title=title, message=message, file=dossier.file_of(verdict.subject))
 
@@ -82,11 +76,8 @@ def _bounded(annotations: Iterable[Annotation]) -> Iterator[Annotation]:
 
 
 def _command(annotation: Annotation) -> str:
-    pairs = {
-        "file": annotation.file,
-        "line": str(annotation.line) if annotation.file and annotation.line else "",
-        "title": annotation.title,
-    }
+    line = str(annotation.line) if annotation.file and annotation.line else ""
+    pairs = {"file": annotation.file, "line": line, "title": annotation.title}
     properties = ",".join(f"{name}={_escaped(formatting.printable(value), PROPERTY)}" for name, value in pairs.items() if value)
     message = formatting.shorten(formatting.clean_lines(annotation.message), MOST_MESSAGE)
     return f"::{annotation.level} {properties}::{_escaped(message, DATA)}"

@@ -1,7 +1,4 @@
-"""Render ``comment.md``: one table with a row per gate, everything else folded.
-
-The first line is a marker by which the posting program finds the earlier comment.
-"""
+"""Render ``comment.md``. Its first line is a marker to find the earlier comment."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ NOTHING = "—"
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the comment. Its last line counts what does not fit."""
+    """Return the comment, bounded."""
     return markdown.bounded(_blocks(report, dossier), MOST_BYTES)
 
 
 def marker(suite: str) -> str:
-    """Return an invisible HTML comment, the same for every run of the suite."""
+    """Return an HTML comment that identifies the suite."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._") else "-" for c in suite)
     return f"<!-- flashcore-ci: {name.strip('-') or 'suite'} -->"
 
@@ -52,7 +49,6 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
 
 
 def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
-    """Show the gate by a blocking check, else a red one, else the closest to its limit."""
     worst = min(verdicts, key=_importance)
     both = comparison_of(dossier, worst.target) if worst.evidence is Kind.COMPARISON else None
     passed = sum(verdict.outcome is Outcome.PASS for verdict in verdicts)
@@ -65,12 +61,8 @@ def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
 
 
 def _importance(verdict: Verdict) -> tuple[bool, bool, bool, float]:
-    return (
-        not verdict.blocks,
-        not formatting.is_red(verdict),
-        verdict.outcome is not Outcome.FAIL,
-        -formatting.closeness(verdict),
-    )
+    passed = not formatting.is_red(verdict)
+    return (not verdict.blocks, passed, verdict.outcome is not Outcome.FAIL, -formatting.closeness(verdict))
 
 
 def _sides(both: SpeedComparison) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ EVIDENCE = {
 
 
 def render(gate: Gate) -> str:
-    """Describe what the gate checks, on which targets, why, and its outcomes."""
+    """Describe a gate: targets, why, and outcomes."""
     codes = ", ".join(sorted(SUBJECT_FAILURES))
     lines = [
         f"{gate.id}: {gate.title}",
@@ -50,7 +50,7 @@ def render(gate: Gate) -> str:
 
 
 def render_code(code: Code) -> str:
-    """Describe a reason code: its verdict and the next step."""
+    """Describe a reason code."""
     step = formatting.plain(NEXT_STEP.get(code, "nothing: the check passed"))
     return f"{code}\n\n  verdict  {verdict_of(code)}\n  next     {step}\n"
 

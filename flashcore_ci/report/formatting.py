@@ -44,9 +44,6 @@ def is_judged(report: Report) -> bool:
     return report.exit_code in VERDICT_EXITS
 
 
-# --- Numbers ---------------------------------------------------------------------------------------------------------------
-
-
 def number(value: float, unit: str, *, digits: int = FEWEST_DIGITS) -> str:
     """Format ``value`` as people say it: ``3``, ``16 bytes``, ``9.8e-4``, ``83.43 %``."""
     if unit in WHOLE_UNITS and value.is_integer():
@@ -64,12 +61,12 @@ def _error(value: float, digits: int) -> str:
 
 
 def reading(verdict: Verdict) -> str:
-    """Format the value with enough digits to differ from its limit, or why it is missing."""
+    """Format the value unlike its limit, or why it is missing."""
     measured = verdict.reading
     if isinstance(measured, Missing):
         return f"no reading: {measured.code}"
-    noun = _noun(verdict)
-    if noun and measured.unit == "count" and measured.value.is_integer():
+    noun = KIND_NOUNS.get(verdict.evidence) or NOUNS.get(verdict.gate)
+    if noun and verdict.rule is not Rule.AT_LEAST and measured.unit == "count" and measured.value.is_integer():
         return f"{int(measured.value):,} {noun if measured.value == 1 else f'{noun}s'}"
     fewest = FEWEST_DIGITS_OF_ERRORS if measured.unit == "abs" else FEWEST_DIGITS
     for digits in range(fewest, MOST_DIGITS):
@@ -77,12 +74,6 @@ def reading(verdict: Verdict) -> str:
         if measured.value == verdict.limit or text != number(verdict.limit, measured.unit, digits=digits):
             return text
     return number(measured.value, measured.unit, digits=MOST_DIGITS)
-
-
-def _noun(verdict: Verdict) -> str:
-    if verdict.rule is Rule.AT_LEAST:
-        return ""
-    return KIND_NOUNS.get(verdict.evidence, "") or NOUNS.get(verdict.gate, "")
 
 
 def condition(rule: Rule, value: float, unit: str) -> str:
@@ -108,16 +99,13 @@ def with_limit(verdict: Verdict) -> str:
 
 
 def closeness(verdict: Verdict) -> float:
-    """Return the used share of the limit, or -1 without a reading."""
+    """Return the used share of the limit, or -1."""
     measured = verdict.reading
     if not isinstance(measured, Measured):
         return -1.0
     if verdict.rule == ">=":
         return verdict.limit / measured.value if measured.value > 0 else 1.0
     return measured.value / verdict.limit if verdict.limit > 0 else 0.0
-
-
-# --- Origins and commits ---------------------------------------------------------------------------------------------------
 
 
 def origin(source: Origin) -> str:
@@ -134,7 +122,7 @@ def origins(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def evidence_summary(report: Report) -> str:
-    """Say in one sentence how many checks rest on recordings and how many are live."""
+    """Say how many checks rest on recordings and how many are live."""
     total, counts = len(report.verdicts), Counter(verdict.origin.kind for verdict in report.verdicts)
     if not total:
         return ""
@@ -157,7 +145,6 @@ def evidence_summary(report: Report) -> str:
 
 
 def _places(report: Report, kind: str) -> list[str]:
-    """Return device, day and commit of each recording, or of what was measured live."""
     measured = (v for v in report.verdicts if v.origin.kind == kind and (kind == "recorded" or v.evidence not in STATIC_KINDS))
     details = dict.fromkeys(printable(v.origin.detail) for v in measured)
     kept = (", ".join(p for p in d.removeprefix("NVIDIA ").split(", ") if not p.startswith("driver ")) for d in details)
@@ -170,18 +157,13 @@ def short_commit(commit: str) -> str:
 
 
 def commits(report: Report) -> str:
-    """Name the judged commit and the commit of the evidence."""
+    """Name the judged commit and that of the evidence."""
     judged, found = short_commit(report.judged_commit), report.provenance
     if found is None:
         return f"judged commit {judged}"
-    changes = " with uncommitted changes" if found.dirty else ""
     is_same = bool(report.judged_commit) and found.commit == report.judged_commit
-    return (
-        f"judged commit {judged}, evidence of {'the same commit' if is_same else f'commit {short_commit(found.commit)}'}{changes}"
-    )
-
-
-# --- Verdicts --------------------------------------------------------------------------------------------------------------
+    evidence = "the same commit" if is_same else f"commit {short_commit(found.commit)}"
+    return f"judged commit {judged}, evidence of {evidence}{' with uncommitted changes' if found.dirty else ''}"
 
 
 def label(verdict: Verdict) -> str:
@@ -208,12 +190,12 @@ def is_red(verdict: Verdict) -> bool:
 
 
 def is_advisory(verdict: Verdict) -> bool:
-    """Tell whether the check is red, but neither blocks nor is deferred."""
+    """Tell whether it is red, but neither blocks nor is deferred."""
     return is_red(verdict) and not verdict.blocks and not verdict.deferred
 
 
 def detail(verdict: Verdict) -> str:
-    """Say what happened, or why the limit exists if the value says what happened."""
+    """Say what happened, or why the limit exists."""
     return (verdict.reason.code in LIMIT_CODES and verdict.why) or verdict.reason.message
 
 
@@ -225,12 +207,9 @@ def describe_finding(finding: Finding) -> str:
 
 
 def locate_finding(finding: Finding) -> str:
-    """Put ``file:line: `` before the description, as far as known."""
+    """Put ``file:line: `` before the description."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     return f"{place}: {describe_finding(finding)}" if finding.file else describe_finding(finding)
-
-
-# --- Text ------------------------------------------------------------------------------------------------------------------
 
 
 def plural(count: int, noun: str) -> str:
@@ -244,7 +223,7 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` in one line, control characters and lone surrogates escaped."""
+    """Escape control characters and lone surrogates, in one line."""
     return _escape_unprintable(" ".join(text.split()))
 
 

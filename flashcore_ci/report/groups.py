@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -9,12 +10,13 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 from flashcore_ci.report.formatting import closeness, is_advisory, is_red
 
+COLUMNS = ("pass", "fail", "inconclusive", "waived", "advisory", "deferred")
 Selector = Callable[[Verdict], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with its verdicts. ``is_urgent`` puts it before the table of gates."""
+    """A heading with its verdicts. Urgent ones come first."""
 
     anchor: str
     title: str
@@ -35,23 +37,15 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict closest to its limit."""
+    """One gate's counts, and the pass closest to its limit."""
 
     gate: str
-    passed: int
-    failed: int
-    inconclusive: int
-    waived: int
-    advisory: int
-    deferred: int
+    counts: dict[str, int]
     closest: Verdict | None
 
 
 def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
-    """Return the non-empty sections of all verdicts that are not a plain PASS.
-
-    ``urgent`` selects those before (True) or after (False) the table of gates. None selects all.
-    """
+    """Return the non-empty sections that are not PASS: urgent, others, or all (None)."""
     selectors: tuple[tuple[str, str, bool, Selector], ...] = (
         ("blocking", "Blocking", True, lambda v: v.blocks),
         ("deferred", "Deferred to the GPU job", True, lambda v: v.deferred),
@@ -80,36 +74,29 @@ def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
 
 
 def tallies(report: Report) -> tuple[Tally, ...]:
-    """Count each gate's verdicts. Every verdict is in exactly one column."""
+    """Count each gate's verdicts by column."""
     gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     return tuple(_tally(gate, [v for v in report.verdicts if v.gate == gate]) for gate in gates)
 
 
 def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
     """Return (kind of evidence, checks passed, checks)."""
-    kinds = dict.fromkeys(verdict.evidence for verdict in report.verdicts)
-    return [
-        (str(kind), sum(v.outcome is Outcome.PASS for v in members), len(members))
-        for kind in kinds
-        if (members := [v for v in report.verdicts if v.evidence is kind])
-    ]
+    total = Counter(verdict.evidence for verdict in report.verdicts)
+    passed = Counter(verdict.evidence for verdict in report.verdicts if verdict.outcome is Outcome.PASS)
+    return [(str(kind), passed[kind], count) for kind, count in total.items()]
 
 
 def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
-    deferred = [v for v in verdicts if v.deferred]
-    advisory = [v for v in verdicts if is_advisory(v)]
-    rest = [v for v in verdicts if not v.deferred and not is_advisory(v)]
-    passed = [v for v in rest if v.outcome is Outcome.PASS]
-    return Tally(
-        gate=gate,
-        passed=len(passed),
-        failed=sum(v.outcome is Outcome.FAIL for v in rest),
-        inconclusive=sum(v.outcome is Outcome.INCONCLUSIVE for v in rest),
-        waived=sum(v.outcome is Outcome.WAIVED for v in rest),
-        advisory=len(advisory),
-        deferred=len(deferred),
-        closest=max((v for v in passed if closeness(v) > 0), key=closeness, default=None),
-    )
+    columns = [_column(v) for v in verdicts]
+    passed = (v for v, column in zip(verdicts, columns, strict=True) if column == "pass" and closeness(v) > 0)
+    counts = {column: columns.count(column) for column in COLUMNS}
+    return Tally(gate=gate, counts=counts, closest=max(passed, key=closeness, default=None))
+
+
+def _column(verdict: Verdict) -> str:
+    if verdict.deferred:
+        return "deferred"
+    return "advisory" if is_advisory(verdict) else verdict.outcome.lower()
 
 
 def _importance(verdict: Verdict) -> int:

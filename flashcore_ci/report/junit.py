@@ -1,7 +1,7 @@
 """Render JUnit XML: one case per gate and target, valid for Jenkins's schema.
 
-FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. A report without
-checks, or of a run that ended in an error, has an ``<error>`` case: what was not judged never looks green.
+FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. What was not judged
+never looks green: a report without checks, or of a run that ended in an error, has an ``<error>`` case.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from flashcore_ci.report import formatting
 
 MOST_MESSAGE = 1_000
 MOST_OUTPUT = 8_000
+_clean = formatting.clean_lines
 
 
 def render(report: Report) -> str:
-    """Return one XML document with a declaration and a final newline."""
+    """Return one XML document."""
     suites = [_suite(report, gate) for gate in dict.fromkeys(verdict.gate for verdict in report.verdicts)]
     if not report.verdicts or not formatting.is_judged(report):
         suites.insert(0, _error_suite(report))
@@ -31,12 +32,12 @@ def render(report: Report) -> str:
 def _suite(report: Report, gate: str) -> TestSuite:
     verdicts = [verdict for verdict in report.verdicts if verdict.gate == gate]
     properties = {**_properties(report), **{f"reading/{_clean(v.target)}": _clean(formatting.with_limit(v)) for v in verdicts}}
-    return TestSuite(
-        name=_clean(f"{report.suite}.{gate}"),
-        test_cases=[_case(report, verdict) for verdict in verdicts],
-        timestamp=_clean(report.as_of),
-        properties=properties,
-    )
+    return _test_suite(report, gate, [_case(report, verdict) for verdict in verdicts], properties)
+
+
+def _test_suite(report: Report, name: str, cases: list[TestCase], properties: dict[str, str]) -> TestSuite:
+    named = _clean(f"{report.suite}.{name}")
+    return TestSuite(name=named, test_cases=cases, timestamp=_clean(report.as_of), properties=properties)
 
 
 def _properties(report: Report) -> dict[str, str]:
@@ -57,29 +58,21 @@ def _properties(report: Report) -> dict[str, str]:
 
 
 def _case(report: Report, verdict: Verdict) -> TestCase:
-    case = TestCase(
-        name=_clean(verdict.target),
-        classname=_clean(f"{report.suite}.{verdict.gate}"),
-        elapsed_sec=verdict.seconds,
-        stdout=_clean(_facts(verdict)),
-    )
+    name, group = _clean(verdict.target), _clean(f"{report.suite}.{verdict.gate}")
+    case = TestCase(name=name, classname=group, elapsed_sec=verdict.seconds, stdout=_clean(_facts(verdict)))
     message = formatting.plain(f"{verdict.reason.code}: {formatting.with_limit(verdict)}: {formatting.detail(verdict)}")
     prefix = _skip_prefix(verdict)
+    message = formatting.shorten(f"{prefix}: {message}" if prefix else message, MOST_MESSAGE)
     if prefix:
-        case.add_skipped_info(message=formatting.shorten(f"{prefix}: {message}", MOST_MESSAGE), output=_detail(verdict))
+        case.add_skipped_info(message=message, output=_detail(verdict))
     elif verdict.outcome is Outcome.FAIL:
-        case.add_failure_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), failure_type=str(verdict.reason.code)
-        )
+        case.add_failure_info(message=message, output=_detail(verdict), failure_type=str(verdict.reason.code))
     elif verdict.outcome is Outcome.INCONCLUSIVE:
-        case.add_error_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), error_type=str(verdict.reason.code)
-        )
+        case.add_error_info(message=message, output=_detail(verdict), error_type=str(verdict.reason.code))
     return case
 
 
 def _skip_prefix(verdict: Verdict) -> str:
-    """Return why the case is skipped, or an empty string."""
     if verdict.blocks:
         return ""
     if verdict.outcome is Outcome.WAIVED:
@@ -92,17 +85,10 @@ def _skip_prefix(verdict: Verdict) -> str:
 def _error_suite(report: Report) -> TestSuite:
     case = TestCase(name="run", classname=_clean(f"{report.suite}.flashcore-ci"))
     message = formatting.plain(report.headline) or "nothing was judged"
-    case.add_error_info(
-        message=formatting.shorten(message, MOST_MESSAGE),
-        output=_clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT],
-        error_type=f"exit-code-{report.exit_code}",
-    )
-    return TestSuite(
-        name=_clean(f"{report.suite}.flashcore-ci"),
-        test_cases=[case],
-        timestamp=_clean(report.as_of),
-        properties=_properties(report),
-    )
+    output = _clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT]
+    message = formatting.shorten(message, MOST_MESSAGE)
+    case.add_error_info(message=message, output=output, error_type=f"exit-code-{report.exit_code}")
+    return _test_suite(report, "flashcore-ci", [case], _properties(report))
 
 
 def _detail(verdict: Verdict) -> str:
@@ -136,10 +122,6 @@ def _facts(verdict: Verdict) -> str:
         "origin": formatting.origin(verdict.origin),
     }
     return json.dumps(facts, ensure_ascii=True, allow_nan=False)
-
-
-def _clean(text: str) -> str:
-    return formatting.clean_lines(text)
 
 
 def _conform(text: str) -> str:

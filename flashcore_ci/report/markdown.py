@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.groups import Section, Tally, clusters, sections, tallies
+from flashcore_ci.report.groups import COLUMNS, Section, Tally, clusters, sections, tallies
 
 T = TypeVar("T")
 
@@ -23,12 +23,11 @@ ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}) | ENTITIES
 
 
 def render(report: Report, limit: int = MOST_BYTES) -> str:
-    """Return at most ``limit`` bytes. The last line counts what does not fit."""
+    """Return at most ``limit`` bytes."""
     return bounded(_blocks(report), limit)
 
 
 def _blocks(report: Report) -> Iterator[str]:
-    """Yield independent blocks, so that the last ones can be dropped."""
     yield f"# {MARKS[report.outcome]} {report.outcome}: {prose(formatting.headline(report))}"
     yield from essentials(report)
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
@@ -45,7 +44,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def essentials(report: Report) -> Iterator[str]:
-    """Yield the evidence that the verdict rests on, and the two commits."""
+    """Yield the evidence and the two commits."""
     if report.verdicts:
         yield escape(formatting.evidence_summary(report))
     text = escape(formatting.commits(report))
@@ -58,7 +57,7 @@ def mark(verdict: Verdict) -> str:
 
 
 def section(what: Section) -> Iterator[str]:
-    """Yield heading, verdicts by reason, findings and notes, as independent blocks."""
+    """Yield heading, verdicts by reason, findings and notes."""
     yield f"## {what.title} ({formatting.plural(len(what.verdicts), 'check')})"
     for cluster in clusters(what.verdicts):
         yield f"### {mark(cluster.verdicts[0])} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
@@ -78,10 +77,8 @@ def _red_row(verdict: Verdict) -> tuple[str, ...]:
 def _findings(verdict: Verdict) -> Iterator[str]:
     if not verdict.findings:
         return
-    lines = [
-        f"- {escape(finding.tool)}: {escape(formatting.shorten(formatting.locate_finding(finding), MOST_CELL))}"
-        for finding in verdict.findings[:MOST_FINDINGS]
-    ]
+    shown = ((finding.tool, formatting.locate_finding(finding)) for finding in verdict.findings[:MOST_FINDINGS])
+    lines = [f"- {escape(tool)}: {escape(formatting.shorten(text, MOST_CELL))}" for tool, text in shown]
     rest = len(verdict.findings) - MOST_FINDINGS
     if rest > 0:
         lines.append(f"- … and {rest} more in report.json")
@@ -97,29 +94,18 @@ def _notes(verdict: Verdict) -> Iterator[str]:
 def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
     if rows:
         yield "## Gates"
-        yield table(
-            ("gate", "pass", "fail", "inconclusive", "waived", "advisory", "deferred", "closest to its limit"),
-            (
-                (
-                    row.gate,
-                    *(str(n) for n in (row.passed, row.failed, row.inconclusive, row.waived, row.advisory, row.deferred)),
-                    f"{formatting.with_limit(row.closest)}, {row.closest.target}" if row.closest else "",
-                )
-                for row in rows
-            ),
-        )
+        closest = (f"{formatting.with_limit(row.closest)}, {row.closest.target}" if row.closest else "" for row in rows)
+        cells = ((row.gate, *map(str, row.counts.values()), near) for row, near in zip(rows, closest, strict=True))
+        yield table(("gate", *COLUMNS, "closest to its limit"), cells)
 
 
 def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
     for number, part in enumerate(_batches(verdicts)):
         title = html(gate) if number == 0 else f"{html(gate)}, continued"
-        rows = table(
-            ("target", "verdict", "measured", "limit", "origin"),
-            (
-                (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin))
-                for v in part
-            ),
+        cells = (
+            (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin)) for v in part
         )
+        rows = table(("target", "verdict", "measured", "limit", "origin"), cells)
         yield f"<details><summary>{title}: every reading</summary>\n\n{rows}\n\n</details>"
 
 
@@ -141,7 +127,7 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
-    """Yield the items in batches, so that a cut summary loses little."""
+    """Yield parts, so that a cut summary loses little."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
@@ -166,7 +152,7 @@ def bounded(blocks: Iterable[str], limit: int) -> str:
 
 
 def html(text: str) -> str:
-    """Escape ``text`` for an HTML element, where backslashes would show."""
+    """Escape ``text`` for an HTML element."""
     return formatting.plain(text).translate(ENTITIES)
 
 
@@ -176,6 +162,6 @@ def escape(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return ``text`` in one line in which only `code` is markup."""
+    """Escape ``text`` except `code`, in one line."""
     parts = formatting.CODE_SPAN.split(formatting.printable(text))
     return "".join(f"`{part}`" if index % 2 else part.translate(ESCAPES) for index, part in enumerate(parts))

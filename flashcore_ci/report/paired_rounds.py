@@ -14,7 +14,7 @@ BASE, HEAD = SIDES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """One workload's base and head, one value per round, paired by index, in ``unit``."""
+    """Values of base and head in ``unit``, paired by round."""
 
     base: tuple[float, ...]
     head: tuple[float, ...]
@@ -22,7 +22,7 @@ class SpeedComparison:
 
     @property
     def change(self) -> float:
-        """Return the median of head / base - 1, in per cent. Above 0 the head is slower."""
+        """Return the median of head / base - 1, in per cent."""
         return 100.0 * (statistics.median(head / base for base, head in zip(self.base, self.head, strict=True)) - 1.0)
 
 

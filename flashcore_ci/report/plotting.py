@@ -13,14 +13,14 @@ Place = Callable[[float], float]
 
 
 def linear(low: float, high: float, start: float, end: float) -> Place:
-    """Map [low, high] to [start, end] and clamp. An empty range maps to the middle."""
+    """Map [low, high] to [start, end], clamped, an empty range to the middle."""
     if not high > low:
         return lambda _: (start + end) / 2
     return lambda value: start + (min(max(value, low), high) - low) / (high - low) * (end - start)
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Place:
-    """Map as ``linear``, logarithmically. Values up to zero map to the start."""
+    """Map as ``linear``, in logs. Zero maps to the start."""
     inner = linear(math.log10(low), math.log10(high), start, end)
     return lambda value: inner(math.log10(value)) if value > 0 else start
 

@@ -1,7 +1,7 @@
 """Render SARIF 2.1.0: red checks, findings and build warnings, at their lines.
 
-The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Viewers hide the kind ``open``, and a hidden
-result looks like a pass, so an inconclusive check is a result like a failed one.
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Viewers hide the kind ``open``, which then looks like a pass, so
+an inconclusive check is a result like a failed one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ MOST_MESSAGE = 1_000
 WARNING = "build-warning"
 
 Json = dict[str, Any]
+_clean = formatting.printable
 
 
 def render(report: Report, dossier: Dossier) -> str:
@@ -51,15 +52,9 @@ def _rules(report: Report) -> list[Json]:
     rules = [_rule(verdict) for verdict in first.values()]
     if any(entry.warnings for build in report.builds for entry in build.entries):
         text = "ptxas gave a warning about speed, for example about registers that setmaxnreg could not grant."
-        rules.append(
-            {
-                "id": WARNING,
-                "name": WARNING,
-                "shortDescription": {"text": "The compiler warned"},
-                "help": {"text": text, "markdown": text},
-                "defaultConfiguration": {"level": "warning"},
-            }
-        )
+        rule: Json = {"id": WARNING, "name": WARNING, "shortDescription": {"text": "The compiler warned"}}
+        rule |= {"help": {"text": text, "markdown": text}, "defaultConfiguration": {"level": "warning"}}
+        rules.append(rule)
     return rules
 
 
@@ -79,7 +74,6 @@ def _rule(verdict: Verdict) -> Json:
 
 
 def _results(report: Report, dossier: Dossier) -> Iterator[Json]:
-    """Yield what blocks first, so that ``MOST_RESULTS`` never drops it."""
     shown = [v for v in report.verdicts if v.outcome is not Outcome.PASS]
     for verdict in sorted(shown, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
         if verdict.findings:
@@ -162,13 +156,8 @@ def _invocation(report: Report, omitted: int) -> Json:
         notes.insert(0, ("error", report.headline))
     if omitted > 0:
         notes.insert(0, ("warning", f"{omitted} more results are in report.json"))
-    return {
-        "executionSuccessful": is_judged,
-        "exitCode": report.exit_code,
-        "toolExecutionNotifications": [
-            {"level": level, "message": {"text": _message(formatting.plain(text))}} for level, text in notes
-        ],
-    }
+    shown = [{"level": level, "message": {"text": _message(formatting.plain(text))}} for level, text in notes]
+    return {"executionSuccessful": is_judged, "exitCode": report.exit_code, "toolExecutionNotifications": shown}
 
 
 def _fingerprint(*parts: str) -> str:
@@ -177,7 +166,3 @@ def _fingerprint(*parts: str) -> str:
 
 def _message(text: str) -> str:
     return formatting.shorten(formatting.clean_lines(text), MOST_MESSAGE) or "no message"
-
-
-def _clean(text: str) -> str:
-    return formatting.printable(text)

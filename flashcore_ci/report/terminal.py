@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.text import Text
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.groups import Cluster, Section, Tally, clusters, passes_by_kind, sections, tallies
+from flashcore_ci.report.groups import COLUMNS, Cluster, Section, clusters, passes_by_kind, sections, tallies
 
 MOST_ROWS = 12
 MOST_ROWS_WITHOUT_READING = 4
@@ -23,6 +24,7 @@ ROOM_FOR_CLOSEST = 100
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow", Outcome.WAIVED: "cyan"}
 ADVISORY = "magenta"
+TITLES = dict(zip(COLUMNS, ("pass", "fail", "inconcl", "waived", "advis", "defer"), strict=True))
 
 
 def render(report: Report, width: int, color: bool) -> str:
@@ -53,9 +55,8 @@ def render(report: Report, width: int, color: bool) -> str:
 def _headline(console: Console, report: Report) -> None:
     style = STYLES[report.outcome]
     title = f" {formatting.plain(formatting.headline(report))}"
-    console.print(
-        Text.assemble((f" {report.outcome} ", f"reverse {style}"), (title, style if report.outcome is Outcome.PASS else ""))
-    )
+    badge = (f" {report.outcome} ", f"reverse {style}")
+    console.print(Text.assemble(badge, (title, style if report.outcome is Outcome.PASS else "")))
     if report.verdicts:
         console.print(Text(formatting.evidence_summary(report)))
     about = f"suite {formatting.printable(report.suite)}, {formatting.commits(report)}, exit code {report.exit_code}"
@@ -79,7 +80,7 @@ def _cluster(console: Console, cluster: Cluster) -> None:
     heading = Text.assemble(
         (str(cluster.outcome), ADVISORY if formatting.is_advisory(cluster.verdicts[0]) else STYLES[cluster.outcome]),
         f" {cluster.code}",
-        (f" · {_origin(cluster)}", "dim"),
+        (f" · {formatting.printable(formatting.origin(cluster.origin))}", "dim"),
     )
     _indented(console, heading, 2)
     measured = any(isinstance(verdict.reading, Measured) for verdict in cluster.verdicts)
@@ -110,7 +111,6 @@ def _row(console: Console, verdict: Verdict) -> None:
 
 
 def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield lines below a row with their style. An advisory one shows only its reason."""
     if formatting.is_advisory(verdict):
         yield formatting.shorten(formatting.plain(verdict.why), 400), "dim"
         return
@@ -129,35 +129,21 @@ def _counts(console: Console, report: Report) -> None:
     rows = tallies(report)
     if not rows:
         return
-    columns = _columns(rows)
+    columns = [(title, name) for name, title in TITLES.items() if name == "pass" or any(row.counts[name] for row in rows)]
     name_width = max(len("gate"), *(len(row.gate) for row in rows))
     console.print()
     heading = f"{'gate':<{name_width}}" + "".join(f"{title:>{len(title) + 2}}" for title, _ in columns)
     wide = console.width >= ROOM_FOR_CLOSEST
     console.print(Text(heading + ("  closest to its limit" if wide else ""), style="bold"))
-    for row, counts in zip(rows, zip(*(column for _, column in columns), strict=True), strict=True):
-        line = f"{formatting.printable(row.gate):<{name_width}}" + "".join(
-            f"{count or '·':>{len(title) + 2}}" for (title, _), count in zip(columns, counts, strict=True)
-        )
-        is_red = row.failed or row.inconclusive
-        text = Text(line, style=STYLES[Outcome.FAIL if row.failed else Outcome.INCONCLUSIVE] if is_red else "")
+    for row in rows:
+        line = f"{formatting.printable(row.gate):<{name_width}}"
+        line += "".join(f"{row.counts[name] or '·':>{len(title) + 2}}" for title, name in columns)
+        worst = next((outcome for outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) if row.counts[outcome.lower()]), None)
+        text = Text(line, style=STYLES[worst] if worst else "")
         if wide and row.closest:
             text.append(f"  {formatting.with_limit(row.closest)}  {formatting.printable(row.closest.target)}", "dim")
         text.truncate(console.width, overflow="ellipsis")
         console.print(text)
-
-
-def _columns(rows: tuple[Tally, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    """Omit columns of zeros, except ``pass``."""
-    every = [
-        ("pass", tuple(row.passed for row in rows)),
-        ("fail", tuple(row.failed for row in rows)),
-        ("inconcl", tuple(row.inconclusive for row in rows)),
-        ("waived", tuple(row.waived for row in rows)),
-        ("advis", tuple(row.advisory for row in rows)),
-        ("defer", tuple(row.deferred for row in rows)),
-    ]
-    return [(title, counts) for title, counts in every if title == "pass" or any(counts)]
 
 
 def _footer(console: Console, report: Report) -> None:
@@ -171,22 +157,13 @@ def _footer(console: Console, report: Report) -> None:
         console.print(Text(f"not applicable: {pairs} of gate and target (flashcore-ci plan says why)", style="dim"))
     for note in report.notes:
         console.print(Text(f"note: {formatting.shorten(formatting.plain(note), 600)}", style="dim"))
-    console.print(
-        Text(
-            f"judged as of {formatting.printable(report.as_of)} by flashcore-ci {formatting.printable(report.tool)}", style="dim"
-        )
-    )
+    judged = f"judged as of {formatting.printable(report.as_of)} by flashcore-ci {formatting.printable(report.tool)}"
+    console.print(Text(judged, style="dim"))
 
 
 def _by_gate(verdicts: Iterable[Verdict]) -> str:
-    counts: dict[str, int] = {}
-    for verdict in verdicts:
-        counts[verdict.gate] = counts.get(verdict.gate, 0) + 1
+    counts = Counter(verdict.gate for verdict in verdicts)
     return ", ".join(f"{formatting.printable(gate)} {count}" for gate, count in counts.items())
-
-
-def _origin(cluster: Cluster) -> str:
-    return formatting.printable(formatting.origin(cluster.origin))
 
 
 def _indented(console: Console, text: Text, columns: int) -> None:

@@ -19,7 +19,7 @@ from flashcore_ci.judge.power import analyse_power
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Device
 from flashcore_ci.model.identity import COLLECTOR_VERSIONS, digest_of
-from flashcore_ci.model.noise import Noise, Sitting
+from flashcore_ci.model.noise import Noise, RecordingSession
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host, references
 from flashcore_ci.run.build import build_plan
@@ -211,7 +211,7 @@ def _key(sessions: tuple[Session, ...], device: Device) -> str:
 
 
 def _resume(file: Path, key: str, device: Device) -> Ledger:
-    sitting = Sitting(collected_at=clock.now(), device=device, processes=0)
+    sitting = RecordingSession(collected_at=clock.now(), device=device, processes=0)
     if not file.exists():
         return Ledger(key=key, sittings=(sitting,))
     ledger = codec.decode(Ledger, file.read_bytes(), where=str(file))

@@ -11,16 +11,13 @@ from pathlib import Path
 
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = {
-    **{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")},
-    "control": "planted_bug",
-}
+JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
 """The module of each kind of job."""
 CONTEXT_LOST = 3
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in the first file, and write the second."""
+    """Run the job file, and write the result file."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2

@@ -22,15 +22,13 @@ class OutputChangedError(Exception):
 def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *, by_reference: bool) -> None:
     """Raise OutputChangedError or ValueError if the launches did not do their work.
 
-    ``ms`` is the time of one launch. ``audited`` are the buffers of a random launch. ``by_reference`` also compares with the
-    reference. That is slow, so one random workload per process is enough.
+    ``ms`` is the time of one launch, ``audited`` a random launch's buffers. ``by_reference`` (slow) compares with the reference.
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
     if outlasts_stream(launcher, ms):
-        raise OutputChangedError(
-            "the device is still at work when a launch's stream is done: work on another stream is not timed"
-        )
+        late = "the device is still at work when a launch's stream is done"
+        raise OutputChangedError(f"{late}: work on another stream is not timed")
     if name := pool.redzones.overwritten():
         raise ValueError(f"wrote next to {name}, outside of its memory")
     if by_reference and far_from(audited.first, pool.subject.reference(tensors.upcast(audited.inputs))):
@@ -41,7 +39,7 @@ def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *
 
 
 def outlasts_stream(launcher: Launcher, ms: float) -> bool:
-    """Return whether the device works on after the launch's own stream."""
+    """Return whether work goes on after the launch's stream."""
     import torch
 
     joined = []
@@ -56,12 +54,12 @@ def outlasts_stream(launcher: Launcher, ms: float) -> bool:
 
 
 def far_from(outputs: Any, reference: Any) -> bool:
-    """Return whether any output is more than 2 % off on average."""
+    """Return whether an output is over 2 % off on average."""
     return any(not tensors.mean_error(outputs[name], reference[name]) <= MAX_MEAN_ERROR for name in outputs)
 
 
 def replays_results(pool: BufferPool, launcher: Launcher) -> bool:
-    """Return whether a timed launch ignores new values at the same addresses."""
+    """Return whether a launch ignores new values at its addresses."""
     subject, used = pool.subject, pool.sets[0]
     fresh = subject.inputs(pool.work.params, OTHER_SEED + pool.work.seed)
     changed = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in used.inputs.items()}

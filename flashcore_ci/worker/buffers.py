@@ -13,7 +13,7 @@ from flashcore_ci.worker.redzones import RedZones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferSet:
-    """Inputs from ``seed``, outputs to fill, and the outputs of the first launch."""
+    """Inputs from ``seed``, outputs, and those of the first launch."""
 
     seed: int
     inputs: Any
@@ -21,7 +21,7 @@ class BufferSet:
     first: dict[str, Any]
 
     def differs(self) -> Any:
-        """Compare the outputs with the first launch's bits, without synchronizing."""
+        """Compare with the first launch's bits, without synchronizing."""
         return tensors.differ(self.first, self.outputs)
 
 
@@ -36,7 +36,7 @@ class BufferPool:
         self.bytes_per_set = 0
 
     def grow(self, count: int) -> None:
-        """Grow to at least ``count`` sets, and launch once on each new set."""
+        """Grow to ``count`` sets, and launch once on each new one."""
         import torch
 
         new = [self._make_set(self.work.seed + number) for number in range(len(self.sets), count)]

@@ -1,8 +1,4 @@
-"""Compare each workload with PyTorch, with float64, and with itself.
-
-The job's stream is held during two launches. Work that a subject submits to another stream then finishes before the
-outputs are poisoned, and counts as never written.
-"""
+"""Compare each workload with PyTorch, with float64, and with itself."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
 ALLOWED_TIMES = 2.0
-LATE_LAUNCHES = 2
+LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
@@ -45,7 +41,7 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResults:
-    """The first outputs, masks of unwritten elements, and how many repeats differed."""
+    """First outputs, unwritten elements, and the count of differing repeats."""
 
     first: dict[str, Any]
     unwritten: dict[str, Any]
@@ -151,22 +147,15 @@ def _compare(
 
 def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
     sides = {"ours": first, "pytorch": low}
-    names = list(first)[:MAX_HISTOGRAMS]
-    return {
-        f"error/{side}/{name}": tensors.error_histogram(given[name], exact[name])
-        for name in names
-        for side, given in sides.items()
-    }
+    pairs = [(name, side) for name in list(first)[:MAX_HISTOGRAMS] for side in sides]
+    return {f"error/{side}/{name}": tensors.error_histogram(sides[side][name], exact[name]) for name, side in pairs}
 
 
 def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:
     """Compare an output and PyTorch's ``low`` with ``exact`` (float64)."""
-    return OutputAccuracy(
-        name=name,
-        worst=tensors.largest_difference(output, exact),
-        pytorch=tensors.largest_difference(low, exact).value,
-        allowance=2.0 * tensors.rounding_error(low.to(output.dtype)),
-    )
+    worst, pytorch = (tensors.largest_difference(given, exact) for given in (output, low))
+    allowance = 2.0 * tensors.rounding_error(low.to(output.dtype))
+    return OutputAccuracy(name=name, worst=worst, pytorch=pytorch.value, allowance=allowance)
 
 
 def _rank_nan_first(value: float) -> float:

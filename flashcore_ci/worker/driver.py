@@ -1,7 +1,4 @@
-"""Call the CUDA driver (libcuda) for what torch lacks.
-
-The kernels are PTX, which the driver compiles.
-"""
+"""Call the CUDA driver (libcuda) for what torch lacks."""
 
 from __future__ import annotations
 
@@ -20,14 +17,9 @@ PTX = b"""
 // One block for each SM: the first thread stores its SM's cycle counter and the GPU's nanosecond timer.
 .visible .entry flashcore_ci_tick(.param .u64 readings)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread, %sm;
-    .reg .u64 %slot, %offset, %cycles, %time;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %slot, [readings];
-    cvta.to.global.u64 %slot, %slot;
+    .reg .pred %idle; .reg .u32 %thread, %sm; .reg .u64 %slot, %offset, %cycles, %time;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %slot, [readings]; cvta.to.global.u64 %slot, %slot;
     mov.u32 %sm, %smid;
     mul.wide.u32 %offset, %sm, 16;
     add.u64 %slot, %slot, %offset;
@@ -74,7 +66,7 @@ class Driver:
         return readings
 
     def megahertz(self, before: Any, after: Any) -> float:
-        """Return the median SM clock between two ticks in MHz, or NaN without a common SM."""
+        """Return the median SM clock between two ticks, or NaN."""
         import torch
 
         cycles, nanoseconds = (after - before).cpu().double().unbind(1)
@@ -84,7 +76,7 @@ class Driver:
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
 
     def begin(self, index: int) -> None:
-        """Mark the beginning of the workload with this index, from 0."""
+        """Mark the beginning of this workload."""
         self._launch("flashcore_ci_begin", index + 1, 1)
 
     def end(self, index: int) -> None:

@@ -23,10 +23,7 @@ NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 
 
 def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
-    """Run ``action`` on every workload. Return False if the CUDA context is lost.
-
-    Freeing memory in between is slow, so it is skipped while the fraction ``spare`` is unused.
-    """
+    """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
     import torch
 
     for work in job.workloads:
@@ -51,7 +48,7 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
-    """Return the action's outcome, or its exception as an outcome."""
+    """Return the outcome of the action or of its exception."""
     import torch
 
     try:
@@ -64,10 +61,7 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
 
 
 def undeclared_import(job: Job) -> str:
-    """Return an imported file of the checkout that no subject declares, or "".
-
-    ``job.options["python"]`` lists declared files, or has None if any may be imported.
-    """
+    """Return an imported file of the checkout that no subject declares, or ""."""
     declared = job.options.get("python")
     if declared is None:
         return ""
@@ -75,9 +69,8 @@ def undeclared_import(job: Job) -> str:
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
     root, exempt = _resolved(str(job.root)), (_resolved(sys.prefix), _resolved(__file__).parents[1])
     loaded = {_resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
-    undeclared = {
-        path for path in loaded - known if path.is_relative_to(root) and not any(path.is_relative_to(folder) for folder in exempt)
-    }
+    inside = (path for path in loaded - known if path.is_relative_to(root))
+    undeclared = (path for path in inside if not any(path.is_relative_to(folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")
 
 
@@ -87,7 +80,7 @@ def _resolved(file: str) -> Path:
 
 
 def context_error() -> str:
-    """Return why the CUDA context is lost, or an empty string."""
+    """Return why the CUDA context is lost, or ""."""
     import torch
 
     try:
@@ -98,26 +91,19 @@ def context_error() -> str:
 
 
 def begin(job: Job, result: Result) -> None:
-    """Import torch, wait for the start signal if there is one, record the machine.
-
-    Before the signal another process may still be measuring, so the GPU is not touched.
-    """
+    """Import torch, wait for the start signal, then touch the GPU and record it."""
     import torch
 
     signal = job.options.get("go")
     if signal is not None:
         wait_for(Path(signal))
-    properties = torch.cuda.get_device_properties(0)
-    result.environment(
-        torch=torch.__version__,
-        device=properties.name,
-        multiprocessors=properties.multi_processor_count,
-        l2=properties.L2_cache_size,
-    )
+    gpu = torch.cuda.get_device_properties(0)
+    facts = {"device": gpu.name, "multiprocessors": gpu.multi_processor_count, "l2": gpu.L2_cache_size}
+    result.environment(torch=torch.__version__, **facts)
 
 
 def wait_for(path: Path) -> None:
-    """Wait for a file. TimeoutError after 15 minutes or without a parent."""
+    """Wait for a file for 15 minutes. TimeoutError."""
     deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
     while not path.exists():
         if time.monotonic() > deadline or os.getppid() != parent:

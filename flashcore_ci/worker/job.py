@@ -18,7 +18,7 @@ RESULT_SCHEMA = "result-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject to import, and its library if it has one."""
+    """A subject to import, and its library."""
 
     name: str
     file: Path
@@ -60,12 +60,8 @@ class Job:
             digest=hashlib.sha256(data).hexdigest(),
             root=Path(content["root"]),
             subjects=tuple(
-                Subject(
-                    name=subject["name"],
-                    file=Path(subject["file"]),
-                    library=None if subject["library"] is None else Path(subject["library"]),
-                )
-                for subject in content["subjects"]
+                Subject(name=s["name"], file=Path(s["file"]), library=None if s["library"] is None else Path(s["library"]))
+                for s in content["subjects"]
             ),
             workloads=tuple(Work(**workload) for workload in content["workloads"]),
             options=content["options"],
@@ -77,16 +73,8 @@ class Result:
 
     def __init__(self, job: Job, path: Path) -> None:
         self.path = path
-        self.content: dict[str, Any] = {
-            "schema": RESULT_SCHEMA,
-            "kind": job.kind,
-            "nonce": job.nonce,
-            "job": job.digest,
-            "environment": {},
-            "started": None,
-            "finished": False,
-            "outcomes": {},
-        }
+        bound = {"schema": RESULT_SCHEMA, "kind": job.kind, "nonce": job.nonce, "job": job.digest}
+        self.content: dict[str, Any] = {**bound, "environment": {}, "started": None, "finished": False, "outcomes": {}}
 
     def environment(self, **facts: str | int) -> None:
         """Add facts about the machine."""

@@ -24,12 +24,11 @@ def run(job: Job, result: Result) -> bool:
         outputs = subject.outputs(inputs)
         torch.cuda.synchronize()
         driver.begin(order[work.id])
-        completed = 0
-        for _ in range(int(job.options["launches"])):
+        launches = int(job.options["launches"])
+        for _ in range(launches):
             subject.run(inputs, outputs)
             torch.cuda.synchronize()
-            completed += 1
         driver.end(order[work.id])
-        return {"launches": completed}
+        return {"launches": launches}
 
     return guard.run_each(job, result, launch)

@@ -1,7 +1,6 @@
 """Launch a workload for timing, into poisoned outputs and with a cold L2.
 
-Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. The L2 is flushed before the graph
-and each launch has other buffers, so every launch finds a cold L2.
+Kernels under 50 µs are launched in a CUDA graph, because launch overhead would dominate. Each launch in it has other buffers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HOLD_CYCLES = 10_000_000  # about 5 ms: longer than it takes to submit the trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingContext:
-    """What all workloads share. ``flush`` is twice as large as the L2."""
+    """What workloads share. ``flush`` is twice the L2."""
 
     driver: Driver
     sensors: Sensors
@@ -41,7 +40,7 @@ class TimingContext:
 
 
 class SingleLaunch:
-    """Launch once per event pair, each time on the next buffer set."""
+    """Launch once per event pair, on the next buffers."""
 
     launches = 1
 
@@ -60,10 +59,7 @@ class SingleLaunch:
 
 
 class GraphLaunch:
-    """Launch once on every buffer set, as one CUDA graph.
-
-    ValueError if a launch cannot be captured.
-    """
+    """Launch once on every buffer set, as one CUDA graph. ValueError if impossible."""
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
         self._context, self._pool, self._choose = context, pool, choose
@@ -72,9 +68,8 @@ class GraphLaunch:
         try:
             self._graph = _capture(lambda buffers: pool.subject.run(buffers.inputs, buffers.outputs), pool.sets)
         except Exception as error:
-            raise ValueError(
-                f"launches under 50 µs are timed in a CUDA graph, and this launch cannot be captured: {last_line(error)}"
-            ) from error
+            why = f"this launch cannot be captured: {last_line(error)}"
+            raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
 
     def launch(self) -> tuple[Any, Any]:
@@ -98,7 +93,7 @@ class LaunchCost:
 
 
 def measure_cost(launcher: Launcher) -> LaunchCost:
-    """Measure a few launches while the stream is held, so none waits for the host."""
+    """Measure a few launches while the stream is held."""
     import torch
 
     launcher.launch()
@@ -108,15 +103,12 @@ def measure_cost(launcher: Launcher) -> LaunchCost:
     events = [launcher.launch() for _ in range(TRIALS)]
     host = (time.perf_counter() - began) / TRIALS * 1e3
     torch.cuda.synchronize()
-    return LaunchCost(
-        timed=statistics.median(start.elapsed_time(stop) for start, stop in events),
-        device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1),
-        host=host,
-    )
+    timed = statistics.median(start.elapsed_time(stop) for start, stop in events)
+    return LaunchCost(timed=timed, device=events[0][0].elapsed_time(events[-1][0]) / (TRIALS - 1), host=host)
 
 
 def graph_size(pool: BufferPool, l2: int) -> int:
-    """Return how many buffer sets exceed twice the L2 together, from 16 to 64."""
+    """Return how many sets (16 to 64) exceed twice the L2."""
     fewest, most = GRAPH_SETS
     return max(fewest, min(most, 1 + FLUSH_TIMES_L2 * l2 // max(1, pool.bytes_per_set)))
 

@@ -17,14 +17,9 @@ PTX = b"""
 // One thread writes past its allocation of four bytes.
 .visible .entry flashcore_ci_control_memcheck(.param .u64 memory)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread;
-    .reg .u64 %address;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    .reg .pred %idle; .reg .u32 %thread; .reg .u64 %address;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address+4], %thread;
     ret;
 }
@@ -32,14 +27,9 @@ PTX = b"""
 // One thread reads uninitialised memory, and writes it back.
 .visible .entry flashcore_ci_control_initcheck(.param .u64 memory)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread, %value;
-    .reg .u64 %address;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    .reg .pred %idle; .reg .u32 %thread, %value; .reg .u64 %address;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     ld.volatile.global.u32 %value, [%address];
     st.volatile.global.u32 [%address], %value;
     ret;
@@ -48,8 +38,7 @@ PTX = b"""
 // A value crosses from one warp to the other through shared memory without a barrier.
 .visible .entry flashcore_ci_control_racecheck(.param .u64 memory)
 {
-    .reg .u32 %thread, %other, %value, %slot;
-    .reg .u64 %address;
+    .reg .u32 %thread, %other, %value, %slot; .reg .u64 %address;
     .shared .align 4 .b8 exchange[256];
     mov.u32 %thread, %tid.x;
     mov.u32 %slot, exchange;
@@ -58,8 +47,7 @@ PTX = b"""
     xor.b32 %thread, %thread, 32;
     mad.lo.u32 %other, %thread, 4, %slot;
     ld.volatile.shared.u32 %value, [%other];
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address], %value;
     ret;
 }
@@ -67,16 +55,13 @@ PTX = b"""
 // Half of the second warp skips a block barrier, and has work to do afterwards.
 .visible .entry flashcore_ci_control_synccheck(.param .u64 memory)
 {
-    .reg .pred %passes;
-    .reg .u32 %thread;
-    .reg .u64 %address;
+    .reg .pred %passes; .reg .u32 %thread; .reg .u64 %address;
     mov.u32 %thread, %tid.x;
     setp.ge.u32 %passes, %thread, 48;
     @%passes bra after;
     bar.sync 0;
 after:
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address], %thread;
     ret;
 }
@@ -92,7 +77,6 @@ def run(job: Job, result: Result) -> bool:
 
 
 def _launch(kernel: str) -> int:
-    """Launch and wait. RuntimeError if an earlier call fails."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: Any) -> None:

@@ -26,7 +26,7 @@ def run(job: Job, result: Result) -> bool:
 
 
 def check() -> str:
-    """Return what is wrong in one line, or an empty string."""
+    """Return what is wrong, or ""."""
     import torch
 
     total = int((torch.arange(COUNT, device="cuda") * 2 + 1).sum())

@@ -20,13 +20,11 @@ class RedZones:
         import torch
 
         moved: dict[int, Any] = {}
-        return {
-            name: self._move(name, value, moved) if isinstance(value, torch.Tensor) and value.numel() else value
-            for name, value in tensors.items()
-        }
+        filled = {name: value for name, value in tensors.items() if isinstance(value, torch.Tensor) and value.numel()}
+        return {**tensors, **{name: self._move(name, value, moved) for name, value in filled.items()}}
 
     def overwritten(self) -> str:
-        """Return the name of an overwritten tensor, or an empty string."""
+        """Return the name of an overwritten tensor, or ""."""
         import torch
 
         if not self._zones or not bool((torch.cat([zone for _, zone in self._zones]) != CANARY).any()):

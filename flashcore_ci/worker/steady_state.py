@@ -1,8 +1,6 @@
 """Decide from blocks of launches when a GPU has settled. Pure arithmetic.
 
-The first 0.1 s are the lead, in which clock and power follow the load. The last 0.2 s of blocks are the window. The GPU has
-settled when the median cycles of the window's halves differ by less than 0.3 %, and their clocks by at most 30 MHz.
-
+After a lead of 0.1 s, the halves of the last 0.2 s must differ by less than 0.3 % in median cycles, and by at most 30 MHz.
 Drift is in cycles, because a power cap moves the clock from block to block.
 """
 
@@ -41,10 +39,7 @@ class SteadyState:
 
 
 def assess(blocks: Sequence[Block]) -> SteadyState:
-    """Assess the window that ends with the last block.
-
-    Throttled blocks do not count, and at most half of the window may be throttled.
-    """
+    """Assess the last window, of which at most half may be throttled (not counted)."""
     recent = [block for block in blocks if block.at > blocks[-1].at - WINDOW_SECONDS]
     if len(recent) < MIN_BLOCKS:  # long launches make long blocks, and so a longer window
         recent = list(blocks[-MIN_BLOCKS:])
@@ -54,23 +49,19 @@ def assess(blocks: Sequence[Block]) -> SteadyState:
     drift, move = relative_drift(window), clock_move(window)
     complete = len(recent) >= MIN_BLOCKS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS and recent[0].at > LEAD_SECONDS
     mostly_usable = 2 * len(window) >= len(recent)
-    return SteadyState(
-        blocks=window,
-        drift=drift,
-        clock_move=move,
-        settled=complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE,
-    )
+    settled = complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
+    return SteadyState(blocks=window, drift=drift, clock_move=move, settled=settled)
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:
-    """Return by how many per cent the second half's cycles exceed the first's."""
-    first, second = (statistics.median(block.megacycles for block in half) for half in _halves(blocks))
+    """Return how much the second half's cycles exceed the first's, in %."""
+    first, second = _medians_of_halves([block.megacycles for block in blocks])
     return 100.0 * (second / first - 1.0)
 
 
 def clock_move(blocks: Sequence[Block]) -> float:
     """Return by how many MHz the halves' clocks differ."""
-    first, second = (statistics.median(block.mhz for block in half) for half in _halves(blocks))
+    first, second = _medians_of_halves([block.mhz for block in blocks])
     return abs(second - first)
 
 
@@ -79,6 +70,6 @@ def relative_std(values: Sequence[float]) -> float:
     return 100.0 * statistics.pstdev(values) / statistics.fmean(values)
 
 
-def _halves(blocks: Sequence[Block]) -> tuple[Sequence[Block], Sequence[Block]]:
-    middle = len(blocks) // 2
-    return blocks[:middle], blocks[middle:]
+def _medians_of_halves(values: Sequence[float]) -> tuple[float, float]:
+    middle = len(values) // 2
+    return statistics.median(values[:middle]), statistics.median(values[middle:])

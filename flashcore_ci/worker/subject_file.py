@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -11,10 +12,7 @@ from flashcore_ci.worker.job import Job, Subject
 
 
 def load(subject: Subject) -> ModuleType:
-    """Import the subject under a unique module name.
-
-    ``SUBJECT`` is its name in the suite, because one file may be many subjects.
-    """
+    """Import the subject under a unique module name. ``SUBJECT`` is its name."""
     name = f"flashcore_ci_subject_{''.join(c if c.isalnum() else '_' for c in subject.name)}"
     spec = importlib.util.spec_from_file_location(name, subject.file)
     if spec is None or spec.loader is None:
@@ -27,7 +25,7 @@ def load(subject: Subject) -> ModuleType:
 
 
 class Subjects:
-    """The subjects of a job. Each loads its library at first use."""
+    """The subjects, which load their libraries at first use."""
 
     def __init__(self, job: Job) -> None:
         self._declared = {subject.name: subject for subject in job.subjects}
@@ -44,17 +42,13 @@ class Subjects:
 
 
 def last_line(error: BaseException) -> str:
-    """Return an exception in one line of at most 300 characters."""
+    """Return an exception in at most 300 characters."""
     text = " ".join(str(error).split("\n", maxsplit=1)[0].split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 def location_in(path: Path) -> str:
-    """Return the file and line in ``path`` of the handled exception, or ""."""
-    trace = sys.exc_info()[2]
-    line = 0
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{path.name}:{line}: " if line else ""
+    """Return file and line of the handled exception, or ""."""
+    frames = traceback.walk_tb(sys.exc_info()[2])
+    lines = [line for frame, line in frames if Path(frame.f_code.co_filename) == path]
+    return f"{path.name}:{lines[-1]}: " if lines else ""

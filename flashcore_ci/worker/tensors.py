@@ -48,7 +48,7 @@ def still_poisoned(tensor: Any, which: int) -> Any:
 
 
 def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether all outputs are equal bit by bit, NaNs included."""
+    """Return whether all outputs are bitwise equal."""
     import torch
 
     return all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
@@ -81,10 +81,8 @@ def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with every floating tensor in float64."""
     import torch
 
-    return {
-        name: value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+    floats = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    return {**inputs, **{name: value.to(torch.float64) for name, value in floats.items()}}
 
 
 def largest_difference(first: Any, second: Any) -> Difference:
@@ -101,7 +99,7 @@ def largest_difference(first: Any, second: Any) -> Difference:
 
 
 def mean_error(outputs: Any, reference: Any) -> float:
-    """Return the sum of errors over the sum of finite |reference|, or NaN."""
+    """Return the sum of errors over that of |reference|, or NaN."""
     import torch
 
     if outputs.shape != reference.shape:
@@ -130,42 +128,35 @@ def error_histogram(first: Any, second: Any) -> dict[str, Any]:
 
 
 def rounding_error(reference: Any) -> float:
-    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do.
-
-    See https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py.
-    """
-    largest, flat = 0.0, _flat(reference)
-    for start in range(0, flat.numel(), PART):
-        part = flat[start : start + PART]
-        part = part[part.isfinite()]
-        if part.numel():
-            largest = max(largest, (part + SHIFT - SHIFT - part).abs().max().item())
+    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
+    largest = 0.0
+    for _, part in _chunks(reference):
+        finite = part[part.isfinite()]
+        if finite.numel():
+            largest = max(largest, (finite + SHIFT - SHIFT - finite).abs().max().item())
     return largest
 
 
 def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
-    """Count elements that were never written, or finite in the reference only."""
-    count = 0
-    flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
-    for start in range(0, flat.numel(), PART):
-        part = slice(start, start + PART)
-        count += int(((~flat[part].isfinite() & expected[part].isfinite()) | holes[part]).sum())
-    return count
+    """Count elements never written, or finite in the reference only."""
+    chunks = _chunks(tensor, reference, unwritten)
+    return sum(int(((~given.isfinite() & expected.isfinite()) | hole).sum()) for _, given, expected, hole in chunks)
 
 
 def _parts(first: Any, second: Any) -> Iterator[tuple[int, Any, Any]]:
-    a, b = _flat(first), _flat(second)
-    for start in range(0, a.numel(), PART):
-        yield start, a[start : start + PART].double(), b[start : start + PART].double()
+    for start, a, b in _chunks(first, second):
+        yield start, a.double(), b.double()
 
 
-def _flat(tensor: Any) -> Any:
-    return tensor.reshape(-1)
+def _chunks(*tensors: Any) -> Iterator[tuple[Any, ...]]:
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for start in range(0, flat[0].numel(), PART):
+        yield start, *(each[start : start + PART] for each in flat)
 
 
 def _unravel(index: int, shape: Any) -> tuple[int, ...]:
-    coordinates = []
+    coordinates: tuple[int, ...] = ()
     for size in reversed(tuple(shape)):
         index, coordinate = divmod(index, size)
-        coordinates.append(coordinate)
-    return tuple(reversed(coordinates))
+        coordinates = (coordinate, *coordinates)
+    return coordinates

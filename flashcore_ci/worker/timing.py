@@ -1,11 +1,8 @@
 """Time every workload in one fresh process, until its GPU cycles settle.
 
-Choose a launcher, submit blocks until they settle, record the last window, audit the launches.
-
 - A launch finds a cold L2, poisoned outputs, and other values and addresses than the launch before.
 - A block is 3 to 100 launches, about 15 ms, between two readings of every SM's clock.
-- The next block is submitted before the last one is read. If the host is still too slow, the stream is held before each
-  block. So the GPU never waits for the host, and keeps the clock of a loaded GPU.
+- The next block is submitted before the last one is read, and a slow host holds the stream first. So the GPU never waits.
 - One random launch per block must repeat the first output of its buffers.
 
 The reasons are in docs/protocol.md.
@@ -53,7 +50,7 @@ class PendingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """All blocks and sensor readings, the last state, and the buffers audited last."""
+    """All blocks and readings, the last state and audited buffers."""
 
     blocks: list[Block]
     readings: list[SensorReading]
@@ -62,10 +59,7 @@ class Measurement:
 
 
 def run(job: Job, result: Result) -> bool:
-    """Write one outcome per workload: the sample and every block.
-
-    ``options["batched"]`` makes two binaries launch a workload alike: in a CUDA graph or not.
-    """
+    """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
     import torch
 
     guard.begin(job, result)
@@ -80,9 +74,8 @@ def run(job: Job, result: Result) -> bool:
 
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
-            return _measure(
-                context, subjects[work.subject], work, batched=batched.get(work.id), by_reference=work is with_reference
-            )
+            subject, by_reference = subjects[work.subject], work is with_reference
+            return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
     return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, spare=SPARE_MEMORY)
 
@@ -114,7 +107,6 @@ def _choose_launcher(context: TimingContext, pool: BufferPool, batched: bool | N
 
 
 def _launches_per_block(cost: LaunchCost) -> int:
-    """Return how many launches fill about 15 ms."""
     fewest, most = BLOCK_LAUNCHES
     return max(fewest, min(most, round(BLOCK_MS / max(cost.device, cost.host))))
 
@@ -139,10 +131,7 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
 
 
 def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBlock]) -> Measurement:
-    """Submit blocks until the window settles or MAX_SECONDS pass.
-
-    OutputChangedError if an audited launch differs from the first.
-    """
+    """Submit until the window settles. OutputChangedError if an output differs."""
     blocks: list[Block] = []
     readings: list[SensorReading] = []
     state = steady_state.assess(())
@@ -169,7 +158,6 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
 
 
 def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[str, Any]:
-    """Return the medians over the last window, and every block."""
     blocks = [dataclasses.replace(block, ms=block.ms / launcher.launches) for block in measurement.blocks]
     state = measurement.state
     window = {block.at for block in state.blocks}
@@ -196,11 +184,8 @@ def _why_unsettled(measurement: Measurement, dropped: int) -> dict[str, Any]:
         return {}
     if 2 * dropped > count:
         return missing(Code.THROTTLED, f"heat or hardware throttled {dropped} of {count} blocks")
-    return missing(
-        Code.UNSETTLED,
-        f"after {MAX_SECONDS:.0f} s cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, "
-        f"the clock by {state.clock_move:.0f} MHz",
-    )
+    drift = f"cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, the clock by {state.clock_move:.0f} MHz"
+    return missing(Code.UNSETTLED, f"after {MAX_SECONDS:.0f} s {drift}")
 
 
 def _summarize_sensors(readings: list[SensorReading]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.noise import Noise
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Report, StalePolicy
-from flashcore_ci.run import evidence, gate
+from flashcore_ci.run import evidence
+from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.store import record_files
 from flashcore_ci.store.run import read_run
 
@@ -35,7 +36,7 @@ def judged(name: str) -> Report:
     run = read_run(RUNS / f"{COMMIT}-{name}.tar.xz")
     recorded = run.evidence
     origin = evidence.origin_of(recorded.provenance)
-    compiled = Source(origin=origin, evidence=gate.static(run.plan, recorded.builds, recorded.provenance))
+    compiled = Source(origin=origin, evidence=compiler_evidence(run.plan, recorded.builds, recorded.provenance))
     return judge(
         run.plan,
         recorded.builds,

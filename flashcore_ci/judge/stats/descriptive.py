@@ -16,20 +16,15 @@ def mean(values: Sequence[float]) -> float:
 
 
 def sample_std(values: Sequence[float]) -> float:
-    """Standard deviation of at least two values with Bessel's correction, n - 1.
-
-    Two passes keep the digits: Chan, Golub, LeVeque, "Algorithms for computing the sample variance: analysis and
-    recommendations", The American Statistician 37(3), 1983.
-    """
+    """Standard deviation of two or more values (n - 1), in two passes (Chan 1983)."""
     centre = mean(values)
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
 def relative_std(values: Sequence[float]) -> float:
-    """Coefficient of variation in %.
+    """Coefficient of variation in %, over fresh processes.
 
-    Values are of fresh processes, because launches in one process are not independent (Georges, Buytaert, Eeckhout, "Statistically
-    rigorous Java performance evaluation", OOPSLA 2007. Kalibera, Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+    Launches in one process are not independent (Georges et al., OOPSLA 2007. Kalibera, Jones, ISMM 2013).
     ValueError for fewer than two values or a mean not above zero.
     """
     if len(values) < 2:  # noqa: PLR2004 - a spread needs two values

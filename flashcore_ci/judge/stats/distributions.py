@@ -89,7 +89,6 @@ def _nonzero(value: float) -> float:
 
 
 def _bisect(tail_of: Callable[[float], float], tail: float) -> float:
-    """Find where a falling tail function reaches ``tail``."""
     low, high = 0.0, 1.0
     while tail_of(high) > tail:
         low, high = high, 2.0 * high

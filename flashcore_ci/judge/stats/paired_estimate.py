@@ -1,15 +1,13 @@
-"""Estimate a slowdown from paired log ratios, with a variance that the recorded noise moderates.
+"""Estimate a slowdown from paired log ratios, moderated by the recorded noise.
 
-One round runs base and head next to each other, each in a fresh process, so drift slower than a round cancels.
-
-Few rounds estimate a variance badly, and many rows need a tiny alpha: at 12 rounds and 1e-5, Student's t asks for 7.1 standard errors
-instead of 4.3. So the recorded noise adds ``d0`` degrees of freedom:
+One round runs base and head next to each other in fresh processes, so drift slower than a round cancels. Few rounds estimate a
+variance badly, so the recorded noise adds ``d0`` degrees of freedom:
 
     s2 = (d0 s0^2 + d s^2) / (d0 + d),    (mean - true) / sqrt(s2 / n)  ~  t with d0 + d degrees of freedom
 
 Source: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
-Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 5. ``d0`` measures how constant the recorded noise was (section 6), not how
-long the recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
+Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 6. ``d0`` measures how constant the recorded noise was, not how long the
+recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
 """
 
 from __future__ import annotations
@@ -69,10 +67,7 @@ def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
 
 
 def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
-    """Moderate ``variance``, that of one value, by ``prior``. ``centre`` has ``weight`` times it.
-
-    ValueError if the variance is zero: no machine repeats itself to the last digit.
-    """
+    """Moderate the variance of one value. ValueError if it is zero."""
     if not variance > 0:
         raise ValueError("all values are equal to the last digit, so they are not measurements")
     scatter_ratio, moderated = None, False
@@ -82,33 +77,21 @@ def moderated_estimate(centre: float, variance: float, df: float, weight: float,
         if moderated:
             variance = (prior.df * prior.variance + df * variance) / (prior.df + df)
             df += prior.df
-    return Estimate(
-        rounds=rounds,
-        mean=centre,
-        standard_error=math.sqrt(variance * weight),
-        df=df,
-        scatter_ratio=scatter_ratio,
-        moderated=moderated,
-    )
+    error = math.sqrt(variance * weight)
+    return Estimate(rounds=rounds, mean=centre, standard_error=error, df=df, scatter_ratio=scatter_ratio, moderated=moderated)
 
 
 @cache
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
-    """Compute the prior of every recorded workload in ``scale`` (``ms`` or ``megacycles``).
-
-    How much the variances of chunks differ beyond chance gives d0. A round has two processes, so twice the variance.
-    """
+    """Compute every workload's prior. A round has two processes, so twice the variance."""
     variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
     df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
-    return {
-        workload: Prior(variance=2.0 * _pooled(chunks), df=min(df, sum(d for d, _ in chunks)))
-        for workload, chunks in variances.items()
-        if chunks and _pooled(chunks) > 0
-    }
+    noisy = {workload: chunks for workload, chunks in variances.items() if chunks and _pooled(chunks) > 0}
+    return {name: Prior(variance=2.0 * _pooled(each), df=min(df, sum(d for d, _ in each))) for name, each in noisy.items()}
 
 
 def chunk_variances(series: Series, scale: str) -> list[Variance]:
-    """Compute the variance of the logs of each chunk of consecutive processes."""
+    """Compute the variance of logs in each chunk of processes."""
     values = [math.log(value) for value in getattr(series, scale)]
     count = max(1, len(values) // CHUNK_SIZE)
     edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]
@@ -117,10 +100,7 @@ def chunk_variances(series: Series, scale: str) -> list[Variance]:
 
 
 def estimate_prior_df(workloads: tuple[tuple[Variance, ...], ...]) -> float:
-    """Estimate Smyth's d0 (section 6).
-
-    Log variances have the variance trigamma(d/2) by chance. Changing noise adds trigamma(d0/2).
-    """
+    """Estimate Smyth's d0: log variances vary by trigamma(d/2) + trigamma(d0/2)."""
     excess, count = 0.0, 0
     for chunks in workloads:
         if any(not variance > 0 for _, variance in chunks):

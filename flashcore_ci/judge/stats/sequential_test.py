@@ -1,12 +1,10 @@
-"""Compare base and head at three interim looks, with error rates bounded over the whole suite.
+"""Compare base and head at three interim looks, with bounded error rates.
 
 ``decide`` is the whole rule, for the collector at each look and for the verdict:
 
-- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``. Both
-  alphas cover all rows, looks and scales together.
+- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``.
+  Both alphas cover all rows, looks and scales together (Bonferroni).
 - SAME (non-inferior, ICH E10): the upper confidence bound is at most the margin, at ``BETA`` per row.
-
-Bonferroni splits alpha, so rows, looks and scales may depend on each other. Later looks spend more, so lost rounds only cost power.
 
 The first look never gives SLOWER. If a machine has two speeds at random, all bases are fast and all heads slow with probability
 4^-n: 1/1024 after 5 rounds, 1/65536 after 8.
@@ -68,10 +66,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
-    """The error rates of one row, scale and look.
-
-    ``alpha_null``: false SLOWER without a slowdown. ``alpha_margin``: false SLOWER within the margin. ``beta``: false SAME.
-    """
+    """Error rates of one look: false SLOWER at zero, at the margin, and false SAME."""
 
     alpha_null: float
     alpha_margin: float
@@ -79,18 +74,16 @@ class ErrorBudget:
 
     @classmethod
     def of(cls, *, rows: int, share: float, rounds: int = INTERIM_LOOKS[-1]) -> ErrorBudget:
-        """Compute the budget after ``rounds`` rounds. ``rows`` share alpha, the scale has ``share`` of it."""
+        """Compute the budget of a scale with this ``share`` of alpha."""
         look = max((look for look in INTERIM_LOOKS if look <= rounds), default=INTERIM_LOOKS[0])
         share *= ALPHA_SPENDING[look] / rows
         return cls(alpha_null=ALPHA_NULL * share, alpha_margin=ALPHA_MARGIN * share, beta=BETA * BETA_SPENDING[look])
 
     def exceeds(self, estimate: Estimate, margin: float) -> bool:
         """Whether the slowdown is significant and exceeds the margin."""
-        return (
-            self.alpha_margin > 0
-            and estimate.lower_bound(self.alpha_margin) > margin
-            and estimate.lower_bound(self.alpha_null) > 0
-        )
+        if not self.alpha_margin > 0:
+            return False
+        return estimate.lower_bound(self.alpha_margin) > margin and estimate.lower_bound(self.alpha_null) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +100,9 @@ class Decision:
 
 
 def decide(
-    primary: Rounds,
-    time: Rounds | None,
-    *,
-    margin: float,
-    rows: int,
-    noise: tuple[Prior | None, Prior | None],
+    primary: Rounds, time: Rounds | None, *, margin: float, rows: int, noise: tuple[Prior | None, Prior | None]
 ) -> Decision:
-    """Apply the rule. ``margin`` is a log ratio, ``rows`` comparisons share alpha.
+    """Apply the rule with a log ratio ``margin``. ``rows`` comparisons share alpha.
 
     ``time``: None if it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
     """
@@ -179,7 +167,7 @@ def bimodality(rounds: Rounds, margin: float) -> tuple[str, ...]:
 
 
 def resolvable_margin(prior: Prior, budget: ErrorBudget) -> float:
-    """Smallest margin (log ratio) with unchanged code UNDECIDED in at most 5 % of comparisons."""
+    """Smallest margin (log ratio) that leaves unchanged code UNDECIDED at most 5 %."""
     return _sum_of_quantiles(prior, budget.beta, MAX_UNDECIDED_RATE)
 
 
@@ -190,12 +178,10 @@ def minimum_detectable_slowdown(prior: Prior, margin: float, budget: ErrorBudget
 
 
 def power_at(prior: Prior, slowdown: float, margin: float, budget: ErrorBudget) -> float:
-    """Power: probability that a slowdown (log ratio) is SLOWER at the last look."""
+    """Probability that a slowdown (log ratio) is SLOWER at the last look."""
     df, standard_error = _last_look(prior)
-    threshold = max(
-        margin + t_quantile(budget.alpha_margin, df) * standard_error, t_quantile(budget.alpha_null, df) * standard_error
-    )
-    return t_tail((threshold - slowdown) / standard_error, df)
+    above_margin, above_zero = (t_quantile(alpha, df) * standard_error for alpha in (budget.alpha_margin, budget.alpha_null))
+    return t_tail((max(margin + above_margin, above_zero) - slowdown) / standard_error, df)
 
 
 def _sum_of_quantiles(prior: Prior, *tails: float) -> float:
@@ -210,5 +196,5 @@ def _last_look(prior: Prior) -> tuple[float, float]:
 
 
 def percent(log_ratio: float) -> float:
-    """Convert a log ratio to per cent, finite for any input."""
+    """Convert a log ratio to per cent, always finite."""
     return 100.0 * math.expm1(min(log_ratio, MAX_LOG_RATIO))

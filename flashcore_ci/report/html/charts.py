@@ -18,7 +18,7 @@ AXIS_TITLES = {"Mcycle": "Mcycles", "ms": "milliseconds"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotRow:
-    """One side of a strip of dots, one value per process."""
+    """One side of a strip, one value per process."""
 
     label: str
     values: tuple[float, ...]
@@ -33,13 +33,13 @@ class RooflinePoint:
     rate: float
 
 
-def svg(height: float, label: str, *children: Child, width: float = WIDTH) -> Markup:
-    """Return a chart that scales with its column. Screen readers read ``label``."""
-    return tag("svg", *children, viewBox=f"0 0 {number(width)} {number(height)}", role="img", aria_label=label)
+def svg(height: float, label: str, *children: Child) -> Markup:
+    """Return a chart, whose ``label`` screen readers read."""
+    return tag("svg", *children, viewBox=f"0 0 {number(WIDTH)} {number(height)}", role="img", aria_label=label)
 
 
 def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
-    """Draw each row's processes as dots and its median as a bar."""
+    """Draw each row's processes as dots, its median as a bar."""
     low, high = padded(value for row in rows for value in row.values)
     across = linear(low, high, LEFT, WIDTH - RIGHT)
     height = 34.0 * len(rows) + BOTTOM + AXIS_TITLE + 6
@@ -57,7 +57,7 @@ def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
 
 
 def lines(traces: Sequence[Sequence[tuple[float, float]]], label: str, *, below: str) -> Markup:
-    """Draw one line per trace. A trace of a single point is a dot."""
+    """Draw a line per trace, or a dot for one point."""
     points = [point for trace in traces for point in trace]
     low, high = padded(y for _, y in points)
     height = 110.0 + AXIS_TITLE
@@ -129,7 +129,7 @@ class Roofline:
         self.up = logarithmic(self.low_y, self.high_y, self.HEIGHT - BOTTOM - 12, 8.0)
 
     def definition(self) -> Markup:
-        """Return the roof and all points, which each workload's chart refers to."""
+        """Return the roof and all points, for every chart."""
         ridge = self.flops / self.bandwidth
         roof = [(self.low_x, self.low_x * self.bandwidth), (ridge, self.flops), (self.high_x, self.flops)]
         children: list[Child] = list(self._axes())
@@ -148,7 +148,7 @@ class Roofline:
         return svg(self.HEIGHT, label, tag("use", href="#roofline", width=WIDTH, height=self.HEIGHT), mark)
 
     def share(self, dot: RooflinePoint) -> float:
-        """Return the reached share of the roof, in per cent."""
+        """Return the reached per cent of the roof."""
         return 100.0 * dot.rate / min(self.flops, dot.intensity * self.bandwidth)
 
     def _axes(self) -> Iterable[Markup]:
@@ -166,12 +166,12 @@ class Roofline:
 
 
 def fullness(used: float) -> str:
-    """Return the classes of a bar, coloured from ``NEAR`` on."""
+    """Return the classes of a bar."""
     return "used over" if used > 1 else "used near" if used > NEAR else "used"
 
 
 def closeness(used: float) -> Markup:
-    """Return a thin bar with the used share of the limit, in steps of 5 %."""
+    """Return a thin bar of the used share, in steps of 5 %."""
     return tag("i", class_=f"{fullness(used)} u{round(20 * min(max(used, 0.0), 1.0))}")
 
 
@@ -208,10 +208,7 @@ def _y_axis(values: Iterable[float], up: Place) -> Iterable[Markup]:
 
 
 def _digits(values: Sequence[float]) -> int:
-    """Return the decimals that tell neighbours apart."""
     gaps = [abs(b - a) for a, b in itertools.pairwise(values) if b != a]
-    return (
-        max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
-        if gaps
-        else max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))
-    )
+    if gaps:
+        return max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
+    return max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))

@@ -10,7 +10,7 @@ from flashcore_ci.model.evidence import EntryBuild, Finding
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html import charts
-from flashcore_ci.report.html.markup import Child, Markup, code, join, tag
+from flashcore_ci.report.html.markup import Child, Markup, code, join, scrolling, table, tag
 
 MOST_SHARED = 232_448
 """Most bytes of shared memory per block at compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
@@ -58,21 +58,12 @@ def budgets(report: Report, dossier: Dossier) -> Markup:
     if not entries:
         return tag("p", "Nothing was compiled.")
     head = ("entry function", "registers", "shared memory", "spills", "stack")
+    note = (
+        "Registers: the highest register in the machine code, of the budget per thread that the subject declares. "
+        f"Shared memory: static plus dynamic bytes, of at most {MOST_SHARED:,} per block (compute capability 9.0)."
+    )
     rows = (_budget(entry, dossier) for entry in entries)
-    table = tag(
-        "table", tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))), tag("tbody", *rows), class_="list"
-    )
-    return join(
-        (
-            tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Budgets"),
-            tag(
-                "p",
-                "Registers: the highest register in the machine code, of the budget per thread that the subject declares. "
-                f"Shared memory: static plus dynamic bytes, of at most {MOST_SHARED:,} per block (compute capability 9.0).",
-                class_="soft small",
-            ),
-        )
-    )
+    return join((scrolling("Budgets", table(head, rows)), tag("p", note, class_="soft small")))
 
 
 def _budget(entry: EntryBuild, dossier: Dossier) -> Markup:
@@ -103,12 +94,9 @@ def _meter(share: float, label: str) -> Markup:
 
 
 def provenance(report: Report) -> Markup:
-    """Return where, when and with which tools the evidence was measured."""
-    rows = [
-        ("judged", f"as of {report.as_of} by flashcore-ci {report.tool}"),
-        ("judged commit", report.judged_commit or "unknown"),
-        *_measured(report),
-    ]
+    """Return where, when and with which tools evidence was measured."""
+    judged = f"as of {report.as_of} by flashcore-ci {report.tool}"
+    rows = [("judged", judged), ("judged commit", report.judged_commit or "unknown"), *_measured(report)]
     for build in report.builds:
         rows.append((f"{build.subject}: compiler", f"{build.compiler} {' '.join(build.options)}"))
         rows.append((f"{build.subject}: library", f"{build.library} {build.library_digest}"))
@@ -128,17 +116,15 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
     if device is None:
         yield "device", "none"
     else:
-        yield (
-            "device",
-            f"{device.name}, {device.multiprocessors} SMs, compute capability {device.compute_capability}, driver {device.driver}",
-        )
+        capability = f"compute capability {device.compute_capability}"
+        yield "device", f"{device.name}, {device.multiprocessors} SMs, {capability}, driver {device.driver}"
         yield "device memory", f"{device.memory / 2**30:.1f} GiB, L2 {device.l2 / 2**20:.0f} MiB, {device.uuid}"
     yield "clocks", found.clock_policy or "unknown"
     yield "tools", ", ".join(f"{name} {version}" for name, version in found.tools) or "none"
 
 
 def repeat(report: Report, dossier: Dossier) -> Markup:
-    """Return commands for the whole run, each red check, and the verdict alone."""
+    """Return commands for the run, each red check, and the verdict."""
     suite = f" --suite {shlex.quote(formatting.printable(dossier.suite_file))}" if dossier.suite_file else ""
     commit = shlex.quote(formatting.printable(report.judged_commit))
     steps = [("Check out the judged commit", f"git checkout {commit}")] if report.judged_commit else []

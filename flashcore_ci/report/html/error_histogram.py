@@ -14,7 +14,7 @@ TITLE = "Errors against float64"
 
 
 def histogram(seen: Observation | None, *, most: int = 4) -> Markup:
-    """Return the histograms of the first ``most`` outputs, or say why there are none."""
+    """Return histograms of ``most`` outputs, or why there are none."""
     if seen is None:
         return tag("figure", tag("h4", TITLE), tag("figcaption", "No data: its outputs were not compared."))
     if seen.missing is not None:
@@ -34,18 +34,14 @@ def _output(output: str, kernel: Histogram, pytorch: Histogram | None) -> Markup
     low, high = extent([side for side in (kernel, pytorch) if side is not None])
     elements = sum(kernel.counts) + kernel.zeros + kernel.not_finite
     caption = f"{output}: {elements:,} elements, {kernel.zeros:,} exact, {kernel.not_finite:,} not finite"
-    picture = charts.histogram(
-        _between(kernel, low, high),
-        range(low, high + 1),
-        f"errors of {caption}",
-        outlined=_between(pytorch, low, high) if pytorch else None,
-    )
+    counts, outlined = _between(kernel, low, high), _between(pytorch, low, high) if pytorch else None
+    picture = charts.histogram(counts, range(low, high + 1), f"errors of {caption}", outlined=outlined)
     outline = " Outline: PyTorch's errors." if pytorch else ""
     return join((picture, tag("figcaption", f"{caption}. Counts between powers of two.{outline}")))
 
 
 def extent(sides: Sequence[Histogram]) -> tuple[int, int]:
-    """Return the exponents from the first non-zero count to one after the last."""
+    """Return the range of exponents with a count."""
     filled = [side.first + index for side in sides for index, count in enumerate(side.counts) if count] or [sides[0].first]
     return min(filled), max(filled) + 1
 

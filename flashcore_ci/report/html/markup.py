@@ -1,7 +1,4 @@
-"""Build HTML and SVG that untrusted text cannot break out of.
-
-``tag`` escapes every ``str`` and passes only ``Markup``, which only this module makes.
-"""
+"""Build HTML and SVG: ``tag`` escapes every ``str`` that is not ``Markup``."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from flashcore_ci.report import formatting
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 VOID = frozenset({"meta", "input", "circle", "line", "path", "polyline", "rect", "use"})
 BLOCKS = frozenset(
-    {"div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"}
+    ["div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"]
 )
 NEWLINE = "\n"  # after a block it does not show, and it makes two versions of a page comparable line by line
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
@@ -30,10 +27,7 @@ Child = Markup | str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
-    """Return the element. ``None`` omits a child or an attribute.
-
-    ``class_`` becomes ``class``, and other underscores become hyphens.
-    """
+    """Return the element without ``None``. ``class_`` becomes class, and _ becomes -."""
     pairs = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
         return Markup(f"<{name}{pairs}>" if name in {"meta", "input"} else f"<{name}{pairs}/>")
@@ -45,8 +39,19 @@ def join(children: Iterable[Child]) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else text(child) for child in children if child is not None))
 
 
+def table(head: Iterable[str], rows: Iterable[Markup], style: str = "list") -> Markup:
+    """Return a table with a heading for each column."""
+    headings = tag("tr", *(tag("th", name, scope="col") for name in head))
+    return tag("table", tag("thead", headings), tag("tbody", *rows), class_=style)
+
+
+def scrolling(label: str, child: Markup) -> Markup:
+    """Return a region that the keyboard can scroll."""
+    return tag("div", child, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def text(plain: str) -> str:
-    """Escape ``plain`` into one line without control characters or lone surrogates."""
+    """Escape ``plain`` into one printable line."""
     if plain.isprintable():
         return plain.translate(ESCAPES)
     flat = "".join(" " if c.isspace() else c for c in plain)

@@ -9,7 +9,7 @@ from flashcore_ci.model.suite import Scope
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html import charts
-from flashcore_ci.report.html.markup import Markup, join, tag
+from flashcore_ci.report.html.markup import Markup, join, scrolling, table, tag
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.INCONCLUSIVE: "?", Outcome.WAIVED: "w"}
 TITLES = {Scope.SUBJECT: "Subjects", Scope.ENTRY: "Entry functions", Scope.WORKLOAD: "Workloads"}
@@ -54,21 +54,10 @@ def _matrix(report: Report, scope: Scope, anchors: dict[str, str]) -> Markup | N
     kept = list(rows.items())
     if len(kept) > MOST_ROWS:
         kept = sorted(kept, key=lambda row: _calm(row[1].values()))[:MOST_ROWS]
-    head = tag("tr", tag("th", TITLES[scope], scope="col"), *(tag("th", gate, scope="col") for gate in gates))
-    body = join(_row(target, cells, gates, anchors) for target, cells in kept)
-    rest = len(rows) - len(kept)
-    return join(
-        (
-            tag("h3", f"{TITLES[scope]} ({len(rows)})"),
-            tag("div", tag("table", tag("thead", head), tag("tbody", body), class_="matrix"), **_scroll(TITLES[scope])),
-            tag("p", f"{rest} more rows, all passes, are in report.json.", class_="soft") if rest > 0 else None,
-        )
-    )
-
-
-def _scroll(title: str) -> dict[str, str]:
-    """Return the attributes of a region that the keyboard can scroll."""
-    return {"class_": "scroll", "tabindex": "0", "role": "region", "aria_label": f"{title}: gates by target"}
+    title, rest = TITLES[scope], len(rows) - len(kept)
+    cells = table((title, *gates), (_row(target, row, gates, anchors) for target, row in kept), "matrix")
+    more = tag("p", f"{rest} more rows, all passes, are in report.json.", class_="soft") if rest > 0 else None
+    return join((tag("h3", f"{title} ({len(rows)})"), scrolling(f"{title}: gates by target", cells), more))
 
 
 def _calm(verdicts: Iterable[Verdict]) -> bool:
@@ -77,13 +66,8 @@ def _calm(verdicts: Iterable[Verdict]) -> bool:
 
 def _row(target: str, cells: dict[str, Verdict], gates: Sequence[str], anchors: dict[str, str]) -> Markup:
     anchor = anchors.get(target)
-    name = tag("a", target, href=f"#{anchor}") if anchor else target
-    return tag(
-        "tr",
-        tag("th", name, scope="row", class_="mono"),
-        *(_cell(cells.get(gate)) for gate in gates),
-        class_="calm" if _calm(cells.values()) else None,
-    )
+    name = tag("th", tag("a", target, href=f"#{anchor}") if anchor else target, scope="row", class_="mono")
+    return tag("tr", name, *(_cell(cells.get(gate)) for gate in gates), class_="calm" if _calm(cells.values()) else None)
 
 
 def _cell(verdict: Verdict | None) -> Markup:

@@ -17,7 +17,7 @@ from flashcore_ci.report import formatting
 from flashcore_ci.report.groups import Cluster, Section, clusters, passes_by_kind, sections
 from flashcore_ci.report.html import details, matrix, panels
 from flashcore_ci.report.html.error_histogram import histogram
-from flashcore_ci.report.html.markup import Markup, join, prose, tag
+from flashcore_ci.report.html.markup import Markup, join, prose, scrolling, table, tag
 from flashcore_ci.report.html.style import CSS
 
 MOST_PANELS = 48
@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form
 
 
 def render(report: Report, dossier: Dossier) -> str:
-    """Return the page. Text from kernels, tools and file names stays text."""
+    """Return the page. Untrusted text stays text."""
     digest = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode("ascii")
     title = f"{report.outcome}: {report.suite}"
     head = tag(
@@ -40,13 +40,8 @@ def render(report: Report, dossier: Dossier) -> str:
         tag("title", formatting.shorten(title, 100)),
         tag("style", Markup(CSS)),
     )
-    body = tag(
-        "body",
-        tag("a", "Skip to the checks", href="#checks", class_="skip"),
-        _header(report),
-        *_body(report, dossier),
-        _footer(report),
-    )
+    skip = tag("a", "Skip to the checks", href="#checks", class_="skip")
+    body = tag("body", skip, _header(report), _main(report, dossier), _footer(report))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -67,10 +62,8 @@ def _header(report: Report) -> Markup:
 
 def _kinds(report: Report) -> Iterator[Markup]:
     for kind, passed, total in passes_by_kind(report):
-        is_whole = passed == total
-        yield tag(
-            "li", tag("b", "✓ " if is_whole else "· "), f"{kind} {passed:,} of {total:,}", class_="PASS" if is_whole else "soft"
-        )
+        mark, style = ("✓ ", "PASS") if passed == total else ("· ", "soft")
+        yield tag("li", tag("b", mark), f"{kind} {passed:,} of {total:,}", class_=style)
 
 
 def _links(report: Report) -> Iterator[Markup]:
@@ -90,17 +83,15 @@ def _links(report: Report) -> Iterator[Markup]:
 
 def _theme() -> Markup:
     choices = (("auto", "system"), ("light", "light"), ("dark", "dark"))
-    boxes = (
-        tag("label", tag("input", type="radio", name="theme", id=name, checked="" if name == "auto" else None), f" {text}")
-        for name, text in choices
-    )
-    return tag("fieldset", tag("legend", "Colours"), *boxes)
+    checked = {"auto": ""}
+    boxes = ((tag("input", type="radio", name="theme", id=name, checked=checked.get(name)), f" {text}") for name, text in choices)
+    return tag("fieldset", tag("legend", "Colours"), *(tag("label", *box) for box in boxes))
 
 
-def _body(report: Report, dossier: Dossier) -> Iterator[Markup]:
+def _main(report: Report, dossier: Dossier) -> Markup:
     shown = panels.chosen(report, dossier)[:MOST_PANELS]
     anchors = {workload.id: f"w{number}" for number, workload in enumerate(shown, start=1)}
-    yield tag(
+    return tag(
         "main",
         *map(_red, sections(report, urgent=True)),
         _section("checks", "Checks", matrix.render(report, anchors)),
@@ -118,7 +109,6 @@ def _section(anchor: str, title: str, *content: Markup | None) -> Markup:
 
 
 def _red(section: Section) -> Markup:
-    """Show an urgent section at once, and fold the others."""
     title = f"{section.title} ({formatting.plural(len(section.verdicts), 'check')})"
     inner = join(map(_cluster, clusters(section.verdicts)))
     if section.is_urgent:
@@ -140,24 +130,14 @@ def _cluster(cluster: Cluster) -> Markup:
         )
         for verdict in cluster.verdicts[:MOST_SHOWN]
     )
-    head = (tag("th", name, scope="col") for name in ("gate", "target", "measured", "limit", "what happened, or why it matters"))
+    head = ("gate", "target", "measured", "limit", "what happened, or why it matters")
+    badge = tag("span", str(cluster.outcome), class_=f"badge {matrix.style_of(cluster.verdicts[0])}")
     rest = len(cluster.verdicts) - MOST_SHOWN
     return join(
         (
-            tag(
-                "p",
-                tag("span", str(cluster.outcome), class_=f"badge {matrix.style_of(cluster.verdicts[0])}"),
-                f" {cluster.code}, {formatting.origin(cluster.origin)}",
-            ),
+            tag("p", badge, f" {cluster.code}, {formatting.origin(cluster.origin)}"),
             tag("p", tag("b", "Next: "), prose(cluster.next_step)) if cluster.next_step else None,
-            tag(
-                "div",
-                tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="list reds"),
-                class_="scroll",
-                tabindex="0",
-                role="region",
-                aria_label=f"{cluster.outcome}: {cluster.code}",
-            ),
+            scrolling(f"{cluster.outcome}: {cluster.code}", table(head, rows, "list reds")),
             tag("p", f"… and {rest} more. The table of checks has all.", class_="soft") if rest > 0 else None,
         )
     )
@@ -199,27 +179,13 @@ def _remarks(report: Report) -> Iterator[Markup]:
         lines = (prose(f"{w.gate} on {w.target} until {w.expires}, {w.owner}: {w.reason}") for w in report.waivers)
         yield join((tag("h3", "Waivers"), tag("ul", *(tag("li", line) for line in lines))))
     if report.excluded:
-        why: dict[tuple[str, str], list[str]] = {}
-        for excluded in report.excluded:
-            why.setdefault((excluded.gate, excluded.why), []).append(excluded.target)
-        rows = (
-            tag("tr", tag("td", gate), tag("td", prose(reason)), tag("td", str(len(targets)), class_="num"))
-            for (gate, reason), targets in why.items()
-        )
-        head = tag("tr", *(tag("th", name, scope="col") for name in ("gate", "does not apply because", "targets")))
-        yield tag(
-            "details",
-            tag("summary", f"Not applicable: {formatting.plural(len(report.excluded), 'pair')} of gate and target"),
-            tag("table", tag("thead", head), tag("tbody", *rows), class_="list"),
-        )
+        why = Counter((excluded.gate, excluded.why) for excluded in report.excluded)
+        cells = ((gate, prose(reason), str(count)) for (gate, reason), count in why.items())
+        rows = (tag("tr", tag("td", gate), tag("td", reason), tag("td", count, class_="num")) for gate, reason, count in cells)
+        title = f"Not applicable: {formatting.plural(len(report.excluded), 'pair')} of gate and target"
+        yield tag("details", tag("summary", title), table(("gate", "does not apply because", "targets"), rows))
 
 
 def _footer(report: Report) -> Markup:
-    return tag(
-        "footer",
-        tag(
-            "p",
-            f"Made by flashcore-ci {report.tool} from report.json and dossier.json in the same folder. This page loads nothing and runs no script.",
-            class_="soft small",
-        ),
-    )
+    made = f"Made by flashcore-ci {report.tool} from report.json and dossier.json in the same folder."
+    return tag("footer", tag("p", f"{made} This page loads nothing and runs no script.", class_="soft small"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from flashcore_ci.model.dossier import Dossier, Trace
+from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.reading import Measured, Missing, Samples
+from flashcore_ci.model.reading import Measured, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import formatting
@@ -28,13 +28,13 @@ UNITS = (("sol/sm", "SM"), ("sol/dram", "DRAM"), ("sol/tensor", "tensor cores"),
 
 
 def chosen(report: Report, dossier: Dossier) -> tuple[Workload, ...]:
-    """Return the workloads with a check on speed, in suite order."""
+    """Return the workloads with a check on speed."""
     targets = {verdict.target for verdict in report.verdicts if verdict.evidence in SPEED}
     return tuple(workload for workload in dossier.workloads if workload.id in targets)
 
 
 def roofline(dossier: Dossier) -> Roofline | None:
-    """Return the roofline of every timed workload, or None without roof or point."""
+    """Return the roofline of all workloads, or None without a point."""
     found = (roofline_point(dossier, workload.id) for workload in dossier.workloads)
     points = [point for point in found if point is not None]
     ridge = dossier.ridge
@@ -44,7 +44,7 @@ def roofline(dossier: Dossier) -> Roofline | None:
 
 
 def roofline_point(dossier: Dossier, workload: str) -> RooflinePoint | None:
-    """Return the place on the roofline, from declared FLOP and bytes and median time."""
+    """Return the point of declared FLOP and bytes and median time."""
     problem, times = dossier.problem(workload), _samples(dossier.observation(Kind.TIMING, workload), TIME)
     if problem is None or times is None or not min(problem.flops, problem.bytes, *times.values) > 0:
         return None
@@ -83,7 +83,7 @@ def figure(title: str, picture: Markup, caption: str) -> Markup:
 
 
 def absent(title: str, why: str) -> Markup:
-    """Return a figure that says why there is no measurement."""
+    """Return a figure that says what is missing."""
     return tag("figure", tag("h4", title), tag("figcaption", prose(f"No data: {why}.")))
 
 
@@ -97,12 +97,8 @@ def _chips(verdicts: list[Verdict]) -> Iterator[Child]:
 def _notes(verdicts: list[Verdict]) -> Iterator[Markup]:
     notes = dict.fromkeys(note for verdict in verdicts for note in verdict.notes)
     if notes:
-        yield tag(
-            "details",
-            tag("summary", "Notes"),
-            tag("ul", *(tag("li", prose(formatting.shorten(note, 400))) for note in notes)),
-            class_="small",
-        )
+        items = (tag("li", prose(formatting.shorten(note, 400))) for note in notes)
+        yield tag("details", tag("summary", "Notes"), tag("ul", *items), class_="small")
 
 
 def _distribution(workload: Workload, dossier: Dossier) -> Markup:
@@ -142,15 +138,12 @@ def _clocks(workload: Workload, dossier: Dossier) -> Markup:
     if seen is None or clocks is None:
         return absent(title, _why(seen, "this workload was not timed"))
     traces = [trace for trace in dossier.traces if trace.workload == workload.id]
-    curves = [_curve(trace) for trace in traces] or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
+    curves = [list(zip(trace.seconds, trace.mhz, strict=True)) for trace in traces]
+    curves = curves or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
     below = "seconds" if traces else "process"
     caption = f"Settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz. {_throttling(seen)}"
     what = "One line per process, from its first block of launches to its last." if traces else "One dot per process."
     return figure(title, charts.lines(curves, f"SM clock: {caption}", below=below), f"{what} {caption}")
-
-
-def _curve(trace: Trace) -> list[tuple[float, float]]:
-    return list(zip(trace.seconds, trace.mhz, strict=True))
 
 
 def _throttling(seen: Observation) -> str:
@@ -171,15 +164,10 @@ def _roofline(workload: Workload, dossier: Dossier, roof: Roofline | None) -> Ma
     point = roofline_point(dossier, workload.id)
     if roof is None or point is None:
         return absent(title, "a time, or the problem's FLOP and bytes, is unknown")
-    caption = (
-        f"{point.rate / 1e12:.3g} TFLOP/s at {_short(point.intensity)} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof. "
-        "Faint dots: the other workloads."
-    )
+    intensity = f"{point.intensity:,.0f}" if point.intensity >= WHOLE else f"{point.intensity:.3g}"
+    reached = f"{point.rate / 1e12:.3g} TFLOP/s at {intensity} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof."
+    caption = f"{reached} Faint dots: the other workloads."
     return figure(title, roof.picture(point, f"roofline: {caption}"), caption)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
 
 
 def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossier) -> Markup:
@@ -189,11 +177,8 @@ def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossie
         return absent(title, _why(seen, "this workload was not profiled"))
     readings = dict(seen.readings)
     limits = {verdict.gate.replace("-", "/", 1): verdict.limit for verdict in verdicts if verdict.evidence is Kind.PROFILE}
-    rows = [
-        (name, reading.value, limits.get(metric))
-        for metric, name in UNITS
-        if isinstance(reading := readings.get(metric), Measured)
-    ]
+    found = ((name, readings.get(metric), limits.get(metric)) for metric, name in UNITS)
+    rows = [(name, reading.value, limit) for name, reading, limit in found if isinstance(reading, Measured)]
     if not rows:
         return absent(title, "the profile has none of its metrics")
     values = ", ".join(f"{name} {value:.1f} %" for name, value, _ in rows)
@@ -209,5 +194,4 @@ def _samples(seen: Observation | None, metric: str) -> Samples | None:
 
 
 def _why(seen: Observation | None, otherwise: str) -> str:
-    missing: Missing | None = seen.missing if seen is not None else None
-    return f"{missing.code}: {missing.message}" if missing is not None else otherwise
+    return f"{seen.missing.code}: {seen.missing.message}" if seen is not None and seen.missing is not None else otherwise

@@ -10,11 +10,11 @@ from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Device, Identity, Observation
-from flashcore_ci.model.noise import PLANTED_PERCENT, Sitting
+from flashcore_ci.model.noise import PLANTED_PERCENT, RecordingSession
 from flashcore_ci.model.reading import Missing
 
 DEVICE = Device(name="NVIDIA H200", uuid="GPU-1", driver="580", compute_capability="9.0", multiprocessors=132, memory=1, l2=1)
-EMPTY = Ledger(key="k", sittings=(Sitting(collected_at="2026-11-21T12:00:00Z", device=DEVICE, processes=0),))
+EMPTY = Ledger(key="k", sittings=(RecordingSession(collected_at="2026-11-21T12:00:00Z", device=DEVICE, processes=0),))
 TARGETS = Targets(same=6, planted=3)
 PILOT_EXTRA = 1000
 

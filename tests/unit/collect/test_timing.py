@@ -37,7 +37,7 @@ def test_fewer_survivors_than_processes_is_missing(tries, code):
 
 def test_a_shortfall_says_how_many_survived():
     found = timing.shortfall([OK, OK, OK, lost(Code.UNSETTLED), OK], 5)
-    assert found.message == "4 of 5 processes gave a sample; unsettled: why"
+    assert found.message == "4 of 5 processes gave a sample. unsettled: why"
 
 
 @pytest.mark.parametrize("value", [float("nan"), "nan", None])
