@@ -102,12 +102,7 @@ def run(
         finally:
             _end_group(child)
     return Completed(
-        argv=command,
-        returncode=child.returncode,
-        timed_out=timed_out,
-        seconds=time.monotonic() - started,
-        stdout=out,
-        stderr=err,
+        argv=command, returncode=child.returncode, timed_out=timed_out, seconds=time.monotonic() - started, stdout=out, stderr=err
     )
 
 
@@ -152,13 +147,7 @@ def _start(
         raise InterruptedRunError("the run was stopped")
     try:
         child = subprocess.Popen(  # noqa: S603 - argv is a list, without a shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
         )
     except OSError as error:
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None

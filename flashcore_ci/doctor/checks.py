@@ -35,8 +35,7 @@ def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosi
         _compute_mode(state),
         _ecc(state),
         Diagnosis(
-            name="clocks",
-            fact=f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W",
+            name="clocks", fact=f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
         ),
         _throttle(state),
         _processes(state, allow),
@@ -66,10 +65,7 @@ def render(diagnoses: tuple[Diagnosis, ...]) -> str:
         if line.fix:
             text.append(f"{'':<{width + 9}}  fix: {line.fix}")
     problems = sum(line.problem for line in diagnoses)
-    text += [
-        "",
-        "this machine can gate" if not problems else f"this machine cannot measure: {problems} to fix",
-    ]
+    text += ["", "this machine can gate" if not problems else f"this machine cannot measure: {problems} to fix"]
     return "\n".join(text) + "\n"
 
 

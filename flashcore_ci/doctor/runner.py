@@ -147,10 +147,7 @@ def _clocks(facts: RunnerFacts) -> ItemResult:
         return Status.FAILED, "persistence mode is off: the driver forgets clocks and settings between jobs"
     if facts.state.persistent is None:
         return Status.UNSEEN, "persistence mode"
-    return (
-        Status.VERIFIED,
-        f"persistence mode is on, no throttling ({facts.state.sm_clock} of {facts.state.max_sm_clock} MHz)",
-    )
+    return (Status.VERIFIED, f"persistence mode is on, no throttling ({facts.state.sm_clock} of {facts.state.max_sm_clock} MHz)")
 
 
 def _one_gpu(facts: RunnerFacts) -> ItemResult:
@@ -223,11 +220,7 @@ ITEMS: dict[str, tuple[str, Callable[[RunnerFacts], ItemResult], str]] = {
         _alone,
         "stop the other processes, or name those that may stay: --allow-process NAME",
     ),
-    "lock": (
-        "One lock for all",
-        _lock,
-        "mount one folder of the host into every container and name it in FLASHCORE_CI_LOCK_DIR",
-    ),
+    "lock": ("One lock for all", _lock, "mount one folder of the host into every container and name it in FLASHCORE_CI_LOCK_DIR"),
     "cleaning": (
         "Nothing is left behind",
         _cleaning,

@@ -94,10 +94,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
     with mark_folder(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
-        sessions = (
-            _session(run.suite, scratch / "same", progress),
-            _session(run.planted, scratch / "planted", progress),
-        )
+        sessions = (_session(run.suite, scratch / "same", progress), _session(run.planted, scratch / "planted", progress))
         device = _device(sessions[0])
         ledger = _resume(run.folder / LEDGER, _key(sessions, device), device)
         deadline = None if run.seconds is None else began + run.seconds

@@ -57,9 +57,7 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress) -> Sel
         good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=partial(_judge, content.plan))
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     return SelfTestResult(
-        detections=detections,
-        not_green=score.not_green(test, report),
-        uncontrolled=score.gates_without_a_control(test, report),
+        detections=detections, not_green=score.not_green(test, report), uncontrolled=score.gates_without_a_control(test, report)
     )
 
 
