@@ -1,7 +1,4 @@
-"""A cubin's ELF file: its entry functions and a digest of its code.
-
-Line numbers, comments and folders are excluded, so a changed comment keeps the digest.
-"""
+"""A cubin's ELF file: its entry functions and a digest of its code, without line numbers, comments and folders."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class _Symbol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCode:
-    """A cubin's entry functions, and a digest of its code, data and attributes."""
+    """Entry functions, and a digest of code, data and attributes."""
 
     entries: tuple[str, ...]
     digest: str

@@ -24,17 +24,17 @@ class Checkout:
 
 
 def short(commit: str) -> str:
-    """Shorten a commit's hash for people."""
+    """Shorten a commit's hash."""
     return commit[:SHORT]
 
 
 def commit_argv(root: Path) -> tuple[str, ...]:
-    """Ask for the commit of the checkout at ``root``."""
+    """Ask for the commit of ``root``."""
     return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD")
 
 
 def status_argv(root: Path) -> tuple[str, ...]:
-    """Ask which tracked files under ``root`` differ from the commit."""
+    """Ask which tracked files differ from the commit."""
     return ("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
 
 
@@ -45,10 +45,7 @@ def parse_commit(text: str) -> str:
 
 
 def checkout(root: Path, *, logs: Path) -> Checkout:
-    """Return the state of the checkout at ``root``. git's output goes to ``logs``.
-
-    A folder without git or without history is not an error.
-    """
+    """Return the state of the checkout at ``root``, empty without git or history."""
     try:
         commit = process.run(commit_argv(root), logs=logs, name="git-commit", timeout=TIMEOUT_SECONDS)
         status = process.run(status_argv(root), logs=logs, name="git-status", timeout=TIMEOUT_SECONDS)
@@ -99,10 +96,7 @@ def fork_point(root: Path, ref: str, *, logs: Path) -> str:
 
 
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the new folder ``into``.
-
-    CannotCollectError if git or tar fails.
-    """
+    """Write the files of ``commit`` to the new folder ``into``. CannotCollectError if git or tar fails."""
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):

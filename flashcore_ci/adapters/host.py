@@ -1,7 +1,4 @@
-"""What a job can see of its machine: ``/proc``, ``/dev`` and its environment.
-
-Nothing is started or changed. What cannot be seen becomes None, never a guess.
-"""
+"""What a job can see of its machine, without a change to it. What cannot be seen is None, never a guess."""
 
 from __future__ import annotations
 
@@ -33,11 +30,9 @@ INIT_NAMES = frozenset({"systemd", "init"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
-    """A machine as a job on it sees it.
+    """A machine as a job sees it. ``capabilities`` is the mask of effective ones. ``ephemeral``: None without a GitHub runner.
 
-    ``capabilities`` is the mask of effective ones. ``processes`` and ``secrets`` are names.
-    ``in_container``: other processes may be invisible. ``ephemeral``: None without a GitHub runner.
-    ``has_cleanup_hook``: the runner cleans up after each job.
+    ``in_container``: other processes may be invisible. ``has_cleanup_hook``: the runner cleans up after each job.
     """
 
     gpus: int
@@ -55,15 +50,12 @@ class HostInfo:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this job has CAP_SYS_ADMIN, which allows nearly all that root may do."""
+        """Whether this job has CAP_SYS_ADMIN: nearly all that root may do."""
         return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
 
 
 def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
-    """Inspect the machine whose files begin at ``root``.
-
-    The tool's own ``scratch`` folder in ``temporary`` is not a leftover.
-    """
+    """Inspect the machine whose files begin at ``root``. The tool's own ``scratch`` is not a leftover."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     processes = tuple(sorted(_names(root / "proc")))
     return HostInfo(
@@ -95,7 +87,7 @@ def _capabilities(status: Path) -> int | None:
 
 
 def _restricted(parameters: Path) -> bool | None:
-    """Read ``RmProfilingAdminOnly``, set by NVreg_RestrictProfilingToAdminUsers."""
+    """Read what NVreg_RestrictProfilingToAdminUsers set."""
     found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
     return bool(int(found[1])) if found else None
 

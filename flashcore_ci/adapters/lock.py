@@ -15,16 +15,16 @@ POLL_SECONDS = 0.2
 
 
 def path(folder: Path, uuid: str) -> Path:
-    """Return the lock file of the GPU with this UUID."""
+    """Return the lock file of this GPU."""
     return folder / f"flashcore-ci-{uuid}.lock"
 
 
 @contextlib.contextmanager
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
-    """Hold ``file`` locked. Wait up to ``timeout`` seconds for another gate.
+    """Hold ``file`` locked. Wait up to ``timeout`` seconds, with one message to ``waiting`` that names ``what``.
 
-    ``waiting`` gets one message, in which ``what`` names the locked thing. The kernel frees the lock when its holder dies.
-    CannotCollectError if time is up or the folder refuses, InterruptedRunError if the tool is told to stop.
+    The kernel frees the lock when its holder dies. CannotCollectError if time is up or the folder refuses, InterruptedRunError
+    if the tool is told to stop.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

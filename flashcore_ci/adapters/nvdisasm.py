@@ -21,11 +21,10 @@ _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One function of a cubin.
+    """One function of a cubin: instructions without modifiers (``opcodes``), ``WARPGROUP.DEPBAR`` (``waits``).
 
-    ``opcodes`` counts instructions without modifiers, ``waits`` counts ``WARPGROUP.DEPBAR``. ``unfenced_tma_stores``
-    counts TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code order.
-    ``highest_register`` is the highest register number plus one, or 0. The last register of a vector counts.
+    ``unfenced_tma_stores``: TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code
+    order. ``highest_register``: the highest number plus one, or 0. The last register of a vector counts.
     """
 
     name: str
@@ -80,7 +79,7 @@ def _function(function: dict[str, Any]) -> Function:
 
 
 def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
-    """Count in code order. The compiler places a store just before its reader."""
+    """Count in code order: the compiler places a store just before its reader."""
     unfenced_store, count = False, 0
     for opcode in opcodes:
         name = opcode.split(".", 1)[0]

@@ -1,4 +1,4 @@
-"""The GPU as NVML sees it through nvidia-ml-py: model, state and users."""
+"""The GPU as NVML sees it: model, state and users."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A process that uses the GPU. ``descendant``: this tool started it.
-
-    ``name`` is empty if the process is in another container.
-    """
+    """A process on the GPU. ``descendant``: this tool started it. ``name`` is empty if it is in another container."""
 
     pid: int
     name: str
@@ -40,10 +37,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in °C.
-
-    ``ecc``, ``ecc_errors`` (uncorrected, since boot) and ``persistent``: None if the GPU or driver lacks it.
-    """
+    """A GPU now, in MHz, bytes, watts and °C. ``ecc_errors``: uncorrected, since boot. None: the GPU or driver lacks it."""
 
     name: str
     uuid: str
@@ -67,10 +61,7 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """Read the state of the GPU with this index or UUID.
-
-    CannotCollectError without a driver, the Python module, or such a GPU.
-    """
+    """Read the GPU with this index or UUID. CannotCollectError without driver, Python module or GPU."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -103,10 +94,7 @@ def read(gpu: str) -> GpuState:
 
 @contextlib.contextmanager
 def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
-    """Lock the SM clock at ``mhz`` inside the block. None does not change it.
-
-    CannotCollectError if the driver refuses: it takes permission, and a GPU that supports it.
-    """
+    """Lock the SM clock at ``mhz`` (None: as it is) inside the block. CannotCollectError if the driver refuses."""
     if mhz is None:
         yield
         return
@@ -130,7 +118,7 @@ def reasons(mask: int) -> tuple[str, ...]:
 
 
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
-    """List visible users that are neither descendants nor allowed (globs over names)."""
+    """List visible users that are neither descendants nor allowed (globs)."""
     return tuple(
         user
         for user in users

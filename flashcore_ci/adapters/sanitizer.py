@@ -1,7 +1,7 @@
 """compute-sanitizer: its command line, its log, and when it proves a clean kernel.
 
-"0 errors" alone proves nothing: the tool prints it too if the filter matched nothing, if it lost track, or if the
-target died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
+"0 errors" alone proves nothing: it is also printed if the filter matched nothing, if the tool lost track, or if the target
+died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ _LAUNCH = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The content of one log. ``total`` is the summary's count, or None.
-
-    ``lost_track`` and ``target_died`` hold the tool's words. An unknown summary counts as lost track, because it might
-    not be zero.
-    """
+    """One log. ``total`` is the summary's count or None. An unknown summary counts as ``lost_track``: it might not be zero."""
 
     total: int | None
     findings: tuple[Finding, ...]
@@ -81,7 +77,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel launch: name, width of the grid, and whether the tool checked it."""
+    """A kernel launch: name, width of the grid, whether it was checked."""
 
     kernel: str
     width: int
@@ -100,7 +96,7 @@ def parse_version(text: str) -> str:
 
 
 def is_too_old(version: str) -> bool:
-    """Tell whether this version is below the floor. An unreadable one is."""
+    """Tell whether this version is unreadable or below the floor."""
     numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
     return not numbers >= FLOOR
 
@@ -108,10 +104,9 @@ def is_too_old(version: str) -> bool:
 def argv(
     tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
 ) -> tuple[str, ...]:
-    """Run ``command`` under ``check`` (memcheck, racecheck, synccheck or initcheck).
+    """Run ``command`` under ``check``. ``kernels`` are whole mangled names (none: all). A kernel that faults is ended.
 
-    ``kernels`` are whole mangled names. None means all. A kernel that faults is ended, and the next may run. ``bulk``:
-    initcheck cannot follow what TMA wrote to shared memory.
+    ``bulk``: initcheck cannot follow what TMA wrote to shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
@@ -127,10 +122,7 @@ def argv(
 
 
 def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Run ``command`` and list every launch, and whether the filter would check it.
-
-    The summary of this run means nothing.
-    """
+    """List every launch, and whether the filter checks it. The summary of this run means nothing."""
     common = _common(tool, "memcheck", kernels, log)
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
     return (*common, *listing, *(str(part) for part in command))
@@ -163,8 +155,8 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """Return the number of findings, or why it is unknown.
 
-    Printed findings always count. Zero requires a new enough tool that kept track and a target that did not die. Summary,
-    printed findings and exit status must be zero, and the worker must report that its launches ``ran``.
+    Printed findings always count. Zero requires a new enough tool that kept track, a target that did not die, exit status 0, and
+    the worker's report that its launches ``ran``.
     """
     count = max(log.total or 0, len(log.findings))
     doubts = (
@@ -198,7 +190,7 @@ def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """Return one finding per place and message, with its first thread and their count."""
+    """Return one finding per place and message, with first thread and count."""
     findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")

@@ -20,7 +20,7 @@ _PRODUCT = "product"
 
 
 class CacheRecord(Protocol):
-    """``digest`` is the SHA-256 of the cached file in hex."""
+    """A record with the SHA-256 of the cached file in hex."""
 
     @property
     def digest(self) -> str:
@@ -42,7 +42,7 @@ class Cache:
         return self.folder / key[:32] / _PRODUCT
 
     def load(self, record: type[R], key: str) -> R | None:
-        """Return the record of this entry, or None if it is absent or was altered."""
+        """Return this entry's record, or None if it is absent or altered."""
         path = self.product_path(key).with_name(_RECORD)
         try:
             cached = codec.decode(record, path.read_bytes(), where=str(path))

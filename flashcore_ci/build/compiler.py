@@ -23,10 +23,7 @@ class HostCompiler:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the only variables that the compiler sees.
-
-        Others, such as NVCC_APPEND_FLAGS, would change what is built.
-        """
+        """The only variables that the compiler sees. NVCC_APPEND_FLAGS would change what is built."""
         return {"PATH": f"{self.folder}:/usr/bin:/bin", "LC_ALL": "C"}
 
 
@@ -40,10 +37,9 @@ def find_host_compiler() -> HostCompiler:
 
 
 def diagnose_failure(completed: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
-    """Return why a compiler or linker failed, or None if it did not.
+    """Return why a compiler or linker failed, if it did. ``error`` is the one in its output.
 
-    ``error`` is the error in its output, if any. InterruptedRunError if the tool was told to stop, CannotCollectError for
-    a full disk or too little memory.
+    InterruptedRunError if the tool was told to stop, CannotCollectError for a full disk or too little memory.
     """
     if completed.returncode == 0 and not completed.timed_out:
         return None

@@ -20,24 +20,21 @@ LINK_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedLibrary:
-    """A linked library. ``digest`` is the SHA-256 of its file in hex."""
+    """A linked library and the SHA-256 of its file in hex."""
 
     digest: str
     schema: Literal["library-v1"] = "library-v1"
 
 
 def library_key(objects: Sequence[str], *, toolchain: Toolchain, host: HostCompiler) -> str:
-    """Return the cache key of a library of these objects, given by their keys."""
+    """Return the cache key of a library of the objects with these keys."""
     return digest_of(LinkedLibrary.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
 
 
 def link(
     objects: Sequence[str], name: str, *, toolchain: Toolchain, host: HostCompiler, cache: Cache
 ) -> LinkedLibrary | CompileError:
-    """Link the ``objects`` with these keys, unless the cache has the result.
-
-    ``name`` is for errors. CannotCollectError as in ``diagnose_failure``.
-    """
+    """Link the ``objects`` with these keys, unless the cache has the result. Errors about ``name`` as ``diagnose_failure``."""
     key = library_key(objects, toolchain=toolchain, host=host)
     if (cached := cache.load(LinkedLibrary, key)) is not None:
         return cached

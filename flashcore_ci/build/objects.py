@@ -32,10 +32,7 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source: its entry functions, and digests of object and code.
-
-    ``host_code`` is a token digest of the host functions that headers add, such as a launch function.
-    """
+    """One compiled source. ``host_code`` digests the host functions that headers add, such as a launch function."""
 
     digest: str
     machine_code: str
@@ -44,16 +41,13 @@ class CompiledUnit:
     schema: Literal["unit-v1"] = "unit-v1"
 
     def entry(self, symbol: str) -> CompiledEntry | None:
-        """Return the entry function of this name, if this source defines it."""
+        """Return this entry function, if this source defines it."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One source to compile.
-
-    ``reads`` are the files of the checkout that it may include. ``content`` is their digest.
-    """
+    """One source to compile. ``reads``: the files that it may include, with the digest ``content``."""
 
     source: str
     includes: tuple[str, ...]
@@ -63,10 +57,9 @@ class Unit:
 
 
 def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: HostCompiler) -> Unit:
-    """Describe the compilation of ``source``.
+    """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
-    The key covers tools, options and all files of the checkout that the source may read. It also covers the checkout's
-    path, because line information holds absolute paths.
+    The key also covers the checkout's path, because line information holds absolute paths.
     """
     reads = sources.closure(source, includes)
     content = sources.bytes_digest(reads)
@@ -78,10 +71,7 @@ def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolcha
 def compile_unit(
     unit: Unit, *, sources: Sources, toolchain: Toolchain, host: HostCompiler, cache: Cache
 ) -> CompiledUnit | CompileError:
-    """Compile and disassemble ``unit``, and keep the result in ``cache``.
-
-    Return a CompileError if the source is wrong. CannotCollectError if the machine is: a full disk, a killed compiler.
-    """
+    """Compile and disassemble ``unit`` into ``cache``. CompileError for a wrong source, CannotCollectError for the machine's."""
     with cache.workspace() as work:
         dependencies = work / "unit.d"
         command = nvcc.compile_argv(
@@ -107,7 +97,7 @@ def compile_unit(
 
 
 def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """Refuse a header that ``Sources.closure`` did not find: no digest covers it."""
+    """Refuse a header that ``Sources.closure`` did not find, without a digest."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()

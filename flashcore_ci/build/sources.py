@@ -11,10 +11,7 @@ from flashcore_ci.model.identity import digest_of
 
 
 class Sources:
-    """The files of one checkout, each read once. Paths are relative to its root.
-
-    An absent file counts as empty. The compiler reports it.
-    """
+    """The files of one checkout, each read once. An absent file counts as empty: the compiler reports it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -23,7 +20,7 @@ class Sources:
         self._header_paths: dict[tuple[str, str], str | None] = {}
 
     def is_inside(self, path: str) -> bool:
-        """Tell whether ``path`` is relative and stays inside the checkout."""
+        """Tell whether ``path`` is relative and inside the checkout."""
         return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
 
     def exists(self, path: str) -> bool:
@@ -31,10 +28,7 @@ class Sources:
         return self._read(path) is not None
 
     def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
-        """List ``path`` and all files of the checkout that it includes, sorted.
-
-        Conditions are not evaluated: a file that might be included counts.
-        """
+        """List ``path`` and all files of the checkout that it includes, under any condition."""
         seen: set[str] = set()
         waiting = [path]
         while waiting:
@@ -45,15 +39,15 @@ class Sources:
         return tuple(sorted(seen))
 
     def bytes_digest(self, paths: Iterable[str]) -> str:
-        """Return a digest of these files, byte for byte, as the cache's key needs it."""
+        """Digest these files byte for byte, for the cache's key."""
         return digest_of([(path, hashlib.sha256(self._read(path) or b"").hexdigest()) for path in paths])
 
     def c_digest(self, paths: Iterable[str]) -> str:
-        """Return a digest of the tokens of these C++ files."""
+        """Digest the tokens of these C++ files."""
         return digest_of([(path, tokens.c_tokens(self._text(path))) for path in paths])
 
     def python_digest(self, paths: Iterable[str]) -> str:
-        """Return a digest of the tokens of these Python files."""
+        """Digest the tokens of these Python files."""
         return digest_of([(path, tokens.python_tokens(self._text(path))) for path in paths])
 
     def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:

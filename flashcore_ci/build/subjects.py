@@ -52,10 +52,10 @@ def build_subjects(
     jobs: int,
     progress: Progress,
 ) -> tuple[BuildEvidence, ...]:
-    """Build every subject into ``out/<subject>/<library>`` and write ``build.json``.
+    """Build every subject into ``out/<subject>/<library>`` with at most ``jobs`` compilers, and write ``build.json``.
 
-    At most ``jobs`` compilers run at a time. A source that does not compile is evidence (``BuildEvidence.error``).
-    SuiteError if a subject names paths outside the checkout, CannotCollectError if this machine cannot compile.
+    A source that does not compile is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the
+    checkout, CannotCollectError if this machine cannot compile.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -76,10 +76,7 @@ def build_subjects(
 
 
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
-    """Read the builds in ``folder``, which must be of the sources in ``root``.
-
-    EvidenceError as ``read_builds``, and if a subject's sources differ. Comments may differ.
-    """
+    """Read the builds in ``folder``. EvidenceError as ``read_builds``, and if a subject's sources differ. Comments may."""
     build_set = read_builds(folder)
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -104,7 +101,7 @@ def _source_digest(description: Description, sources: Sources) -> str:
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
-    """Entry functions come first, because their errors are shown first."""
+    """Entry functions come first: their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
 
 
@@ -188,10 +185,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
 
 
 def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
-    """Find entry functions that the sources define and ``build()`` does not name.
-
-    ``units`` holds the result of each source. No gate would judge their machine code.
-    """
+    """Find entry functions that ``build()`` does not name, so that no gate would judge them."""
     named = {(entry.source, entry.symbol) for entry in spec.entries}
     return [
         CompileError(
@@ -243,7 +237,7 @@ def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> Entry
 
 
 def _fence_warnings(count: int) -> tuple[str, ...]:
-    """Without the fence, TMA may read old values of shared memory."""
+    """Without the fence, TMA may read old values."""
     return (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",) if count else ()
 
 

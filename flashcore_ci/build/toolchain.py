@@ -1,7 +1,4 @@
-"""The CUDA tools: pinned packages in a folder of their own, or the machine's CUDA.
-
-torch pins other versions of the same packages, so they never share its environment.
-"""
+"""The CUDA tools: pinned packages in their own folder (torch pins other versions), or the machine's CUDA."""
 
 from __future__ import annotations
 
@@ -62,10 +59,7 @@ _PIP_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Paths and versions of the tools. ``digest`` identifies the exact versions.
-
-    ``lib`` holds the static CUDA runtime. ``sanitizer`` may be absent (None).
-    """
+    """Paths and exact versions (``digest``) of the tools. ``lib`` holds the static CUDA runtime."""
 
     nvcc: Path
     nvdisasm: Path
@@ -83,7 +77,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersions:
-    """The versions that the installed tools printed. This file is written last."""
+    """The versions that the installed tools printed, written last."""
 
     nvcc: str
     sanitizer: str
@@ -96,12 +90,12 @@ def lock_text() -> str:
 
 
 def lock_digest() -> str:
-    """Return the SHA-256 of the pins in hex. Comments count."""
+    """Return the SHA-256 of the pins and their comments in hex."""
     return hashlib.sha256(lock_text().encode("utf-8")).hexdigest()
 
 
 def find(home: Path) -> Toolchain | None:
-    """Find the pinned tools under ``home``. None if absent or partly installed."""
+    """Find the pinned tools under ``home``, if wholly installed."""
     folder = _folder(home)
     try:
         installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
@@ -120,10 +114,7 @@ def find(home: Path) -> Toolchain | None:
 
 
 def find_system() -> Toolchain | None:
-    """Find the machine's CUDA: ``nvcc`` on PATH, else in /usr/local/cuda, else None.
-
-    CannotCollectError if it lacks nvdisasm or the static runtime.
-    """
+    """Find the machine's CUDA: on PATH, else in /usr/local/cuda. CannotCollectError if nvdisasm or static runtime is absent."""
     found = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if found is None:
         return None
@@ -150,9 +141,9 @@ def find_system() -> Toolchain | None:
 
 
 def install(home: Path, python: str, progress: Progress) -> Toolchain:
-    """Install the pinned tools with ``python -m pip``, unless they are there.
+    """Install the pinned tools with ``python -m pip``, unless they are there. CannotCollectError names the cause.
 
-    An interrupted installation starts again. A second caller waits for the first. CannotCollectError names the cause.
+    An interrupted installation starts again. A second caller waits for the first.
     """
     if (present := find(home)) is not None:
         return present
@@ -176,7 +167,7 @@ def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
 
 
 def explain_pip_failure(output: str) -> tuple[str, str]:
-    """Return the cause in pip's output in one line, and a fix."""
+    """Return the cause in pip's output, and a fix."""
     for pattern, message, fix in _PIP_ERRORS:
         if re.search(pattern, output):
             return message, fix

@@ -24,7 +24,7 @@ TICK_SECONDS = 1.0
 
 
 class ProgressLine:
-    """Shows progress and the time left: one changing line on a terminal, plain lines in a log."""
+    """Progress and the time left: one changing line on a terminal, plain lines in a log."""
 
     def __init__(self, environ: Mapping[str, str], *, now: Callable[[], float] = time.monotonic) -> None:
         self.live = sys.stderr.isatty() and environ.get("TERM", "") != "dumb" and not environ.get("CI")
@@ -39,7 +39,7 @@ class ProgressLine:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """Clear the line, and save the durations of a command that ended well."""
+        """Clear the line. Save the durations if all ended well."""
         if error is None and not is_stopping():
             self._durations.save(self._estimate.finish(self._now()))
         with self._writing:

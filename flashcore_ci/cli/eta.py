@@ -23,7 +23,7 @@ STEP = 10
 
 @dataclass(slots=True, kw_only=True)
 class Estimate:
-    """The time left, from the seconds of each stage of the last run (``before``, in order)."""
+    """The time left, from the seconds of each stage of the last run (``before``)."""
 
     before: Mapping[str, float]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Estimate:
         return True
 
     def left(self, now: float) -> float | None:
-        """Compute the seconds left. None when they are unknown, or the predicted time is over."""
+        """Return the seconds left, if they are known and the predicted time is not over."""
         elapsed = now - self.began
         if self.stage in CACHED_STAGES or self.stage not in self.before:
             current = self._by_count(elapsed)
@@ -80,7 +80,7 @@ class Estimate:
 
 
 def command_key() -> str:
-    """Identify the current command, its folder and its relevant options. Empty without a command."""
+    """Identify the current command, folder and relevant options, if any."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -95,7 +95,7 @@ def stage_of(line: str) -> str:
 
 
 def describe(seconds: float | None) -> str:
-    """Write ``about 40 s left``, or nothing when the time is unknown."""
+    """Write ``about 40 s left``, if known."""
     if seconds is None:
         return ""
     if seconds < STEP:

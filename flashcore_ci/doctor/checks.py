@@ -83,7 +83,7 @@ def _driver(state: GpuState) -> Diagnosis:
 
 
 def _compute_mode(state: GpuState) -> Diagnosis:
-    """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second one."""
+    """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second."""
     bad = state.mig or state.compute_mode == "prohibited"
     fix = "use the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
     return Diagnosis(name="mode", fact=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)

@@ -25,11 +25,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerFacts:
-    """What the items are judged by.
-
-    ``state`` is None without a GPU, ``counters_work`` when it was not tried. ``lock_is_named``: FLASHCORE_CI_LOCK_DIR is set.
-    ``free`` is in bytes.
-    """
+    """What the items are judged by. ``state`` is None without a GPU, ``counters_work`` when untried. ``free`` is in bytes."""
 
     host: HostInfo
     state: GpuState | None

@@ -18,11 +18,10 @@ NO_MACHINE_CODE = "its subject has no machine code at build time, so only live e
 
 
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
-    """Plan every (gate, target): as a check, or as excluded with the reason.
+    """Plan every (gate, target): as a check, or as excluded with the reason. ``compared``: there is a base.
 
-    ``compared``: there is a base. SuiteError lists every wrong roof, every target without a limit, every glob that
-    matches no entry function and every duplicate entry name. It also lists what would pass unchecked: a gate without
-    targets, a workload without a gate, a suite in which nothing blocks.
+    SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name, and what
+    would pass unchecked: a gate without targets, a workload without a gate, a suite in which nothing blocks.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
@@ -56,10 +55,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
-    """Keep the checks whose gate, target or ``gate/target`` matches one of ``globs``.
-
-    No globs keep all. SuiteError if a glob matches nothing.
-    """
+    """Keep the checks that match one of ``globs`` (none: all). SuiteError if a glob matches nothing."""
     patterns = tuple(globs)
     if not patterns:
         return plan
@@ -73,7 +69,7 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
 
 
 def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
-    """Keep only these checks. Evidence that no check needs is not collected."""
+    """Keep only these checks, and the evidence that they need."""
     checks = tuple(check for check in plan.checks if predicate(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
@@ -84,7 +80,7 @@ def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
 
 
 def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
-    """Drop the comparisons of workloads that the base cannot run: id to reason."""
+    """Drop the comparisons of workloads that the base cannot run (id: reason)."""
     dropped = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
     excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
     checks = tuple(check for check in plan.checks if check.key not in dropped)
@@ -184,7 +180,7 @@ def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
 
 
 def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
-    """Report what would pass unchecked: idle gates, idle workloads, no blocking check."""
+    """Report what would pass unchecked."""
     used = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
     judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
         e.target for e in excluded if e.why == NO_BASE

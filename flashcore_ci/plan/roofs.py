@@ -15,12 +15,12 @@ FACTOR = 4.0
 
 
 def ridge_point(ridge: Ridge) -> float:
-    """Return the FLOP/byte at which the device's two ceilings meet."""
+    """Return the ridge in FLOP/byte."""
     return ridge.flops / ridge.bandwidth
 
 
 def intensity(problem: Problem) -> float:
-    """Return the FLOP/byte. It is infinite if no byte moves."""
+    """Return the FLOP/byte, infinite if no byte moves."""
     return problem.flops / problem.bytes if problem.bytes > 0 else math.inf
 
 

@@ -25,10 +25,7 @@ class Proposal:
 
 
 def propose(run: Path, request: Request) -> Proposal:
-    """Write the timings of ``run`` as the baseline of its machine.
-
-    EvidenceError without timings on a GPU, or with impossible ones.
-    """
+    """Write the timings of ``run`` as its machine's baseline. EvidenceError without timings on a GPU, or with impossible ones."""
     evidence = read_run(run).evidence
     folder = (request.root / request.suite).parent / references.BASELINES
     present = next((one for _, one in references.baselines(folder) if one.is_for(evidence.provenance)), None)

@@ -38,10 +38,9 @@ NOISE = Path("gates/noise")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """One call of ``calibrate``: its two suites, its files, and the processes of the whole recording.
+    """One call of ``calibrate``, of ``seconds`` (None: until the recording is complete). ``out``: None names it after the GPU.
 
-    ``folder`` holds the unfinished recording. ``out`` is the noise model (None: named after the GPU). The call ends after
-    ``seconds`` (None: when the recording is complete).
+    ``folder`` holds the unfinished recording of this many processes.
     """
 
     suite: Request
@@ -60,7 +59,7 @@ class CalibrationRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The state of a recording. ``file`` is its noise model (None without an A/A process)."""
+    """The state of a recording and its noise model (None without an A/A process)."""
 
     same: int
     planted: int

@@ -27,7 +27,7 @@ def source_of(run: Run) -> Source:
 
 
 def origin_of(provenance: Provenance) -> Origin:
-    """Name an earlier run by device, day and commit, so that runs of one day differ."""
+    """Name an earlier run by device, day and commit."""
     commit = f", commit {provenance.commit[:7]}" if provenance.commit else ""
     return Origin(kind="recorded", detail=f"{where_and_when(provenance)}{commit}")
 

@@ -33,10 +33,7 @@ from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 
 @dataclass(slots=True, kw_only=True)
 class PartialRun:
-    """What a run has produced so far. It is judged even when an error ends the run.
-
-    ``base`` holds what comparisons must be with, ``narrowing`` what ``--changed`` left out.
-    """
+    """What a run has so far, judged even when an error ends it. ``base``: what comparisons must be with."""
 
     suite: Suite | None = None
     plan: Plan | None = None
@@ -48,10 +45,7 @@ class PartialRun:
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. Reports are written however it ends, and errors raised again.
-
-    ``evidence``, if any, replaces measuring and recordings.
-    """
+    """Do the whole job. Reports are written however it ends, errors raised again. ``evidence`` replaces measuring."""
     request = without_deferral(request)
     check_suite_exists(request)
     with claim_folder(request.out):
@@ -104,10 +98,7 @@ def _compiler_source(plan: Plan, builds: tuple[BuildEvidence, ...], here: Proven
 
 
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
-    """Judge comparisons of ``head`` (None: this checkout) with ``base``.
-
-    UsageError when git does not know a revision.
-    """
+    """Judge comparisons of ``head`` (None: this checkout) with ``base``. UsageError for an unknown revision."""
     request = replace(request, out=request.out.absolute(), live=True, kinds=(Kind.COMPARISON,))
     with host.scratch_folder() as logs:
         request = replace(request, base=git.commit_of(request.root, base, logs=logs))

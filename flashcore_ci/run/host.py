@@ -54,15 +54,12 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. Missing tools are an error then, without a fallback."""
+    """Tell whether to measure here. Missing tools are an error then."""
     return has_gpu() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
-    """Find the requested CUDA tools, or install the pinned ones.
-
-    CannotCollectError if that fails.
-    """
+    """Find the requested CUDA tools, or install the pinned ones. CannotCollectError if that fails."""
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
     installed = tools.find_system()
@@ -95,10 +92,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:
-    """Describe the checkout. The collector adds the device and its tools.
-
-    ``scratch`` keeps git's output (None: dropped).
-    """
+    """Describe the checkout, not the device. ``scratch`` keeps git's output (None: dropped)."""
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)

@@ -28,10 +28,7 @@ def load_suite(request: Request) -> Suite:
 
 
 def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:
-    """List the checks, as the subjects describe themselves.
-
-    ``compared``: gates on comparisons apply (None: if the request has a base).
-    """
+    """List the checks. ``compared``: gates on comparisons apply (None: if the request has a base)."""
     progress("asking the subjects what they are")
     with scratch_folder() as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=scratch)

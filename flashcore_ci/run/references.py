@@ -18,7 +18,7 @@ BASELINES = "baselines"
 
 
 def of(suite: Path) -> References:
-    """Read all references. EvidenceError for a broken file, or for two baselines of one kind of machine."""
+    """Read all references. EvidenceError for a broken file or a duplicate baseline."""
     folder = suite.parent
     return References(
         noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
@@ -38,7 +38,7 @@ def margins(suite: Suite) -> dict[str, float]:
 
 
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
-    """Read every baseline with its file. EvidenceError for two baselines of one kind of machine."""
+    """Read every baseline with its file. EvidenceError for two of one kind of machine."""
     entries = files.read_all(Baseline, folder)
     by_key: dict[tuple[str, str, str], Path] = {}
     for file, baseline in entries:
@@ -49,7 +49,7 @@ def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:
-    """Return the file of this machine's baseline, or a new name made of device, driver and clock policy."""
+    """Return the file of this machine's baseline, or a new name for it."""
     present = next((file for file, known in baselines(folder) if known.key == baseline.key), None)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
     return present or folder / f"{name}.json"

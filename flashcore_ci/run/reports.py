@@ -59,10 +59,7 @@ def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
 
 
 def rewrite(path: Path) -> Report:
-    """Write again what follows from the two records in ``path``.
-
-    UsageError when the folder holds other files.
-    """
+    """Write again what follows from the two records in ``path``. UsageError when the folder holds other files."""
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
     for name in FORMATS:

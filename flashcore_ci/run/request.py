@@ -17,10 +17,9 @@ LIBRARIES = "build"
 class Request:
     """The options of ``gate``. Other commands use some of them.
 
-    - ``live``: measure here (None: if there is a GPU).
+    - ``live``: measure here (None: if there is a GPU). ``kinds``: judge only these kinds of evidence (none: all).
     - ``build``, ``base_build``: binaries from elsewhere. ``libraries``: the folder to build into (None: in the run folder).
     - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
-    - ``kinds``: judge only these kinds of evidence (none: all).
     - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
     - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """

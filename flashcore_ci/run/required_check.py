@@ -26,10 +26,9 @@ SUCCESS = "success"
 
 
 def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
-    """Judge the evidence against binaries that are built again here.
+    """Judge the evidence (and, with ``base``, the comparison with the fork point) against binaries that are built again here.
 
-    ``needs`` is ``toJSON(needs)``. ``base`` also requires the comparison with the fork point.
-    UnmetError when a job failed, or the evidence is of another commit.
+    ``needs`` is ``toJSON(needs)``. UnmetError when a job failed, or the evidence is of another commit.
     """
     with claim_folder(request.out):
         reports.clear(request.out)

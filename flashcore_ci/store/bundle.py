@@ -23,10 +23,9 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """Return the files of a bundle by name.
+    """Return the files of a bundle by name, in bounded memory. EvidenceError unless ``pack_files`` wrote it.
 
-    EvidenceError unless ``pack_files`` wrote it. Nothing is written to disk and memory is bounded. Links, devices, owners,
-    duplicate names and trailing bytes are refused.
+    Links, devices, owners, duplicate names and trailing bytes are refused.
     """
     plain = _decompressed(path)
     files: dict[str, bytes] = {}

@@ -1,7 +1,4 @@
-"""Claim an output folder. Files of other programs are never overwritten.
-
-A writing process locks the folder's marker file, so two runs never share a folder.
-"""
+"""Claim an output folder: lock its marker file, so two runs never share it. Foreign files are never overwritten."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ FIX = "give --out a new or empty folder"
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. Create it if absent.
-
-    UsageError for foreign files or another writer. CannotCollectError if the disk refuses.
-    """
+    """Hold the run folder for this process. UsageError for foreign files or another writer, CannotCollectError for the disk."""
     refuse_foreign(folder)
     with mark_folder(folder):
         yield
@@ -37,7 +31,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
-    """Mark ``folder`` as ours and lock it. Errors as for ``claimed``. ``option`` names the folder in their fixes."""
+    """Mark ``folder`` (given as ``option``) as ours and lock it. Errors as for ``claim_folder``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)

@@ -1,7 +1,4 @@
-"""Records to JSON and back, strict in both directions.
-
-An unknown key, a wrong type, an absent field and NaN are errors.
-"""
+"""Records to JSON and back. An unknown key, a wrong type, an absent field and NaN are errors."""
 
 from __future__ import annotations
 
@@ -93,10 +90,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
-    """Return the path to the first key of ``complete`` that ``data`` lacks, or ().
-
-    Defaults are for code. In a file an absent field means a cut file.
-    """
+    """Return the path to the first key that ``data`` lacks, or (). In a file an absent field means a cut file."""
     if isinstance(complete, dict):
         missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
         if missing is not None:

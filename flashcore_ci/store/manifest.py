@@ -43,10 +43,7 @@ def member_of(path: str, data: bytes) -> Member:
 
 
 def refuse_name(path: str, *, where: str) -> None:
-    """Raise EvidenceError unless ``path`` may be a file of a run.
-
-    A run holds the plan, the evidence and artifacts.
-    """
+    """Raise EvidenceError unless ``path`` is the plan, the evidence or an artifact."""
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
@@ -54,10 +51,7 @@ def refuse_name(path: str, *, where: str) -> None:
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
-    """Compare every file with the manifest in ``data``, and return them by name.
-
-    ``names`` are the present files. EvidenceError if one is missing, altered, too large or not in the manifest.
-    """
+    """Return the files ``names``. EvidenceError unless they are exactly those of the manifest in ``data``."""
     manifest = decode(Manifest, data, where=f"{where}/{MANIFEST}")
     paths = [member.path for member in manifest.files]
     if len(paths) != len(set(paths)) or len(paths) > MAX_FILES:

@@ -18,10 +18,7 @@ MAX_BYTES = 64 << 20
 
 
 def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
-    """Read every record in ``folder``, in the order of file names.
-
-    An absent folder has none. EvidenceError (one line) for a broken file.
-    """
+    """Read every record in ``folder``, in the order of file names. EvidenceError for a broken file."""
     return tuple((file, read(record, file)) for file in sorted(folder.glob(PATTERN)))
 
 

@@ -49,10 +49,7 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder for ``plan``. An earlier run is deleted.
-
-    UsageError for foreign files, which are never deleted.
-    """
+    """Make ``path`` an empty run folder for ``plan``. UsageError for foreign files, which are never deleted."""
     refuse_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -69,9 +66,9 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
-    """Write plan and evidence, then the manifest over them and all artifacts.
+    """Write plan, evidence, and last the manifest over them and all artifacts: without it there is no run.
 
-    Without a manifest there is no run. CannotCollectError if the disk refuses, EvidenceError for links and devices.
+    CannotCollectError if the disk refuses, EvidenceError for links and devices.
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
@@ -118,10 +115,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz`` with reproducible bytes.
-
-    EvidenceError if the run is not whole, UsageError if ``file`` exists with other content.
-    """
+    """Pack the run into one reproducible ``.tar.xz``. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):

@@ -144,10 +144,7 @@ def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: b
 def _check_selection(
     problems: Problems, key: str, gate: Gate, subjects: Mapping[str, SubjectRef], workloads: Mapping[str, Workload]
 ) -> None:
-    """Report globs and tags that match nothing.
-
-    The planner checks globs over entry functions.
-    """
+    """Report globs and tags that match nothing. The planner checks globs over entry functions."""
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
         problems.add(key, f'roofs and tags select workloads, but "{gate.evidence}" is judged for each {scope}')

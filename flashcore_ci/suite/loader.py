@@ -22,10 +22,7 @@ WAIVERS = "waivers.toml"
 
 
 def load(path: Path, *, root: Path) -> Suite:
-    """Load the suite in ``path`` and the waivers next to it.
-
-    Paths in it are relative to ``root``, the checkout. SuiteError lists every mistake with file, key and suggestion.
-    """
+    """Load the suite in ``path`` and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
     top = read_document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")

@@ -34,10 +34,7 @@ class Problems:
         self.lines.append(": ".join(part for part in (self.file, key, message) if part))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
-        """Return ``table`` as a ``model``, or None. Report mistakes.
-
-        Unknown keys are dropped after the report, so that the rest is still checked.
-        """
+        """Return ``table`` as a ``model`` if possible. Report mistakes, and drop unknown keys to check the rest."""
         try:
             return model.model_validate_json(json.dumps(table, default=str))
         except ValidationError as error:

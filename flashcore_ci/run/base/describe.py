@@ -42,10 +42,7 @@ class BaseDescriber:
     def describe_both(
         self, suite: Suite, workloads: tuple[Workload, ...], *, base_answers: Mapping[str, SubjectAnswer], root: Path
     ) -> tuple[tuple[Description, ...], dict[str, str]]:
-        """Describe what the base can run, and say why it cannot run the rest.
-
-        ``root`` is the base's checkout with head's subject files.
-        """
+        """Describe what the base (``root``, with head's subject files) can run, and say why it cannot run the rest."""
         descriptions: list[Description] = []
         reasons: dict[str, str] = {}
         for subject in suite.subjects:

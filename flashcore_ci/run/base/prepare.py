@@ -1,8 +1,7 @@
 """The base of a comparison: check it out, describe it, build it.
 
-Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is
-built and which entry functions run a workload, so a renamed kernel is still compared. Workloads that the base cannot run
-leave the plan, with the reason.
+Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is built
+and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run leaves the plan.
 """
 
 from __future__ import annotations
@@ -34,10 +33,7 @@ from flashcore_ci.run.request import Request
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
-    """Compare with the commit at which this branch left ``revision``.
-
-    UsageError without such a commit, or without a GPU.
-    """
+    """Compare with where this branch left ``revision``. UsageError without such a commit, or without a GPU."""
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
     with scratch_folder() as logs:
@@ -101,12 +97,11 @@ def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], req
 
 
 def _has_build(subject: str, descriptions: Iterable[Description]) -> bool:
-    """Tell whether the subject builds a library. If not, its file holds the kernel."""
+    """Tell whether the subject builds a library. If not, its file is the kernel."""
     return any(description.subject == subject and description.build is not None for description in descriptions)
 
 
 def _takes_head_file(base: SubjectAnswer | None) -> bool:
-    """Tell whether the base runs head's subject file."""
     return base is None or base.description is None or base.description.build is not None
 
 

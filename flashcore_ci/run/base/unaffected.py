@@ -36,10 +36,7 @@ class NarrowedPlan:
 def narrow(
     suite: Suite, plan: Plan, builds: tuple[BuildEvidence, ...], *, base: str, request: Request, progress: Progress
 ) -> NarrowedPlan:
-    """Leave out checks with the same digests at ``base``. Keep all if the base does not build.
-
-    UsageError when there is no such base.
-    """
+    """Leave out checks with the same digests at ``base``, none if it does not build. UsageError when there is no such base."""
     with scratch_folder() as logs:
         commit = git.fork_point(request.root, base, logs=logs)
         name = f"{base} ({git.short(commit)})"
@@ -85,7 +82,7 @@ def _without(plan: Plan, same: frozenset[tuple[str, str]], name: str) -> Narrowe
 
 
 def _tool_changed(root: Path, commit: str, logs: Path) -> bool:
-    """Tell whether the tool itself is in this checkout and differs. No digest covers it."""
+    """Tell whether the tool itself is in this checkout and differs, as no digest shows."""
     package = Path(flashcore_ci.__file__).resolve().parent
     if not package.is_relative_to(root.resolve()):
         return False
