@@ -37,7 +37,6 @@ class _Symbol:
     other: int
     section: str
     value: int
-    size: int
 
     @property
     def location(self) -> tuple[str, str, int]:
@@ -87,9 +86,8 @@ def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
             other=other,
             section=sections[index] if index < len(sections) else f"#{index}",
             value=value,
-            size=size,
         )
-        for name, info, other, index, value, size in _SYMBOL.iter_unpack(table.data())
+        for name, info, other, index, value, _ in _SYMBOL.iter_unpack(table.data())
     ]
 
 
@@ -98,17 +96,13 @@ def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tupl
     if kind == "SHT_NOBITS":
         content: object = ""
     elif kind == "SHT_RELA":
-        content = sorted(_relocation(entry, symbols) for entry in _RELOCATION.iter_unpack(section.data()))
+        entries = _RELOCATION.iter_unpack(section.data())
+        content = sorted((offset, form, symbols[index].location, addend) for offset, form, index, addend in entries)
     elif name.startswith(".nv.info"):
         content = _attributes(section.data(), symbols)
     else:
         content = hashlib.sha256(section.data()).hexdigest()
     return (name, str(kind), section["sh_flags"], section["sh_size"], section["sh_addralign"], digest_of(content))
-
-
-def _relocation(entry: tuple[int, int, int, int], symbols: Sequence[_Symbol]) -> tuple[object, ...]:
-    offset, kind, index, addend = entry
-    return (offset, kind, symbols[index].location, addend)
 
 
 def _attributes(data: bytes, symbols: Sequence[_Symbol]) -> list[tuple[object, ...]]:

@@ -77,21 +77,20 @@ def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str,
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
     """Return the full hash of ``revision``. UsageError if it is unknown here."""
-    found = process.run(revision_argv(root, revision), logs=logs, name="git-revision", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(found.text()) if found.returncode == 0 else ""
-    if not commit:
-        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
-        raise UsageError(f"git knows no commit {revision!r} in this checkout", fix=fix)
-    return commit
+    return _find_commit(revision_argv(root, revision), f"commit {revision!r} in this checkout", name="git-revision", logs=logs)
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
     """Return the merge base of HEAD and ``ref``. UsageError if there is none here."""
-    completed = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(completed.text())
-    if completed.returncode != 0 or not commit:
+    return _find_commit(fork_argv(root, ref), f"common commit of this checkout and {ref!r}", name="git-merge-base", logs=logs)
+
+
+def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> str:
+    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(found.text()) if found.returncode == 0 else ""
+    if not commit:
         fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
-        raise UsageError(f"git knows no common commit of this checkout and {ref!r}", fix=fix)
+        raise UsageError(f"git knows no {what}", fix=fix)
     return commit
 
 
@@ -108,5 +107,4 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
     """Tell whether any tracked file under ``paths`` differs from ``commit``."""
-    completed = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
-    return completed.returncode != 0
+    return process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS).returncode != 0

@@ -57,14 +57,14 @@ class HostInfo:
 def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
     """Inspect the machine whose files begin at ``root``. The tool's own ``scratch`` is not a leftover."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
-    processes = tuple(sorted(_names(root / "proc")))
+    names = (read_text(folder / "comm").strip() for folder in (root / "proc").glob("[0-9]*"))
     return HostInfo(
         gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
         root=os.geteuid() == 0,
         capabilities=_capabilities(root / "proc/self/status"),
-        in_container=_text(root / "proc/1/comm").strip() not in INIT_NAMES,
+        in_container=read_text(root / "proc/1/comm").strip() not in INIT_NAMES,
         profiling_is_restricted=_restricted(root / "proc/driver/nvidia/params"),
-        processes=processes,
+        processes=tuple(sorted(name for name in names if name)),
         secrets=tuple(sorted(name for name, value in environ.items() if value and SECRET_NAME.search(name))),
         credentials=tuple(_readable(home, CREDENTIALS)) if home else (),
         sockets=tuple(f"/{name}" for name in SOCKETS if os.access(root / name, os.W_OK)),
@@ -74,21 +74,14 @@ def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Pa
     )
 
 
-def _names(proc: Path) -> Iterator[str]:
-    for folder in proc.glob("[0-9]*"):
-        name = _text(folder / "comm").strip()
-        if name:
-            yield name
-
-
 def _capabilities(status: Path) -> int | None:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(status), re.MULTILINE)
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(status), re.MULTILINE)
     return int(found[1], 16) if found else None
 
 
 def _restricted(parameters: Path) -> bool | None:
     """Read what NVreg_RestrictProfilingToAdminUsers set."""
-    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", read_text(parameters), re.MULTILINE)
     return bool(int(found[1])) if found else None
 
 
@@ -103,8 +96,7 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     if not temporary:
         return None
     for folder in Path(temporary).parents[:3]:
-        text = _text(folder / ".runner")
-        if text:
+        if text := read_text(folder / ".runner"):
             try:
                 return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
             except (ValueError, AttributeError):
@@ -112,7 +104,8 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     return None
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a small file. One that cannot be read is empty."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -30,9 +30,8 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: st
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot lock {file}: {error.strerror}", fix="set FLASHCORE_CI_LOCK_DIR to a writable folder"
-        ) from None
+        fix = "set FLASHCORE_CI_LOCK_DIR to a writable folder"
+        raise CannotCollectError(f"cannot lock {file}: {error.strerror}", fix=fix) from None
     try:
         _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
@@ -56,8 +55,6 @@ def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[
         if process.stopping():
             raise InterruptedRunError(f"stopped while waiting for {what}")
         if clock.monotonic() >= deadline:
-            raise CannotCollectError(
-                f"another gate has held {what} for {timeout:.0f} s ({file})",
-                fix="wait for that gate, or give a longer --lock-timeout",
-            )
+            fix = "wait for that gate, or give a longer --lock-timeout"
+            raise CannotCollectError(f"another gate has held {what} for {timeout:.0f} s ({file})", fix=fix)
         clock.sleep(POLL_SECONDS)

@@ -175,21 +175,18 @@ def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str
     if not found:
         return Missing(code=Code.INVALID_REPORT, message="the report holds no launch: it is empty, cut or altered")
     if any(not action.kernel or not action.metrics for action in found):
-        return Missing(
-            code=Code.INVALID_REPORT, message="the report holds an action without name or metrics: it was cut or altered"
-        )
+        message = "the report holds an action without name or metrics: it was cut or altered"
+        return Missing(code=Code.INVALID_REPORT, message=message)
     if not launches:
         return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
     due, launched = set(expected), {action.kernel for action in launches}
     if due - launched:
-        return Missing(
-            code=Code.KERNEL_NOT_SEEN, message=f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
-        )
+        message = f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
+        return Missing(code=Code.KERNEL_NOT_SEEN, message=message)
     if due and launched - due:
         return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(launched - due)} ran, which the subject does not name")
-    return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {
-        LAUNCHES: Measured(value=float(len(launches)), unit="count")
-    }
+    count = Measured(value=float(len(launches)), unit="count")
+    return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {LAUNCHES: count}
 
 
 def _combine(metric: NcuMetric, found: Sequence[Action]) -> Reading:

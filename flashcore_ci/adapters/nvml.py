@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.adapters import process
+from flashcore_ci.adapters import host, process
 from flashcore_ci.model.errors import CannotCollectError
 
 REASONS: dict[int, str] = {
@@ -69,11 +69,12 @@ def read(gpu: str) -> GpuState:
         errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
+        cuda = nvml.nvmlSystemGetCudaDriverVersion()
         return GpuState(
             name=nvml.nvmlDeviceGetName(handle),
             uuid=nvml.nvmlDeviceGetUUID(handle),
             driver=nvml.nvmlSystemGetDriverVersion(),
-            cuda=cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
             memory=memory.total,
             memory_used=memory.used,
@@ -107,11 +108,6 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
             nvml.nvmlDeviceResetGpuLockedClocks(handle)
 
 
-def cuda_version(number: int) -> str:
-    """Format NVML's 13000 as ``13.0``."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def reasons(mask: int) -> tuple[str, ...]:
     """Return in words why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
@@ -119,11 +115,8 @@ def reasons(mask: int) -> tuple[str, ...]:
 
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
     """List visible users that are neither descendants nor allowed (globs)."""
-    return tuple(
-        user
-        for user in users
-        if user.name and not user.descendant and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
-    )
+    named = [user for user in users if user.name and not user.descendant]
+    return tuple(user for user in named if not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow))
 
 
 def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
@@ -136,9 +129,8 @@ def _session() -> Iterator[Any]:
     try:
         import pynvml  # noqa: PLC0415 - needed only with a GPU
     except ImportError:
-        raise CannotCollectError(
-            "the Python package nvidia-ml-py is not installed", fix="pip install 'flashcore-ci[gpu]'"
-        ) from None
+        fix = "pip install 'flashcore-ci[gpu]'"
+        raise CannotCollectError("the Python package nvidia-ml-py is not installed", fix=fix) from None
     try:
         pynvml.nvmlInit()
         try:
@@ -161,11 +153,5 @@ def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
 
 def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
     pids = {running.pid for running in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    return tuple(User(pid=pid, name=_name(pid), descendant=process.is_descendant(pid)) for pid in sorted(pids))
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    names = {pid: host.read_text(Path(f"/proc/{pid}/comm")).strip() for pid in sorted(pids)}
+    return tuple(User(pid=pid, name=name, descendant=process.is_descendant(pid)) for pid, name in names.items())

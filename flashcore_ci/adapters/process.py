@@ -91,14 +91,14 @@ def run(
     command = tuple(str(part) for part in argv)
     started = time.monotonic()
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, _environment(env, variables))
+        environment = {**(os.environ if env is None else env), **(variables or {})}
+        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, environment)
         try:
             timed_out = _wait(child, started + timeout, should_stop)
         finally:
             _end_group(child)
-    return Completed(
-        argv=command, returncode=child.returncode, timed_out=timed_out, seconds=time.monotonic() - started, stdout=out, stderr=err
-    )
+    seconds = time.monotonic() - started
+    return Completed(argv=command, returncode=child.returncode, timed_out=timed_out, seconds=seconds, stdout=out, stderr=err)
 
 
 def stop_all(*, kill: bool = False) -> None:
@@ -128,13 +128,7 @@ def _start_time(pid: int) -> float:
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _environment(env: Mapping[str, str] | None, variables: Mapping[str, str] | None) -> dict[str, str]:
-    return {**(os.environ if env is None else env), **(variables or {})}
-
-
-def _start(
-    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
     try:
@@ -152,7 +146,10 @@ def _start(
 def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
     """Wait up to ``seconds`` (None: forever). Linux does not reap the child."""
     if not hasattr(os, "pidfd_open"):
-        return _wait_and_reap(child, seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+            return True
+        return False
     try:
         descriptor = os.pidfd_open(child.pid)
     except ProcessLookupError:  # SIGCHLD is ignored, as our parent process set it
@@ -163,13 +160,6 @@ def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> boo
         return bool(watch.poll(None if seconds is None else 1e3 * seconds))
     finally:
         os.close(descriptor)
-
-
-def _wait_and_reap(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(seconds)
-        return True
-    return False
 
 
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:

@@ -110,22 +110,14 @@ def argv(
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
-    return (
-        *_common(tool, check, kernels, log),
-        *(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())),
-        "--show-backtrace",
-        "device",
-        "--print-limit",
-        str(PRINT_LIMIT),
-        *(str(part) for part in command),
-    )
+    options = (*(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())), "--show-backtrace", "device")
+    return (*_common(tool, check, kernels, log), *options, "--print-limit", str(PRINT_LIMIT), *map(str, command))
 
 
 def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
     """List every launch, and whether the filter checks it. The summary of this run means nothing."""
-    common = _common(tool, "memcheck", kernels, log)
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
-    return (*common, *listing, *(str(part) for part in command))
+    return (*_common(tool, "memcheck", kernels, log), *listing, *map(str, command))
 
 
 def parse(text: str, check: str) -> Log:
@@ -159,12 +151,9 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
     the worker's report that its launches ``ran``.
     """
     count = max(log.total or 0, len(log.findings))
+    too_old = f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"
     doubts = (
-        (
-            is_too_old(version),
-            Code.TOOL_TOO_OLD,
-            f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}",
-        ),
+        (is_too_old(version), Code.TOOL_TOO_OLD, too_old),
         (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
         (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line, exit status {returncode}"),
@@ -172,10 +161,8 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
     )
-    for doubt, code, message in doubts:
-        if doubt:
-            return Missing(code=code, message=message)
-    return Measured(value=float(count), unit="count")
+    missing = (Missing(code=code, message=message) for doubt, code, message in doubts if doubt)
+    return next(missing, None) or Measured(value=float(count), unit="count")
 
 
 def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:

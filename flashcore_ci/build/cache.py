@@ -25,7 +25,6 @@ class CacheRecord(Protocol):
     @property
     def digest(self) -> str:
         """SHA-256 in hex."""
-        ...
 
 
 R = TypeVar("R", bound=CacheRecord)
@@ -59,10 +58,8 @@ class Cache:
             with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-", ignore_cleanup_errors=True) as name:
                 yield Path(name)
         except OSError as error:
-            raise CannotCollectError(
-                f"cannot write to {self.folder}: {error.strerror or error}",
-                fix="free disk space, or set FLASHCORE_CI_HOME to a writable folder",
-            ) from None
+            fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+            raise CannotCollectError(f"cannot write to {self.folder}: {error.strerror or error}", fix=fix) from None
 
     def keep(self, key: str, product: Path, record: CacheRecord) -> None:
         """Move ``product``, a file in a workspace, into this entry."""

@@ -48,9 +48,8 @@ def diagnose_failure(completed: process.Completed, output: str, error: CompileEr
     if completed.timed_out:
         return CompileError(file=file, line=0, message=f"the compiler did not finish within {COMPILE_SECONDS:.0f} s")
     if "No space left on device" in output:
-        raise CannotCollectError(
-            f"the disk is full, so {file} was not compiled", fix="free disk space, or set FLASHCORE_CI_HOME to another disk"
-        )
+        fix = "free disk space, or set FLASHCORE_CI_HOME to another disk"
+        raise CannotCollectError(f"the disk is full, so {file} was not compiled", fix=fix)
     if completed.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
         raise CannotCollectError(f"the compiler of {file} was killed", fix="build with fewer --jobs, or free memory")
     if error is None:

@@ -73,26 +73,21 @@ def compile_unit(
 ) -> CompiledUnit | CompileError:
     """Compile and disassemble ``unit`` into ``cache``. CompileError for a wrong source, CannotCollectError for the machine's."""
     with cache.workspace() as work:
-        dependencies = work / "unit.d"
+        made, rule = work / "unit.o", work / "unit.d"
         command = nvcc.compile_argv(
-            toolchain.nvcc,
-            source=unit.source,
-            includes=unit.includes,
-            target=work / "unit.o",
-            dependencies=dependencies,
-            keep=work,
+            toolchain.nvcc, source=unit.source, includes=unit.includes, target=made, dependencies=rule, keep=work
         )
         environment = {**host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = completed.error_text() + completed.text()
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
-        error = error or _find_unlisted_header(unit, dependencies, sources, toolchain)
+        error = error or _find_unlisted_header(unit, rule, sources, toolchain)
         if error is not None:
             return _make_relative(error, sources.root)
         compiled = _read_outputs(unit, work, output, toolchain)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
             raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
-        cache.keep(unit.key, work / "unit.o", compiled)
+        cache.keep(unit.key, made, compiled)
     return compiled
 
 
@@ -123,10 +118,8 @@ def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> 
     missing = sorted(set(code.entries) - set(printed))
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
-    entries = tuple(
-        CompiledEntry(symbol=symbol, resources=printed[symbol], code=_with_callees(symbol, functions, code.entries))
-        for symbol in code.entries
-    )
+    codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
+    entries = tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
     translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
     host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, unit.reads)))
     return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
@@ -143,12 +136,9 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
     others = [other for other in entries if other != symbol]
-    functions_of_entry = [
-        function
-        for function in functions
-        if not any(function.name == other or function.name.startswith(f"${other}$") for other in others)
-    ]
-    return nvdisasm.merge(tuple(functions_of_entry), name=symbol)
+    callees_of_others = tuple(f"${other}$" for other in others)
+    own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))
+    return nvdisasm.merge(tuple(own), name=symbol)
 
 
 def _make_relative(error: CompileError, root: Path) -> CompileError:

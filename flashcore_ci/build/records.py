@@ -63,6 +63,5 @@ def _check_library(folder: Path, build: BuildEvidence) -> None:
     except OSError as error:
         raise EvidenceError(f"{path}: {error.strerror}", fix="copy the whole folder, or build again") from None
     if digest != build.library_digest:
-        raise EvidenceError(
-            f"{path}: not the library that was built for {build.subject}", fix="copy the whole folder, or build again"
-        )
+        fix = "copy the whole folder, or build again"
+        raise EvidenceError(f"{path}: not the library that was built for {build.subject}", fix=fix)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import HostCompiler, find_host_compiler
-from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
+from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.toolchain import Toolchain
@@ -60,15 +60,10 @@ def build_subjects(
     sources = Sources(root)
     _check_paths(descriptions, sources)
     refuse_foreign(out, [f"{d.subject}/{d.build.library}" for d in descriptions if d.build is not None])
-    context = BuildContext(
-        sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=Cache(folder=cache / "objects"), out=out
-    )
-    units = {
-        unit.key: unit
-        for spec in (description.build for description in descriptions)
-        if spec is not None
-        for unit in (context.unit(source, spec) for source in _all_sources(spec))
-    }
+    kept = Cache(folder=cache / "objects")
+    context = BuildContext(sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=kept, out=out)
+    specs = [description.build for description in descriptions if description.build is not None]
+    units = {unit.key: unit for spec in specs for unit in (context.unit(source, spec) for source in _all_sources(spec))}
     results = _compile(tuple(units.values()), context, jobs, progress)
     builds = tuple(_build_evidence(description, results, context) for description in descriptions)
     write_builds(out, BuildSet(builds=builds, sources=_source_digests(descriptions, sources)))
@@ -108,20 +103,12 @@ def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
     problems: list[str] = []
     for description in descriptions:
-        spec = description.build
-        if spec is None:
+        if (spec := description.build) is None:
             continue
-        paths = (*_all_sources(spec), *spec.includes, *spec.binding)
-        problems += [
-            f"{description.file}: build: {path} is not a path inside the checkout"
-            for path in paths
-            if not sources.is_inside(path)
-        ]
-        problems += [
-            f"{description.file}: build: {name!r} is not a plain file name"
-            for name in (spec.library, description.subject)
-            if name in ("", ".", "..") or "/" in name
-        ]
+        where, names = f"{description.file}: build", (spec.library, description.subject)
+        outside = (p for p in (*_all_sources(spec), *spec.includes, *spec.binding) if not sources.is_inside(p))
+        problems += [f"{where}: {path} is not a path inside the checkout" for path in outside]
+        problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
     if problems:
         raise SuiteError(tuple(problems))
 
@@ -130,9 +117,8 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
     def compile_one(unit: Unit) -> CompiledUnit | CompileError:
         if not context.sources.exists(unit.source):
             return CompileError(file=unit.source, line=0, message="no such file")
-        return objects.compile_unit(
-            unit, sources=context.sources, toolchain=context.toolchain, host=context.host, cache=context.cache
-        )
+        tools, host = context.toolchain, context.host
+        return objects.compile_unit(unit, sources=context.sources, toolchain=tools, host=host, cache=context.cache)
 
     results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
@@ -214,25 +200,17 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
         return CompileError(file=spec.source, line=0, message=message)
-    return _entry_build(spec, compiled, digest_of(spec.symbol, result.machine_code, result.host_code))
-
-
-def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> EntryBuild:
-    printed, code = compiled.resources, compiled.code
+    code = compiled.code
+    warnings = (*compiled.resources.warnings, *_fence_warnings(code.unfenced_tma_stores))
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
-        digest=digest,
-        registers=printed.registers,
+        digest=digest_of(spec.symbol, result.machine_code, result.host_code),
         highest_register=code.highest_register,
-        spill_store_bytes=printed.spill_store_bytes,
-        spill_load_bytes=printed.spill_load_bytes,
-        stack_bytes=printed.stack_bytes,
-        static_shared_bytes=printed.static_shared_bytes,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         opcodes=code.opcodes,
         waits=code.waits,
-        warnings=(*printed.warnings, *_fence_warnings(code.unfenced_tma_stores)),
+        **asdict(replace(compiled.resources, warnings=warnings)),
     )
 
 

@@ -25,6 +25,7 @@ VERSION_SECONDS = 60.0
 _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
+_FIX_INDEX = "check the network and pip's index settings, then try again"
 
 _PIP_ERRORS = (
     (
@@ -41,13 +42,9 @@ _PIP_ERRORS = (
     (
         "NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries",
         "the package index cannot be reached",
-        "check the network and pip's index settings, then try again",
+        _FIX_INDEX,
     ),
-    (
-        r"\(from versions: none\)",
-        "the package index is unreachable or lacks the pinned packages",
-        "check the network and pip's index settings, then try again",
-    ),
+    (r"\(from versions: none\)", "the package index is unreachable or lacks the pinned packages", _FIX_INDEX),
     (
         "No matching distribution",
         "the package index does not have the pinned versions",
@@ -153,10 +150,8 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
         with lock.hold(folder.parent / ".lock", timeout=INSTALL_SECONDS, waiting=progress, what="the toolchain's folder"):
             return find(home) or _install(home, folder, python, progress)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot install the toolchain in {folder}: {error.strerror or error}",
-            fix="free disk space, or set FLASHCORE_CI_HOME to a writable folder",
-        ) from None
+        fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+        raise CannotCollectError(f"cannot install the toolchain in {folder}: {error.strerror or error}", fix=fix) from None
 
 
 def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:

@@ -59,9 +59,7 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
 
 
 def _is_ours(folder: Path, present: set[str]) -> bool:
-    if MARKER in present:
-        return True
-    return any(name in present and _has_mark(folder / name, mark) for name, mark in SCHEMA_MARKS.items())
+    return MARKER in present or any(name in present and _has_mark(folder / name, mark) for name, mark in SCHEMA_MARKS.items())
 
 
 def _has_mark(file: Path, mark: bytes) -> bool:
@@ -81,8 +79,7 @@ def _lock(descriptor: int, folder: Path, option: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
-        raise UsageError(
-            f"another run (process {holder}) writes to {folder}", fix=f"wait for it, or give {option} another folder"
-        ) from None
+        fix = f"wait for it, or give {option} another folder"
+        raise UsageError(f"another run (process {holder}) writes to {folder}", fix=fix) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -32,7 +32,9 @@ def encode(record: Any) -> bytes:
 def decode(record: type[T], data: bytes, *, where: str) -> T:
     """Decode a record. EvidenceError (one line) names the file as ``where``."""
     try:
-        parsed = _parse(data)
+        parsed = json.loads(
+            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
+        )
         decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
@@ -58,12 +60,6 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
 
 def _decode_error(where: str, what: str) -> EvidenceError:
     return EvidenceError(f"{where}: {what}", fix="collect again: the file was altered or is of another version")
-
-
-def _parse(data: bytes) -> Any:
-    return json.loads(
-        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
-    )
 
 
 def _refuse_constant(name: str) -> float:

@@ -44,25 +44,19 @@ def check(
     protocol: ProtocolTable | None,
 ) -> None:
     """Report every mistake between valid tables. ``top`` is the raw document."""
-    keys = {
-        (name, str(table.get("id"))): key_of(name, index, table)
-        for name in ("workload", "gate")
-        for index, table in tables_of(top, name)
-    }
+    keys = {str(table.get("id")): key_of("gate", index, table) for index, table in tables_of(top, "gate")}
     for index, table in tables_of(top, "workload"):  # raw tables: an invalid table may have a second mistake
         _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    written = {str(table.get("subject")) for _, table in tables_of(top, "workload")}
     for workload in workloads.values():
-        if workload.subject not in subjects and workload.subject not in {
-            str(w.get("subject")) for _, w in tables_of(top, "workload")
-        }:
-            problems.add(
-                f"workload {workload.id}", f'"{workload.subject}" is not a [[subject]]{suggest(workload.subject, subjects)}'
-            )
+        name = workload.subject
+        if name not in subjects and name not in written:
+            problems.add(f"workload {workload.id}", f'"{name}" is not a [[subject]]{suggest(name, subjects)}')
     seen: set[str] = set()
     for index, table in tables_of(top, "gate"):
         _check_gate_table(problems, key_of("gate", index, table), table, seen)
     for gate in gates.values():
-        key = keys["gate", gate.id]
+        key = keys[gate.id]
         _check_metric(problems, key, gate, protocol)
         _check_selection(problems, key, gate, subjects, workloads)
 
@@ -127,9 +121,8 @@ def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
         problems.add(f"{key}.rule", f'a slow-down is judged by "<=", not "{gate.rule}"')
     for index, limit in enumerate(gate.limits):
         if not limit.value > 0:
-            problems.add(
-                f"{key}.limits[{index}].value", f"a margin of {limit.value:g} % can never be shown: give a margin above 0"
-            )
+            message = f"a margin of {limit.value:g} % can never be shown: give a margin above 0"
+            problems.add(f"{key}.limits[{index}].value", message)
 
 
 def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: bool) -> None:
@@ -155,8 +148,7 @@ def _check_selection(
     if scope is Scope.ENTRY:
         return
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
-    globs = [("on", glob) for glob in gate.on]
-    globs += [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
-    for where, glob in globs:
+    globs = ((f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits))
+    for where, glob in (*(("on", glob) for glob in gate.on), *globs):
         if not any(fnmatchcase(name, glob) for name in ids):
             problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

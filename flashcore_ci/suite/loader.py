@@ -125,21 +125,9 @@ class _Reader:
 
 
 def _gate(table: GateTable) -> Gate:
-    return Gate(
-        id=table.id,
-        title=table.title,
-        evidence=table.evidence,
-        metric=table.metric,
-        statistic=table.statistic,
-        min_samples=table.min_samples,
-        rule=table.rule,
-        limits=tuple(Limit(**limit.model_dump()) for limit in table.limits),
-        on=tuple(table.on),
-        roofs=tuple(table.roofs),
-        tags=tuple(table.tags),
-        why=table.why,
-        owner=table.owner,
-    )
+    lists = {"on": tuple(table.on), "roofs": tuple(table.roofs), "tags": tuple(table.tags)}
+    limits = tuple(Limit(**limit.model_dump()) for limit in table.limits)
+    return Gate(**{**table.model_dump(), **lists, "limits": limits})
 
 
 def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
@@ -154,9 +142,8 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
             reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
         if (table.expires is None) == (not table.pair):
             reader.problems.add(key, "a waiver needs either a last day (expires) or the pair of builds in the verdict (pair)")
-        waivers[table.gate, table.target] = Waiver(
-            **{**table.model_dump(), "expires": table.expires.isoformat() if table.expires else ""}
-        )
+        expires = table.expires.isoformat() if table.expires else ""
+        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": expires})
         reader.remember(f"waiver {table.gate} {table.target}", key)
     return reader.problems.lines, tuple(waivers.values())
 
