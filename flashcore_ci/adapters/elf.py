@@ -30,7 +30,7 @@ _ATTRIBUTES_OF_A_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
 Symbols of debug sections shift the index, so a description of the symbol replaces it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Symbol:
     name: str
     kind: int
@@ -78,15 +78,9 @@ def _is_named(symbol: _Symbol) -> bool:
 
 def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
     """Parse the table here, because pyelftools drops the bit of an entry function."""
-    strings = table.stringtable
+    strings, names = table.stringtable, dict(enumerate(sections))
     return [
-        _Symbol(
-            name=_without_source_hash(strings.get_string(name)),
-            kind=info & 0xF,
-            other=other,
-            section=sections[index] if index < len(sections) else f"#{index}",
-            value=value,
-        )
+        _Symbol(_without_source_hash(strings.get_string(name)), info & 0xF, other, names.get(index, f"#{index}"), value)
         for name, info, other, index, value, _ in _SYMBOL.iter_unpack(table.data())
     ]
 

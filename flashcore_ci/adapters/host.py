@@ -1,4 +1,4 @@
-"""What a job can see of its machine, without a change to it. What cannot be seen is None, never a guess."""
+"""What a job can see of its machine, without a change to it. What cannot be seen becomes None, never a guess."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from pathlib import Path
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
-    ".ssh/id_*",
-    ".aws/credentials",
-    ".azure/*token*",
-    ".config/gcloud/*credentials*",
-    ".config/gh/hosts.yml",
-    ".docker/config.json",
-    ".git-credentials",
-    ".kube/config",
-    ".netrc",
-    ".pypirc",
-    ".cache/huggingface/token",
-)
+    ".ssh/id_*", ".aws/credentials", ".azure/*token*", ".config/gcloud/*credentials*", ".config/gh/hosts.yml",
+    ".docker/config.json", ".git-credentials", ".kube/config", ".netrc", ".pypirc", ".cache/huggingface/token",
+)  # fmt: skip
 SOCKETS = ("var/run/docker.sock", "run/containerd/containerd.sock", "run/podman/podman.sock")
 CAP_SYS_ADMIN = 21
 INIT_NAMES = frozenset({"systemd", "init"})

@@ -100,13 +100,11 @@ def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[st
     """Profile ``command`` between cudaProfilerStart and Stop, without changed clocks or stored source."""
     names = ",".join(dict.fromkeys(metric.sources[0] for metric in NCU_METRICS))
     sections = [argument for section in SECTIONS for argument in ("--section", section)]
-    # fmt: off
     return (
         str(tool), "--profile-from-start", "off", "--nvtx", "--clock-control", "none", "--cache-control", "all",
         "--target-processes", "all", "--import-source", "no", *sections, "--metrics", names,
-        "--force-overwrite", "--export", str(report), *(str(part) for part in command),
-    )
-    # fmt: on
+        "--force-overwrite", "--export", str(report), *map(str, command),
+    )  # fmt: skip
 
 
 def find_error(text: str) -> Missing | None:
@@ -141,12 +139,8 @@ def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
     """Copy all actions of a report, none if it cannot be opened."""
     try:
         context = module.load_report(str(report))
-        found = [
-            context.range_by_idx(index).action_by_idx(number)
-            for index in range(context.num_ranges())
-            for number in range(context.range_by_idx(index).num_actions())
-        ]
-        return tuple(_action(action) for action in found)
+        ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
+        return tuple(_action(part.action_by_idx(number)) for part in ranges for number in range(part.num_actions()))
     except Exception:  # noqa: BLE001 - the reader raises anything on a bad file
         return ()
 

@@ -10,16 +10,9 @@ from pathlib import Path
 from flashcore_ci.model.evidence import CompileError
 
 OPTIONS = (
-    "-std=c++17",
-    "-O3",
-    "--use_fast_math",
-    "-Xptxas",
-    "-v,-warn-lmem-usage",
-    "-lineinfo",
-    "-gencode=arch=compute_90a,code=sm_90a",
-    "-Xcompiler",
-    "-fPIC",
-)
+    "-std=c++17", "-O3", "--use_fast_math", "-Xptxas", "-v,-warn-lmem-usage",
+    "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
+)  # fmt: skip
 """One list for all subjects: machine code is comparable only with equal options."""
 
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")

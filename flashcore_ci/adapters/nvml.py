@@ -13,16 +13,9 @@ from flashcore_ci.adapters import host, process
 from flashcore_ci.model.errors import CannotCollectError
 
 REASONS: dict[int, str] = {
-    0x01: "idle",
-    0x02: "application clocks",
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
+    0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
+    0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 

@@ -33,15 +33,9 @@ PRINT_LIMIT = 50
 MAX_FINDINGS = 20
 
 LOST_TRACK = (
-    "Internal Sanitizer Error",
-    "Errors might go undetected",
-    "errors may go undetected",
-    "Device not supported",
-    "Unable to",
-    "was not able to",
-    "out of memory",
-    "not be tracked",
-)
+    "Internal Sanitizer Error", "Errors might go undetected", "errors may go undetected", "Device not supported",
+    "Unable to", "was not able to", "out of memory", "not be tracked",
+)  # fmt: skip
 API_ERROR = "Program hit"
 NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
@@ -138,10 +132,8 @@ def parse(text: str, check: str) -> Log:
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
     """Parse the launch list, in order."""
-    return tuple(
-        Launch(kernel=found["kernel"], width=int(found["width"]), checked=found["filtered"] is None)
-        for found in _LAUNCH.finditer(_PREFIX.sub("", text))
-    )
+    found = _LAUNCH.finditer(_PREFIX.sub("", text))
+    return tuple(Launch(kernel=one["kernel"], width=int(one["width"]), checked=one["filtered"] is None) for one in found)
 
 
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
@@ -167,13 +159,11 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
 
 def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:
     names = [argument for kernel in kernels for argument in ("--kernel-name", f"kne={kernel}")]
-    # fmt: off
     return (
         str(tool), "--tool", check, "--error-exitcode", str(ERROR_EXIT), "--require-cuda-init", "yes",
         "--check-tensor-ops", "yes", "--destroy-on-device-error", "kernel", "--demangle", "no", "--strip-paths", "no",
         "--target-processes", "all", "--log-file", str(log), *names,
-    )
-    # fmt: on
+    )  # fmt: skip
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:

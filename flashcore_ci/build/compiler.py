@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import process
+from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -25,6 +28,17 @@ class HostCompiler:
     def environment(self) -> dict[str, str]:
         """The only variables that the compiler sees. NVCC_APPEND_FLAGS would change what is built."""
         return {"PATH": f"{self.folder}:/usr/bin:/bin", "LC_ALL": "C"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What every step of a build needs."""
+
+    sources: Sources
+    toolchain: Toolchain
+    host: HostCompiler
+    cache: Cache
+    out: Path
 
 
 def find_host_compiler() -> HostCompiler:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
-from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import COMPILE_SECONDS, HostCompiler, diagnose_failure
+from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.tokens import c_tokens
 from flashcore_ci.build.toolchain import Toolchain
@@ -56,28 +55,26 @@ class Unit:
     key: str
 
 
-def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: HostCompiler) -> Unit:
+def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
     """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
     The key also covers the checkout's path, because line information holds absolute paths.
     """
-    reads = sources.closure(source, includes)
-    content = sources.bytes_digest(reads)
-    tools = (CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS)
-    key = digest_of(*tools, tuple(includes), str(sources.root), source, content)
+    reads = context.sources.closure(source, includes)
+    content = context.sources.bytes_digest(reads)
+    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
+    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
     return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
-def compile_unit(
-    unit: Unit, *, sources: Sources, toolchain: Toolchain, host: HostCompiler, cache: Cache
-) -> CompiledUnit | CompileError:
+def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileError:
     """Compile and disassemble ``unit`` into ``cache``. CompileError for a wrong source, CannotCollectError for the machine's."""
-    with cache.workspace() as work:
+    sources, toolchain = context.sources, context.toolchain
+    with context.cache.workspace() as work:
         made, rule = work / "unit.o", work / "unit.d"
-        command = nvcc.compile_argv(
-            toolchain.nvcc, source=unit.source, includes=unit.includes, target=made, dependencies=rule, keep=work
-        )
-        environment = {**host.environment, "TMPDIR": str(work)}
+        outputs = {"target": made, "dependencies": rule, "keep": work}
+        command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
+        environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = completed.error_text() + completed.text()
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
@@ -87,7 +84,7 @@ def compile_unit(
         compiled = _read_outputs(unit, work, output, toolchain)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
             raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
-        cache.keep(unit.key, made, compiled)
+        context.cache.keep(unit.key, made, compiled)
     return compiled
 
 

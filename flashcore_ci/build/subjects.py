@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import HostCompiler, find_host_compiler
+from flashcore_ci.build.compiler import BuildContext, find_host_compiler
 from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
@@ -25,21 +25,6 @@ Progress = Callable[[int, int, str], None]
 """Called with (compilations done, compilations in all, last source)."""
 
 Results = dict[str, CompiledUnit | CompileError]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildContext:
-    """What every step of a build needs."""
-
-    sources: Sources
-    toolchain: Toolchain
-    host: HostCompiler
-    cache: Cache
-    out: Path
-
-    def unit(self, source: str, spec: BuildSpec) -> Unit:
-        """Describe the compilation of ``source`` for this subject."""
-        return objects.make_unit(source, spec.includes, sources=self.sources, toolchain=self.toolchain, host=self.host)
 
 
 def build_subjects(
@@ -63,7 +48,7 @@ def build_subjects(
     kept = Cache(folder=cache / "objects")
     context = BuildContext(sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=kept, out=out)
     specs = [description.build for description in descriptions if description.build is not None]
-    units = {unit.key: unit for spec in specs for unit in (context.unit(source, spec) for source in _all_sources(spec))}
+    units = {unit.key: unit for spec in specs for unit in _units(spec, context)}
     results = _compile(tuple(units.values()), context, jobs, progress)
     builds = tuple(_build_evidence(description, results, context) for description in descriptions)
     write_builds(out, BuildSet(builds=builds, sources=_source_digests(descriptions, sources)))
@@ -100,6 +85,10 @@ def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
 
 
+def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
+    return [objects.make_unit(source, spec.includes, context) for source in _all_sources(spec)]
+
+
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
     problems: list[str] = []
     for description in descriptions:
@@ -117,8 +106,7 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
     def compile_one(unit: Unit) -> CompiledUnit | CompileError:
         if not context.sources.exists(unit.source):
             return CompileError(file=unit.source, line=0, message="no such file")
-        tools, host = context.toolchain, context.host
-        return objects.compile_unit(unit, sources=context.sources, toolchain=tools, host=host, cache=context.cache)
+        return objects.compile_unit(unit, context)
 
     results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
@@ -148,7 +136,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
             source=subject,
             entries=(),
         )
-    units = [context.unit(source, spec) for source in _all_sources(spec)]
+    units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
     entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
     failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
@@ -220,8 +208,7 @@ def _fence_warnings(count: int) -> tuple[str, ...]:
 
 
 def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    linked = library.link(keys, name, toolchain=context.toolchain, host=context.host, cache=context.cache)
+    linked = library.link(keys, name, context)
     if isinstance(linked, library.LinkedLibrary):
-        key = library.library_key(keys, toolchain=context.toolchain, host=context.host)
-        write_atomically(context.out / name, context.cache.product_path(key).read_bytes())
+        write_atomically(context.out / name, context.cache.product_path(library.library_key(keys, context)).read_bytes())
     return linked

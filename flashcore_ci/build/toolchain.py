@@ -99,15 +99,7 @@ def find(home: Path) -> Toolchain | None:
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
-    return Toolchain(
-        nvcc=cuda / "bin/nvcc",
-        nvdisasm=cuda / "bin/nvdisasm",
-        sanitizer=cuda / "bin/compute-sanitizer",
-        lib=cuda / "lib",
-        version=installed.nvcc,
-        sanitizer_version=installed.sanitizer,
-        digest=lock_digest(),
-    )
+    return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, lock_digest())
 
 
 def find_system() -> Toolchain | None:
@@ -117,23 +109,26 @@ def find_system() -> Toolchain | None:
         return None
     compiler = Path(found).resolve()
     top = compiler.parent.parent
-    disassembler = compiler.parent / "nvdisasm"
     lib = next((path for path in (top / "lib64", top / "lib") if (path / "libcudart_static.a").is_file()), None)
-    if lib is None or not disassembler.is_file():
+    if lib is None or not (compiler.parent / "nvdisasm").is_file():
         part = "libcudart_static.a" if lib is None else "nvdisasm"
         raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=_FIX_INSTALL)
     sanitizer = compiler.parent / "compute-sanitizer"
     checker = sanitizer if sanitizer.is_file() else None
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         versions = _query_versions(compiler, checker, logs=Path(logs))
+    return _toolchain(compiler, checker, lib, versions, digest_of("system", str(top), versions.nvcc))
+
+
+def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: ToolVersions, digest: str) -> Toolchain:
     return Toolchain(
         nvcc=compiler,
-        nvdisasm=disassembler,
-        sanitizer=checker,
+        nvdisasm=compiler.parent / "nvdisasm",
+        sanitizer=sanitizer,
         lib=lib,
         version=versions.nvcc,
         sanitizer_version=versions.sanitizer,
-        digest=digest_of("system", str(top), versions.nvcc),
+        digest=digest,
     )
 
 

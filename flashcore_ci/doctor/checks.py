@@ -28,15 +28,14 @@ class Diagnosis:
 
 def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
     """Diagnose the GPU."""
+    clocks = f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
     return (
         Diagnosis(name="gpu", fact=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
         _architecture(state),
         _driver(state),
         _compute_mode(state),
         _ecc(state),
-        Diagnosis(
-            name="clocks", fact=f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
-        ),
+        Diagnosis(name="clocks", fact=clocks),
         _throttle(state),
         _processes(state, allow),
     )

@@ -34,6 +34,7 @@ from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
 NOISE = Path("gates/noise")
+Sessions = tuple[Session, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +102,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
         return ledger, _write_noise(ledger, sessions, run, commit=host.provenance(run.suite, scratch).commit)
 
 
-def _measure(
-    ledger: Ledger, run: CalibrationRun, sessions: tuple[Session, ...], deadline: float | None, progress: Progress
-) -> Ledger:
+def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: float | None, progress: Progress) -> Ledger:
     """Add processes until time is up. A stopped process leaves nothing."""
     runs = ProcessRuns(sessions[0].scratch)
     longest: dict[Part, float] = {}
@@ -119,7 +118,8 @@ def _measure(
             runs.start(current)
             if upcoming is not None:
                 runs.start(upcoming)
-            progress(f"{part}: process {number + 1} of {_total(run.targets)}")
+            total = run.same_processes + run.planted_processes + bool(run.planted_processes)
+            progress(f"{part}: process {number + 1} of {total}")
             results = runs.finish(current)
             if process.stopping():
                 break
@@ -140,11 +140,7 @@ def _keep_results(results: dict[str, WorkloadResult], file: Path) -> None:
         write_atomically(file, kept.read_bytes())
 
 
-def _total(targets: Targets) -> int:
-    return targets.same + targets.planted + (1 if targets.planted else 0)
-
-
-def _write_noise(ledger: Ledger, sessions: tuple[Session, ...], run: CalibrationRun, *, commit: str) -> Path | None:
+def _write_noise(ledger: Ledger, sessions: Sessions, run: CalibrationRun, *, commit: str) -> Path | None:
     if not ledger.processes_of("same"):
         return None
     noise = calibration.noise(ledger, same=sessions[0], planted=sessions[1], commit=commit)
@@ -173,9 +169,8 @@ def _session(request: Request, scratch: Path, progress: Progress) -> Session:
     builds = build_plan(plan, request, progress)
     for build in builds:
         if build.error is not None:
-            raise CannotCollectError(
-                f"{build.subject} does not compile: {build.error.message}", fix=f"flashcore-ci build --suite {request.suite}"
-            )
+            fix = f"flashcore-ci build --suite {request.suite}"
+            raise CannotCollectError(f"{build.subject} does not compile: {build.error.message}", fix=fix)
     return host.session(request, progress, scratch, plan=plan, builds=builds)
 
 
@@ -196,14 +191,12 @@ def _device(session: Session) -> Device:
     return device_of(nvml.read(session.uuid), probed.environment)
 
 
-def _key(sessions: tuple[Session, ...], device: Device) -> str:
+def _key(sessions: Sessions, device: Device) -> str:
     """Digest what must not change between calls."""
-    identities = [
-        session.observation(Kind.TIMING, workload).identity for session in sessions for workload in session.workloads(Kind.TIMING)
-    ]
+    timing = Kind.TIMING
+    identities = [session.observation(timing, name).identity for session in sessions for name in session.workloads(timing)]
     fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
-    policy = sessions[0].clock_policy
-    return digest_of(fields, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
+    return digest_of(fields, device.name, device.driver, sessions[0].clock_policy, COLLECTOR_VERSIONS[timing])
 
 
 def _resume(file: Path, key: str, device: Device) -> Ledger:
@@ -212,7 +205,6 @@ def _resume(file: Path, key: str, device: Device) -> Ledger:
         return Ledger(key=key, sittings=(sitting,))
     ledger = codec.decode(Ledger, file.read_bytes(), where=str(file))
     if ledger.key != key:
-        raise UsageError(
-            f"{file} is a recording of other code, or of another kind of GPU", fix="give --work a new or empty folder"
-        )
+        fix = "give --work a new or empty folder"
+        raise UsageError(f"{file} is a recording of other code, or of another kind of GPU", fix=fix)
     return replace(ledger, sittings=(*ledger.sittings, sitting))

@@ -40,17 +40,17 @@ def make_dossier(
         return Dossier()
     matches = matched_evidence(plan, builds, tuple(sources), base=base)
     observations = tuple(match.observation for match in matches if match.observation is not None)
-    timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    known = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    timed = [(observation, files) for observation, files in known if observation.kind is Kind.TIMING]
+    findings = (finding for observation in observations for finding in observation.findings)
     return Dossier(
         suite_file=plan.suite_file,
         ridge=suite.ridge,
         workloads=plan.workloads,
         descriptions=plan.descriptions,
         observations=observations,
-        traces=tuple(
-            trace for observation, files in timed if observation.kind is Kind.TIMING for trace in traces(observation, files)
-        ),
-        excerpts=tuple(excerpts((finding for observation in observations for finding in observation.findings), root)),
+        traces=tuple(trace for observation, files in timed for trace in traces(observation, files)),
+        excerpts=tuple(excerpts(findings, root)),
     )
 
 
@@ -65,12 +65,8 @@ def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Tra
 
 
 def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trace:
-    return Trace(
-        workload=workload,
-        process=process,
-        seconds=tuple(float(block[0]) for block in blocks),
-        mhz=tuple(float(block[2]) for block in blocks),
-    )
+    seconds, mhz = (tuple(float(block[column]) for block in blocks) for column in (0, 2))
+    return Trace(workload=workload, process=process, seconds=seconds, mhz=mhz)
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:

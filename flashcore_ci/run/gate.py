@@ -12,7 +12,7 @@ from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
-from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
+from flashcore_ci.model.evidence import Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
@@ -22,7 +22,7 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.build import build_plan, compiler_evidence
+from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
@@ -37,7 +37,7 @@ class PartialRun:
 
     suite: Suite | None = None
     plan: Plan | None = None
-    builds: tuple[BuildEvidence, ...] = ()
+    builds: Builds = ()
     sources: list[Source] = field(default_factory=list)
     base: dict[str, Identity] = field(default_factory=dict)
     commit: str = ""
@@ -92,7 +92,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
     return report
 
 
-def _compiler_source(plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Source:
+def _compiler_source(plan: Plan, builds: Builds, here: Provenance) -> Source:
     compilers = dict.fromkeys(build.compiler for build in builds if build.compiler)
     return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=compiler_evidence(plan, builds, here))
 
@@ -118,18 +118,14 @@ def collect_run(request: Request, progress: Progress) -> Evidence:
         return _measure(plan, builds, request, progress).evidence
 
 
-def _find_evidence(
-    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None
-) -> tuple[Source, ...]:
+def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> tuple[Source, ...]:
     if host.is_live(request):
         return (_measure(plan, builds, request, progress, base),)
     progress("reading the recorded runs")
     return recorded.read_bundles(request.evidence)
 
 
-def _measure(
-    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None = None
-) -> Source:
+def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
     """Measure on this machine's GPU and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS

@@ -27,14 +27,8 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def stop(*, kill: bool) -> None:
-    """End every child process, and start no new one."""
-    process.stop_all(kill=kill)
-
-
-def is_stopping() -> bool:
-    """Tell whether ``stop`` was called."""
-    return process.stopping()
+stop = process.stop_all
+is_stopping = process.stopping
 
 
 def has_gpu(root: Path = Path("/")) -> bool:

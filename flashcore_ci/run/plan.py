@@ -42,9 +42,7 @@ def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: b
     return planner.narrow(planner.narrow(plan, gates), request.only)
 
 
-def as_json(plan: Plan) -> bytes:
-    """Encode the plan."""
-    return encode(plan)
+as_json = encode
 
 
 def as_text(plan: Plan) -> str:
@@ -81,11 +79,8 @@ def explain(name: str, suite: Path, root: Path) -> str:
         return words.render(gates[name])
     similar = difflib.get_close_matches(name, [*gates, *Code], n=1, cutoff=0.5)
     meant = f"; did you mean {similar[0]}?" if similar else ""
-    known = f"gates: {', '.join(gates)}"
-    raise UsageError(
-        f"{name} is neither a gate of {suite} nor a reason code{meant}\n{known}",
-        fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}",
-    )
+    message = f"{name} is neither a gate of {suite} nor a reason code{meant}\ngates: {', '.join(gates)}"
+    raise UsageError(message, fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}")
 
 
 def names(suite: Path, root: Path) -> list[str]:

@@ -44,6 +44,7 @@ PRINTABLE: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     "html": FORMATS[PAGE],
 }
 """What ``report --format`` can print."""
+as_json = encode
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
@@ -88,11 +89,6 @@ def terminal_text(report: Report, *, width: int, color: bool) -> str:
     return terminal.render(report, width=width, color=color)
 
 
-def as_json(report: Report) -> bytes:
-    """Encode the report."""
-    return encode(report)
-
-
 def _bytes(content: str | bytes) -> bytes:
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
@@ -109,9 +105,8 @@ def read(path: Path) -> Report:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise EvidenceError(
-            f"cannot read {file}: {error.strerror}", fix="give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
-        ) from None
+        fix = "give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
+        raise EvidenceError(f"cannot read {file}: {error.strerror}", fix=fix) from None
     return decode(Report, data, where=str(file))
 
 

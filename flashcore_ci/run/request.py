@@ -11,6 +11,7 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.suite.settings import Settings
 
 LIBRARIES = "build"
+settings_of = Settings.from_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,3 @@ class Request:
     def compilers(self) -> int:
         """Compilers that run at a time."""
         return self.jobs or os.cpu_count() or 1
-
-
-def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Read the tool's folders and interpreter from the environment."""
-    return Settings.from_environment(environ)

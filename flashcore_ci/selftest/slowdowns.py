@@ -37,13 +37,9 @@ def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
 def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> sequential_test.Decision:
     primary = primary_scale(of.roof)
     time = None if primary is Scale.TIME else _rounds(pairs, Scale.TIME)
-    return sequential_test.decide(
-        _rounds(pairs, primary),
-        time,
-        margin=math.log1p(limit / 100.0),
-        rows=rows,
-        noise=(priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload)),
-    )
+    noises = (priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload))
+    margin = math.log1p(limit / 100.0)
+    return sequential_test.decide(_rounds(pairs, primary), time, margin=margin, rows=rows, noise=noises)
 
 
 def _rounds(pairs: Pairs, scale: Scale) -> Rounds:

@@ -19,7 +19,7 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store.codec import encode
-from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, Manifest, member_of
+from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, manifest_of
 from flashcore_ci.store.run import Run, read_run
 
 ACCEPTED = "accepted"
@@ -59,9 +59,8 @@ class GoodRun:
 
 def seal(files: dict[str, bytes]) -> dict[str, bytes]:
     """Give the files a manifest that fits them."""
-    members_data = {name: data for name, data in files.items() if name != MANIFEST}
-    members = tuple(member_of(name, data) for name, data in sorted(members_data.items()))
-    return {**members_data, MANIFEST: encode(Manifest(files=members))}
+    members = {name: data for name, data in files.items() if name != MANIFEST}
+    return {**members, MANIFEST: encode(manifest_of(sorted(members.items())))}
 
 
 def detect(defect: Defect, good: GoodRun) -> Detection:
@@ -116,10 +115,10 @@ def _with_observation(good: GoodRun, gate: str, change: Callable[[Observation], 
     """Change the observation of a green check, reseal, and return the gate's new reason."""
     kind, target = good.green_check(gate)
     evidence = good.run.evidence
-    changed = tuple(
-        new for old in evidence.observations for new in (change(old) if (old.kind, old.target) == (kind, target) else (old,))
-    )
-    data = encode(replace(evidence, observations=changed))
+    changed: list[Observation] = []
+    for old in evidence.observations:
+        changed += change(old) if (old.kind, old.target) == (kind, target) else (old,)
+    data = encode(replace(evidence, observations=tuple(changed)))
     report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
     return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
 
@@ -148,9 +147,7 @@ def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every t
     """Leave a result of an earlier job where the worker writes its own."""
     file = good.scratch / "result.json"
     leftover = {"schema": "result-v1", "kind": "correctness", "nonce": "earlier", "job": "0" * 64}
-    file.write_text(
-        json.dumps({**leftover, "environment": {}, "outcomes": {}, "finished": True, "started": None}), encoding="utf-8"
-    )
+    file.write_text(json.dumps({**leftover, "environment": {}, "outcomes": {}, "finished": True, "started": None}), "utf-8")
     result = child.read_result(file, kind="correctness", nonce="later", job="1" * 64, began=0.0)
     return ACCEPTED if isinstance(result, dict) else result.code
 

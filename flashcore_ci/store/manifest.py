@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,12 +42,17 @@ def member_of(path: str, data: bytes) -> Member:
     return Member(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
+def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:
+    """Return the manifest of these files, in this order."""
+    return Manifest(files=tuple(member_of(name, data) for name, data in files))
+
+
 def refuse_name(path: str, *, where: str) -> None:
     """Raise EvidenceError unless ``path`` is the plan, the evidence or an artifact."""
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
-        raise EvidenceError(f"{where}: {path!r} is no file of a run", fix="give a run folder or a file that `pack` wrote")
+        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote")
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:

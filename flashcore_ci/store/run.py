@@ -26,17 +26,7 @@ from flashcore_ci.store import bundle
 from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.manifest import (
-    ARTIFACTS,
-    EVIDENCE,
-    MANIFEST,
-    MAX_BYTES,
-    PLAN,
-    Manifest,
-    member_of,
-    refuse_name,
-    verify_files,
-)
+from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES, PLAN, manifest_of, refuse_name, verify_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +67,7 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     names = sorted(_files(path))
     for name in names:
         refuse_name(name, where=str(path))
-    members = tuple(member_of(name, _read(path, name)) for name in names)
-    write_atomically(path / MANIFEST, encode(Manifest(files=members)))
+    write_atomically(path / MANIFEST, encode(manifest_of((name, _read(path, name)) for name in names)))
 
 
 def read_run(path: Path) -> Run:

@@ -15,6 +15,10 @@ from flashcore_ci.model.suite import SubjectRef, Suite, Workload
 MAX_WORKERS = 8
 
 
+Workloads = tuple[Workload, ...]
+Descriptions = tuple[Description, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectAnswer:
     """A subject's description, and why it cannot run some workloads."""
@@ -40,8 +44,8 @@ class BaseDescriber:
         }
 
     def describe_both(
-        self, suite: Suite, workloads: tuple[Workload, ...], *, base_answers: Mapping[str, SubjectAnswer], root: Path
-    ) -> tuple[tuple[Description, ...], dict[str, str]]:
+        self, suite: Suite, workloads: Workloads, *, base_answers: Mapping[str, SubjectAnswer], root: Path
+    ) -> tuple[Descriptions, dict[str, str]]:
         """Describe what the base (``root``, with head's subject files) can run, and say why it cannot run the rest."""
         descriptions: list[Description] = []
         reasons: dict[str, str] = {}
@@ -54,7 +58,7 @@ class BaseDescriber:
         return tuple(descriptions), reasons
 
     def _describe_both(
-        self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], base: SubjectAnswer | None, root: Path
+        self, suite: Suite, subject: SubjectRef, workloads: Workloads, base: SubjectAnswer | None, root: Path
     ) -> SubjectAnswer:
         """Ask head's subject about workloads that the base's subject does not know."""
         base_description = base.description if base is not None else None

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import flashcore_ci
 from flashcore_ci.adapters import git
-from flashcore_ci.build.subjects import build_subjects
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.unaffected import Side, unaffected
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError
-from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.model.plan import Excluded, Plan
 from flashcore_ci.model.suite import Scope, Suite
 from flashcore_ci.plan import planner
 from flashcore_ci.report.formatting import plural
-from flashcore_ci.run import host, references
+from flashcore_ci.run import references
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.progress import Progress
 from flashcore_ci.run.request import Request
@@ -33,9 +32,7 @@ class NarrowedPlan:
     summary: str
 
 
-def narrow(
-    suite: Suite, plan: Plan, builds: tuple[BuildEvidence, ...], *, base: str, request: Request, progress: Progress
-) -> NarrowedPlan:
+def narrow(suite: Suite, plan: Plan, builds: Builds, *, base: str, request: Request, progress: Progress) -> NarrowedPlan:
     """Leave out checks with the same digests at ``base``, none if it does not build. UsageError when there is no such base."""
     with scratch_folder() as logs:
         commit = git.fork_point(request.root, base, logs=logs)
@@ -56,15 +53,7 @@ def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Si
     suite = load(tree / request.suite, root=tree)
     descriptions = describe(suite, root=tree, python=request.settings.python, scratch=scratch / "describe")
     plan = planner.narrow(planner.make_plan(suite, descriptions), request.only)
-    builds = build_subjects(
-        descriptions,
-        root=tree,
-        toolchain=host.compiler(request, progress),
-        out=scratch / "build",
-        cache=request.settings.home / "cache",
-        jobs=request.compilers,
-        progress=lambda done, of, source: progress(f"compiled {done} of {of} of the base: {source}"),
-    )
+    builds = compile_subjects(descriptions, request, progress, root=tree, out=scratch / "build", side=" of the base")
     return Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(tree / request.suite))
 
 
