@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerFacts:
-    """What the items are judged by. ``state`` needs a GPU, ``counters_work`` a try. ``free`` is in bytes."""
+    """What the items are judged by. None: no GPU (``state``), not tried (``counters_work``). ``free`` is in bytes."""
 
     host: HostInfo
     state: GpuState | None

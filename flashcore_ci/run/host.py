@@ -27,8 +27,14 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-stop = process.stop_all
-is_stopping = process.stopping
+def stop(*, kill: bool) -> None:
+    """End every child process, and start no new one."""
+    process.stop_all(kill=kill)
+
+
+def is_stopping() -> bool:
+    """Tell whether ``stop`` was called."""
+    return process.stopping()
 
 
 def has_gpu(root: Path = Path("/")) -> bool:
