@@ -14,14 +14,11 @@ from flashcore_ci.model.identity import digest_of
 
 _EXCLUDED = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
 """Line numbers, file names, the compiler's command line, and what follows from code. Symbols count by name."""
-
 _SOURCE_HASH = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
 """nvcc puts a hash of the whole source, comments included, into names with internal linkage."""
-
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 _ATTRIBUTE = struct.Struct("<BBH")
-
 _STT_FUNC, _STT_SECTION = 2, 3
 _STO_CUDA_ENTRY = 0x10
 _SIZED_ATTRIBUTE = 4
@@ -63,17 +60,14 @@ def read(cubin: bytes) -> MachineCode:
         parts = sorted(_section_digest(name, section, symbols) for name, section in sections if not _EXCLUDED.match(name))
     except Exception as error:  # noqa: BLE001 - the parser raises anything on other bytes
         raise ValueError(f"not a cubin: {error}") from None
-    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in symbols if _is_named(symbol))
+    named = (symbol for symbol in symbols if symbol.name and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section))
+    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in named)
     entries = sorted(symbol.name for symbol in symbols if symbol.kind == _STT_FUNC and symbol.other & _STO_CUDA_ENTRY)
     return MachineCode(entries=tuple(entries), digest=digest_of(parts, names))
 
 
 def _without_source_hash(name: str) -> str:
     return _SOURCE_HASH.sub(r"\1", name)
-
-
-def _is_named(symbol: _Symbol) -> bool:
-    return bool(symbol.name) and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section)
 
 
 def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:

@@ -58,7 +58,6 @@ NCU_METRICS = (
 )
 MAX_LINE = 1000
 SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy")
-
 ERROR_PATTERNS: tuple[tuple[str, Code], ...] = (
     ("ERR_NVGPUCTRPERM", Code.COUNTERS_DENIED),
     ("a driver resource was unavailable", Code.COUNTERS_IN_USE),

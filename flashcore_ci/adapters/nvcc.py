@@ -14,7 +14,6 @@ OPTIONS = (
     "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
 )  # fmt: skip
 """One list for all subjects: machine code is comparable only with equal options."""
-
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
 """Without a device link, which would put random names into the library. An undefined function fails here, not when
 the library is loaded."""

@@ -22,9 +22,7 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
-
 RUNNING = math.inf  # the end time of a child that still runs
-
 _children: set[int] = set()
 _sessions: dict[int, float] = {}  # session (the child's pid) to its end, in seconds since boot
 _lock = threading.Lock()

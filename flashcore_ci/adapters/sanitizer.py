@@ -18,20 +18,16 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FLOOR = (2026, 4)
 """The first version that follows TMA and mbarriers. Older ones report false races and miss real ones."""
-
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
-
 OPTIONS = {
     "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not hit the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
 GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
 """For kernels with ordinary loads of what TMA wrote. Version 2026.4 reports every such load of shared memory."""
-
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
-
 LOST_TRACK = (
     "Internal Sanitizer Error", "Errors might go undetected", "errors may go undetected", "Device not supported",
     "Unable to", "was not able to", "out of memory", "not be tracked",
@@ -39,7 +35,6 @@ LOST_TRACK = (
 API_ERROR = "Program hit"
 NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
-
 _COUNT = r"(0|[1-9]\d*)"
 _SUMMARY = re.compile(rf"^=+ ERROR SUMMARY: {_COUNT} errors?\s*$", re.MULTILINE)
 _RACES = re.compile(

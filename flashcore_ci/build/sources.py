@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -63,15 +64,11 @@ class Sources:
 
     def _header(self, folder: str, name: str) -> str | None:
         if (folder, name) not in self._header_paths:
-            self._header_paths[folder, name] = self._find_header(folder, name)
+            path = None
+            with contextlib.suppress(ValueError):  # the name leads out of the checkout
+                path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
+            self._header_paths[folder, name] = path if path is not None and self.exists(path) else None
         return self._header_paths[folder, name]
-
-    def _find_header(self, folder: str, name: str) -> str | None:
-        try:
-            path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
-        except ValueError:
-            return None
-        return path if self.exists(path) else None
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._bytes:

@@ -23,7 +23,6 @@ from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[int, int, str], None]
 """Called with (compilations done, compilations in all, last source)."""
-
 Results = dict[str, CompiledUnit | CompileError]
 
 
@@ -161,12 +160,9 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
 def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
     """Find entry functions that ``build()`` does not name, so that no gate would judge them."""
     named = {(entry.source, entry.symbol) for entry in spec.entries}
+    advice = "which build() does not name: name it in `entries`, or remove it"
     return [
-        CompileError(
-            file=source,
-            line=0,
-            message=f"defines the entry function {entry.symbol}, which build() does not name: name it in `entries`, or remove it",
-        )
+        CompileError(file=source, line=0, message=f"defines the entry function {entry.symbol}, {advice}")
         for source, unit in units.items()
         if isinstance(unit, CompiledUnit)
         for entry in unit.entries
@@ -188,8 +184,9 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
         return CompileError(file=spec.source, line=0, message=message)
-    code = compiled.code
-    warnings = (*compiled.resources.warnings, *_fence_warnings(code.unfenced_tma_stores))
+    code, warnings = compiled.code, compiled.resources.warnings
+    if (count := code.unfenced_tma_stores) > 0:  # TMA may read old values then
+        warnings += (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",)
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
@@ -200,11 +197,6 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
         waits=code.waits,
         **asdict(replace(compiled.resources, warnings=warnings)),
     )
-
-
-def _fence_warnings(count: int) -> tuple[str, ...]:
-    """Without the fence, TMA may read old values."""
-    return (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",) if count else ()
 
 
 def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:

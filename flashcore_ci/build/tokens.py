@@ -35,7 +35,6 @@ _INCLUDE = re.compile(
     re.MULTILINE,
 )
 """``__has_include`` counts too: whether the header exists changes what is compiled."""
-
 _PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
 _PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 

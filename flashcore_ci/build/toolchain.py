@@ -19,7 +19,6 @@ from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[str], None]
-
 INSTALL_SECONDS = 3600.0
 VERSION_SECONDS = 60.0
 _MARKER = "toolchain.json"

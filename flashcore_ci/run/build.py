@@ -13,8 +13,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.subject import Description
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request, settings_of
+from flashcore_ci.run.request import Progress, Request, settings_of
 
 Builds = tuple[BuildEvidence, ...]
 

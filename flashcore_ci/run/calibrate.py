@@ -12,7 +12,6 @@ from flashcore_ci.adapters import clock, lock, nvml, process
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Ledger, Part, Targets
 from flashcore_ci.collect.collect import device_of
-from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
 from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.judge.power import analyse_power
@@ -23,10 +22,8 @@ from flashcore_ci.model.noise import Noise, Sitting
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host, references
 from flashcore_ci.run.build import build_plan
-from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store import codec
 from flashcore_ci.store import record_files as files
 from flashcore_ci.store.claim import MARKER, mark_folder
@@ -93,7 +90,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     _refuse_foreign_folder(run.folder)
     host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
-    with mark_folder(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
+    with mark_folder(run.folder, option="--work"), host.scratch_folder() as scratch, _gpu_held(run.suite, progress):
         sessions = (_session(run.suite, scratch / "same", progress), _session(run.planted, scratch / "planted", progress))
         device = _device(sessions[0])
         ledger = _resume(run.folder / LEDGER, _key(sessions, device), device)
@@ -126,18 +123,14 @@ def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: 
             for name, result in results.items():
                 if result.missing is not None:
                     progress(f"{name}: not measured: {result.missing.code}: {result.missing.message}")
-            _keep_results(results, run.folder / f"process-{number:03d}.json")
+            for file in {result.result_file for result in results.values() if result.result_file.exists()}:
+                write_atomically(run.folder / f"process-{number:03d}.json", file.read_bytes())
             ledger = ledger.with_process(part, results)
             write_atomically(run.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
     finally:
         runs.close()
     return ledger
-
-
-def _keep_results(results: dict[str, WorkloadResult], file: Path) -> None:
-    for kept in {result.result_file for result in results.values() if result.result_file.exists()}:
-        write_atomically(file, kept.read_bytes())
 
 
 def _write_noise(ledger: Ledger, sessions: Sessions, run: CalibrationRun, *, commit: str) -> Path | None:

@@ -61,12 +61,8 @@ def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Tra
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
             blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
-                yield _trace(observation.target, number, _thin(blocks))
-
-
-def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trace:
-    seconds, mhz = (tuple(float(block[column]) for block in blocks) for column in (0, 2))
-    return Trace(workload=workload, process=process, seconds=seconds, mhz=mhz)
+                seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
+                yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:

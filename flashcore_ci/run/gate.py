@@ -12,7 +12,7 @@ from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
-from flashcore_ci.model.evidence import Evidence, Identity, Provenance
+from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
@@ -24,8 +24,7 @@ from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
@@ -77,7 +76,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             narrowed = unaffected.narrow(suite, plan, builds, base=request.changed, request=request, progress=progress)
             plan, run.narrowing = narrowed.plan, narrowed.summary
             run.plan = plan
-        run.sources.append(_compiler_source(plan, builds, here))
+        origin = Origin(kind="live", detail=", ".join(dict.fromkeys(build.compiler for build in builds if build.compiler)))
+        run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
         with prepare.requested_base(suite, plan, request, progress) as base:
             if base is not None:
                 plan, run.base = drop_comparisons(plan, base.cannot), base.identities
@@ -90,11 +90,6 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
     except BaseException as error:  # noqa: BLE001 - CI needs reports whatever ended the run. The error is raised again
         return _end(error, run, request)
     return report
-
-
-def _compiler_source(plan: Plan, builds: Builds, here: Provenance) -> Source:
-    compilers = dict.fromkeys(build.compiler for build in builds if build.compiler)
-    return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=compiler_evidence(plan, builds, here))
 
 
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:

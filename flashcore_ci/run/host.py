@@ -16,8 +16,7 @@ from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 
 
 @contextlib.contextmanager

@@ -16,8 +16,7 @@ from flashcore_ci.plan import planner
 from flashcore_ci.report import explain as words
 from flashcore_ci.report import formatting
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.codec import encode
 from flashcore_ci.suite.loader import load
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,24 +48,16 @@ as_json = encode
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
-def write(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write every file. CannotCollectError if the disk refuses."""
-    for name in FORMATS:
-        write_one(name, out, report, dossier)
-
-
-def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
-    """Write one file. CannotCollectError if the disk refuses."""
-    write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
+def write(out: Path, report: Report, dossier: Dossier, names: Iterable[str] = FILES) -> None:
+    """Write the files ``names``. CannotCollectError if the disk refuses."""
+    for name in names:
+        write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
 
 def rewrite(path: Path) -> Report:
     """Write again what follows from the two records in ``path``. UsageError when the folder holds other files."""
     report, dossier = read(path), read_dossier(path)
-    folder = _own_folder(path)
-    for name in FORMATS:
-        if name not in {REPORT, DOSSIER}:
-            write_one(name, folder, report, dossier)
+    write(_own_folder(path), report, dossier, [name for name in FILES if name not in {REPORT, DOSSIER}])
     return report
 
 
@@ -73,7 +65,7 @@ def write_page(path: Path) -> Path:
     """Write the page again and return its path. Errors as for ``rewrite``."""
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
-    write_one(PAGE, folder, report, dossier)
+    write(folder, report, dossier, (PAGE,))
     return folder / PAGE
 
 

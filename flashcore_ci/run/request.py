@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from flashcore_ci.suite.settings import Settings
 
 LIBRARIES = "build"
 settings_of = Settings.from_environment
+Progress = Callable[[str], None]
+"""Called with one line for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import gate, references
 from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.selftest import score, slowdowns, tampering
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult

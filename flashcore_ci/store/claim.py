@@ -52,14 +52,11 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
         raise UsageError(f"{folder} is not a folder", fix=fix)
     present = {entry.name for entry in folder.iterdir()}
     foreign = sorted(present - RUN_FILES - OUTSIDE_RUN)
-    if not foreign and present and not _is_ours(folder, present):
+    known = {name: mark for name, mark in SCHEMA_MARKS.items() if name in present}
+    if not foreign and MARKER not in present and not any(_has_mark(folder / name, mark) for name, mark in known.items()):
         foreign = sorted(present)
     if foreign:
         raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {foreign[0]}", fix=fix)
-
-
-def _is_ours(folder: Path, present: set[str]) -> bool:
-    return MARKER in present or any(name in present and _has_mark(folder / name, mark) for name, mark in SCHEMA_MARKS.items())
 
 
 def _has_mark(file: Path, mark: bytes) -> bool:

@@ -11,7 +11,6 @@ from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 
 T = TypeVar("T")
-
 PATTERN = "*.json*"
 PACKED = ".xz"
 MAX_BYTES = 64 << 20

@@ -17,7 +17,6 @@ from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
-
 WAIVERS = "waivers.toml"
 
 

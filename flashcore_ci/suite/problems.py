@@ -61,14 +61,11 @@ def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return f'unknown key "{detail["loc"][-1]}"{suggest(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
     if detail["type"] == "missing":
-        return _MISSING.get(str(detail["loc"][-1]), "this key is missing")
+        return f"{'a limit has a unit: ' if detail['loc'][-1] == 'unit' else ''}this key is missing"
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f'"{detail["input"]}" is not an allowed value{suggest(detail["input"], expected)}'
     return f"{detail['msg']}, not {detail['input']!r}"
-
-
-_MISSING = {"unit": "a limit has a unit: this key is missing"}
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

@@ -27,16 +27,14 @@ from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
 from flashcore_ci.run.build import Builds, compile_subjects
-from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
     """Compare with where this branch left ``revision``. UsageError without such a commit, or without a GPU."""
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
-    with scratch_folder() as logs:
+    with host.scratch_folder() as logs:
         return replace(request, base=git.fork_point(request.root, revision, logs=logs))
 
 
@@ -54,7 +52,7 @@ def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progres
 def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base]:
     """Prepare ``commit`` to run what it can of ``plan``."""
     progress(f"the base is {git.short(commit)}")
-    with scratch_folder() as scratch:
+    with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")

@@ -19,8 +19,7 @@ from flashcore_ci.run import references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
 
