@@ -71,17 +71,17 @@ def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
 
 
 def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Ask whether ``paths`` differ from ``commit``. Exit status 0 means no."""
+    """Ask whether ``paths`` differ from ``commit`` (exit status 0: no)."""
     return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
 
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
-    """Return the full hash of ``revision``. UsageError if it is unknown here."""
+    """Return the hash of ``revision``. UsageError if unknown here."""
     return _find_commit(revision_argv(root, revision), f"commit {revision!r} in this checkout", name="git-revision", logs=logs)
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
-    """Return the merge base of HEAD and ``ref``. UsageError if there is none here."""
+    """Return the merge base of HEAD and ``ref``. UsageError if unknown here."""
     return _find_commit(fork_argv(root, ref), f"common commit of this checkout and {ref!r}", name="git-merge-base", logs=logs)
 
 
@@ -89,13 +89,14 @@ def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> st
     found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS)
     commit = parse_commit(found.text()) if found.returncode == 0 else ""
     if not commit:
-        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
-        raise UsageError(f"git knows no {what}", fix=fix)
+        raise UsageError(
+            f"git knows no {what}", fix="run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
+        )
     return commit
 
 
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the new folder ``into``. CannotCollectError if git or tar fails."""
+    """Write the files of ``commit`` to the new folder ``into``."""
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
@@ -106,5 +107,5 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
-    """Tell whether any tracked file under ``paths`` differs from ``commit``."""
+    """Tell whether a tracked file under ``paths`` differs from ``commit``."""
     return process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS).returncode != 0

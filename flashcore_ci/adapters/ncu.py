@@ -77,7 +77,7 @@ class Action:
 
 
 def find() -> Path | None:
-    """Find the newest ncu: on PATH, else where Nsight Compute installs itself."""
+    """Find the newest ncu: on PATH, else where it installs itself."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
@@ -118,7 +118,7 @@ def find_error(text: str) -> Missing | None:
 
 
 def import_reader(tool: Path | None) -> Any:
-    """Import the installed ``ncu_report``, else the one that comes with ``tool``. CannotCollectError if there is neither."""
+    """Import ``ncu_report``, else the one of ``tool``. CannotCollectError without one."""
     try:
         return importlib.import_module("ncu_report")
     except ImportError:
@@ -163,7 +163,7 @@ def _decode_action(*, workload: str, kernel: str, metrics: dict[str, list[Any]])
 
 
 def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
-    """Return the readings of one workload, or why it has none. Without ``expected`` kernels, at least one must run."""
+    """Return the readings of one workload, or why it has none. Without ``expected`` kernels, one must run."""
     launches = [action for action in found if action.workload == workload]
     if not found:
         return Missing(code=Code.INVALID_REPORT, message="the report holds no launch: it is empty, cut or altered")

@@ -39,7 +39,7 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxasInfo:
-    """What ptxas printed of an entry function and its callees. Bytes are per thread, shared memory's per block."""
+    """What ptxas printed of an entry function and its callees, in bytes per thread (shared memory: per block)."""
 
     registers: int = 0
     stack_bytes: int = 0
@@ -52,7 +52,7 @@ class PtxasInfo:
 def compile_argv(
     nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
 ) -> tuple[str, ...]:
-    """Compile ``source``, relative to the working folder. Leave the cubin in ``keep``, a make rule in ``dependencies``."""
+    """Compile ``source``. Leave the cubin in ``keep``, a make rule in ``dependencies``."""
     paths = tuple(part for include in includes for part in ("-I", include))
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
     return (str(nvcc), *OPTIONS, *paths, *outputs, "-c", source)
@@ -75,13 +75,13 @@ def parse_version(text: str) -> str:
 
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
-    """List the files that a make rule names after its target."""
+    """List the files of a make rule after its target."""
     _, _, names = text.replace("\\\n", " ").partition(" : ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 
 def parse_host_code(text: str, files: Container[str]) -> str:
-    """Extract the host code of ``files`` from cudafe++'s output, without device functions (``#if 0``) and source hashes."""
+    """Extract the host code of ``files`` from cudafe++'s output, without device functions and source hashes."""
     lines: list[str] = []
     in_checkout, device = False, False
     for line in text.splitlines():
@@ -95,10 +95,7 @@ def parse_host_code(text: str, files: Container[str]) -> str:
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Return what ``-Xptxas -v`` printed for each entry function.
-
-    Spills of callees count for the entry function before them. A performance warning counts for those it names, else for all.
-    """
+    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all."""
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
     entry = ""

@@ -21,7 +21,7 @@ COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A process on the GPU. ``descendant``: this tool started it. ``name`` is empty if it is in another container."""
+    """A process on the GPU. ``name`` is empty in another container, ``descendant`` if this tool started it."""
 
     pid: int
     name: str
@@ -30,7 +30,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now, in MHz, bytes, watts and °C. ``ecc_errors``: uncorrected, since boot. None: the GPU or driver lacks it."""
+    """A GPU now, in MHz, bytes, watts and °C. None: it lacks that. ``ecc_errors``: uncorrected, since boot."""
 
     name: str
     uuid: str
@@ -54,7 +54,7 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """Read the GPU with this index or UUID. CannotCollectError without driver, Python module or GPU."""
+    """Read the GPU with this index or UUID. CannotCollectError without one."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -88,7 +88,7 @@ def read(gpu: str) -> GpuState:
 
 @contextlib.contextmanager
 def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
-    """Lock the SM clock at ``mhz`` (None: as it is) inside the block. CannotCollectError if the driver refuses."""
+    """Lock the SM clock at ``mhz`` (None: as it is). CannotCollectError if the driver refuses."""
     if mhz is None:
         yield
         return
@@ -102,7 +102,7 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
 
 
 def reasons(mask: int) -> tuple[str, ...]:
-    """Return in words why the clocks are where they are."""
+    """Say why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 

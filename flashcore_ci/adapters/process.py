@@ -31,7 +31,7 @@ _stopping = threading.Event()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a child ended, with its output in files. A negative ``returncode`` is the signal that killed it."""
+    """How a child ended. A negative ``returncode`` is the signal that killed it."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -60,7 +60,7 @@ class Completed:
 
 
 def read_text(path: Path, *, limit: int = 64 << 20) -> str:
-    """Read a tool's output and replace undecodable bytes. An absent file is empty."""
+    """Read a tool's output. Undecodable bytes are replaced. An absent file is empty."""
     try:
         with path.open("rb") as file:
             return file.read(limit).decode("utf-8", errors="replace")
@@ -112,7 +112,7 @@ def stopping() -> bool:
 
 
 def is_descendant(pid: int) -> bool:
-    """Tell whether ``pid`` descends from a child of this tool. False if it is gone, invisible, or reuses a child's number."""
+    """Tell whether ``pid`` descends from a child of this tool, and does not just reuse its number."""
     try:
         ended = _sessions.get(os.getsid(pid))
         return ended is not None and _start_time(pid) <= ended
@@ -142,7 +142,7 @@ def _start(command: Sequence[str], stdout: int, stderr: int, cwd: Path | None, e
 
 
 def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Wait up to ``seconds`` (None: forever). Linux does not reap the child."""
+    """Wait up to ``seconds`` (None: forever), on Linux without a reap."""
     if not hasattr(os, "pidfd_open"):
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(seconds)

@@ -37,9 +37,7 @@ NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
 _COUNT = r"(0|[1-9]\d*)"
 _SUMMARY = re.compile(rf"^=+ ERROR SUMMARY: {_COUNT} errors?\s*$", re.MULTILINE)
-_RACES = re.compile(
-    rf"^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$", re.MULTILINE
-)
+_RACES = re.compile(rf"(?m)^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$")
 _UNPRINTED = re.compile(r"^=+ ERROR SUMMARY: \d+ errors? (?:was|were) not printed\b")
 _ANY_SUMMARY = re.compile(r"^=+ [A-Z ]*SUMMARY\b.*$", re.MULTILINE)
 _KNOWN_SUMMARIES = (_SUMMARY, _RACES, _UNPRINTED)
@@ -48,14 +46,12 @@ _LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
-_LAUNCH = re.compile(
-    r"^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),", re.MULTILINE
-)
+_LAUNCH = re.compile(r"(?m)^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One log. ``total`` is the summary's count or None. An unknown summary counts as ``lost_track``: it might not be zero."""
+    """One log. An unknown summary counts as ``lost_track``: its ``total`` might not be zero."""
 
     total: int | None
     findings: tuple[Finding, ...]
@@ -66,7 +62,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel launch: name, width of the grid, whether it was checked."""
+    """A launch: kernel, width of the grid, whether it was checked."""
 
     kernel: str
     width: int
@@ -104,7 +100,7 @@ def argv(
 
 
 def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """List every launch, and whether the filter checks it. The summary of this run means nothing."""
+    """List every launch, and whether the filter checks it. Its summary means nothing."""
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
     return (*_common(tool, "memcheck", kernels, log), *listing, *map(str, command))
 
@@ -134,8 +130,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """Return the number of findings, or why it is unknown.
 
-    Printed findings always count. Zero requires a new enough tool that kept track, a target that did not die, exit status 0, and
-    the worker's report that its launches ``ran``.
+    Zero requires a new enough tool that kept track, a target that did not die, exit status 0, and finished launches (``ran``).
     """
     count = max(log.total or 0, len(log.findings))
     too_old = f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"
@@ -162,7 +157,7 @@ def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """Return one finding per place and message, with first thread and count."""
+    """Return one finding per place and message."""
     findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")

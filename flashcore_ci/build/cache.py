@@ -32,7 +32,7 @@ R = TypeVar("R", bound=CacheRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries: one file and its record each, whole or absent."""
+    """A folder of entries: a file and its record each, whole or absent."""
 
     folder: Path
 

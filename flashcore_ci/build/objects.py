@@ -56,7 +56,7 @@ class Unit:
 
 
 def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
-    """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
+    """Describe the compilation of ``source``. Its key covers tools, options and all files that it may read.
 
     The key also covers the checkout's path, because line information holds absolute paths.
     """
@@ -89,7 +89,7 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
 
 
 def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """Refuse a header that ``Sources.closure`` did not find, without a digest."""
+    """Refuse a header without a digest: ``Sources.closure`` did not find it."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()

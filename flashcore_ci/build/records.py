@@ -42,7 +42,7 @@ def write_builds(folder: Path, build_set: BuildSet) -> None:
 
 
 def read_builds(folder: Path) -> BuildSet:
-    """Read the builds in ``folder``, perhaps of another machine. EvidenceError unless record and libraries are whole."""
+    """Read the builds in ``folder``. EvidenceError unless record and libraries are whole."""
     try:
         data = (folder / FILE).read_bytes()
     except OSError as error:

@@ -58,8 +58,7 @@ class Sources:
         for name, quoted in self._headers[path]:
             folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
             header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
-            if header is not None:
-                found.append(header)
+            found += [header] if header is not None else []
         return found
 
     def _header(self, folder: str, name: str) -> str | None:

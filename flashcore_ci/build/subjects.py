@@ -55,7 +55,7 @@ def build_subjects(
 
 
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
-    """Read the builds in ``folder``. EvidenceError as ``read_builds``, and if a subject's sources differ. Comments may."""
+    """Read the builds in ``folder``. EvidenceError as ``read_builds``, and if sources (not comments) differ."""
     build_set = read_builds(folder)
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -158,7 +158,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
 
 
 def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
-    """Find entry functions that ``build()`` does not name, so that no gate would judge them."""
+    """Find entry functions that ``build()`` does not name: no gate would judge them."""
     named = {(entry.source, entry.symbol) for entry in spec.entries}
     advice = "which build() does not name: name it in `entries`, or remove it"
     return [

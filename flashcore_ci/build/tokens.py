@@ -65,7 +65,7 @@ def c_tokens(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
-    """List the headers that C source names under any condition, with "is quoted"."""
+    """List the headers that C source names, with "is quoted"."""
     code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
     return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in _INCLUDE.finditer(code))
 

@@ -102,7 +102,7 @@ def find(home: Path) -> Toolchain | None:
 
 
 def find_system() -> Toolchain | None:
-    """Find the machine's CUDA: on PATH, else in /usr/local/cuda. CannotCollectError if nvdisasm or static runtime is absent."""
+    """Find the machine's CUDA: on PATH, else in /usr/local/cuda. CannotCollectError if it is incomplete."""
     found = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if found is None:
         return None
@@ -132,10 +132,7 @@ def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: Tool
 
 
 def install(home: Path, python: str, progress: Progress) -> Toolchain:
-    """Install the pinned tools with ``python -m pip``, unless they are there. CannotCollectError names the cause.
-
-    An interrupted installation starts again. A second caller waits for the first.
-    """
+    """Install the pinned tools with ``python -m pip``, unless they are there. A second caller waits for the first."""
     if (present := find(home)) is not None:
         return present
     folder = _folder(home)

@@ -19,7 +19,7 @@ def first_line(error: BaseException) -> str:
 
 
 def keep(error: BaseException) -> str:
-    """Write the traceback to the tool's home or a temporary folder. Return the path, else the traceback."""
+    """Write the traceback to home or a temporary folder. Return its path, else the text."""
     text = "".join(traceback.format_exception(error))
     for folder in (settings_of(os.environ).home / "bugs", Path(tempfile.gettempdir())):
         try:

@@ -23,7 +23,7 @@ STEP = 10
 
 @dataclass(slots=True, kw_only=True)
 class Estimate:
-    """The time left, from the seconds of each stage of the last run (``before``)."""
+    """The time left, from the seconds of each earlier stage (``before``)."""
 
     before: Mapping[str, float]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Estimate:
         return True
 
     def left(self, now: float) -> float | None:
-        """Return the seconds left, if they are known and the predicted time is not over."""
+        """Return the seconds left, if known."""
         elapsed = now - self.began
         if self.stage in CACHED_STAGES or self.stage not in self.before:
             current = self._by_count(elapsed)
@@ -55,7 +55,7 @@ class Estimate:
         return current + sum(self.before[name] for name in self._later_stages()) or None
 
     def finish(self, now: float) -> dict[str, float]:
-        """Return the seconds of every stage without a cache."""
+        """Return the seconds of stages without a cache."""
         self._leave(now)
         self.stage = ""
         return {name: seconds for name, seconds in self.seconds.items() if name not in CACHED_STAGES}
@@ -66,7 +66,7 @@ class Estimate:
         return [name for name in following if name not in self.seconds and name not in CACHED_STAGES]
 
     def _by_count(self, elapsed: float) -> float | None:
-        """Extrapolate from ``5 of 10``. Items before the first count were cached."""
+        """Extrapolate from ``5 of 10``. Items before the first were cached."""
         count = COUNT.search(self.line)
         if not count:
             return None
@@ -80,7 +80,7 @@ class Estimate:
 
 
 def command_key() -> str:
-    """Identify the current command, folder and relevant options, if any."""
+    """Identify the current command, folder and relevant options."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""

@@ -73,7 +73,7 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+    """Run one command line. Return its exit code."""
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
     except click.ClickException as error:

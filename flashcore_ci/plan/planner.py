@@ -1,4 +1,4 @@
-"""Suite and descriptions to the list of checks, the denominator of every verdict."""
+"""Suite and descriptions to the checks, the denominator of every verdict."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NO_MACHINE_CODE = "its subject has no machine code at build time, so only live e
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
     """Plan every (gate, target): as a check, or as excluded with the reason. ``compared``: there is a base.
 
-    SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name, and what
-    would pass unchecked: a gate without targets, a workload without a gate, a suite in which nothing blocks.
+    SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name. It lists
+    idle gates and workloads too, and a suite in which nothing blocks: they would pass unchecked.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
@@ -55,7 +55,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
-    """Keep the checks that match one of ``globs`` (none: all). SuiteError if a glob matches nothing."""
+    """Keep the checks that match one of ``globs`` (none: all). SuiteError for an idle glob."""
     patterns = tuple(globs)
     if not patterns:
         return plan
@@ -69,7 +69,7 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
 
 
 def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
-    """Keep only these checks, and the evidence that they need."""
+    """Keep only these checks, and their evidence."""
     checks = tuple(check for check in plan.checks if predicate(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
@@ -80,7 +80,7 @@ def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
 
 
 def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
-    """Drop the comparisons of workloads that the base cannot run (id: reason)."""
+    """Drop the comparisons that the base cannot run (id: reason)."""
     dropped = {c.key: cannot[c.target] for c in plan.checks if c.gate.evidence is Kind.COMPARISON and c.target in cannot}
     excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
     checks = tuple(check for check in plan.checks if check.key not in dropped)

@@ -34,7 +34,7 @@ def build_plan(plan: Plan, request: Request, progress: Progress) -> Builds:
 def compile_subjects(
     descriptions: tuple[Description, ...], request: Request, progress: Progress, *, root: Path, out: Path, side: str = ""
 ) -> Builds:
-    """Compile subjects of the checkout ``root`` into ``out``. ``side`` names the base in messages."""
+    """Compile subjects of ``root`` into ``out``. ``side`` goes into messages."""
     return build_subjects(
         descriptions,
         root=root,
@@ -53,7 +53,7 @@ def compiler_evidence(plan: Plan, builds: Builds, provenance: Provenance) -> Evi
 
 
 def as_text(builds: Builds) -> str:
-    """List the resources of each entry function, or the compile error."""
+    """List each entry function's resources, or the compile error."""
     return "\n".join(line for build in builds for line in _lines(build)) + "\n"
 
 
@@ -73,7 +73,7 @@ def _lines(build: BuildEvidence) -> list[str]:
 
 
 def install_tools(environ: Mapping[str, str], progress: Progress) -> str:
-    """Install the pinned CUDA tools if they are missing, and name them."""
+    """Install the pinned CUDA tools if missing, and name them."""
     settings = settings_of(environ)
     tools = toolchain.install(settings.home, str(settings.python), progress)
     return f"{tools.compiler}, compute-sanitizer {tools.sanitizer_version}: {tools.nvcc.parent}"

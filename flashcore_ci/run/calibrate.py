@@ -36,10 +36,7 @@ Sessions = tuple[Session, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """One call of ``calibrate``, of ``seconds`` (None: until the recording is complete). ``out``: None names it after the GPU.
-
-    ``folder`` holds the unfinished recording of this many processes.
-    """
+    """One call of ``calibrate``, of ``seconds`` (None: to the end). ``folder`` holds the unfinished recording."""
 
     suite: Request
     planted: Request
@@ -57,7 +54,7 @@ class CalibrationRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The state of a recording and its noise model (None without an A/A process)."""
+    """A recording's state and noise model (None without an A/A process)."""
 
     same: int
     planted: int
@@ -67,10 +64,7 @@ class Calibration:
 
 
 def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
-    """Continue the recording, and write the noise model.
-
-    CannotCollectError when this machine cannot measure, UsageError when code or machine changed.
-    """
+    """Continue the recording. CannotCollectError if this machine cannot, UsageError when code or machine changed."""
     if not (run.planted.root / run.planted.suite).is_file():
         raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
     ledger, file = _record(run, progress)
@@ -176,7 +170,7 @@ def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
 
 
 def _device(session: Session) -> Device:
-    """Describe the GPU. CannotCollectError when it is unhealthy or busy."""
+    """Describe the GPU. CannotCollectError when unhealthy or busy."""
     probed = session.probe()
     problem = probe_failure(probed) or session.check_exclusive()
     if problem is not None:

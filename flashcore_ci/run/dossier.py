@@ -35,7 +35,7 @@ def make_dossier(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """Collect what a run has. Without a plan the dossier is empty."""
+    """Collect what a run has. Without a plan it is empty."""
     if suite is None or plan is None:
         return Dossier()
     matches = matched_evidence(plan, builds, tuple(sources), base=base)
@@ -66,13 +66,13 @@ def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Tra
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:
-    """Take evenly spaced blocks. The last one is among them."""
+    """Take evenly spaced blocks, the last included."""
     step = -(-len(blocks) // MAX_POINTS)
     return blocks[::-1][::step][::-1]
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """Quote the source around each finding, if it is in this checkout."""
+    """Quote this checkout's source around each finding."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
     for file, line in list(places)[:MAX_EXCERPTS]:
         lines = _lines(file, root)
@@ -93,7 +93,7 @@ def _lines(file: str, root: Path) -> list[str]:
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """Find the source here, by the longest known end of an absolute name."""
+    """Find the source by the longest known end of an absolute name."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts

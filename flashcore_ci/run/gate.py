@@ -1,4 +1,4 @@
-"""The verdict: plan, build, measure or read recordings, judge, write the reports."""
+"""The verdict: plan, build, measure or read recordings, judge, report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 
 @dataclass(slots=True, kw_only=True)
 class PartialRun:
-    """What a run has so far, judged even when an error ends it. ``base``: what comparisons must be with."""
+    """What a run has so far, judged even when an error ends it."""
 
     suite: Suite | None = None
     plan: Plan | None = None
@@ -44,7 +44,7 @@ class PartialRun:
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. Reports are written however it ends, errors raised again. ``evidence`` replaces measuring."""
+    """Do the whole job. Reports are written however it ends. ``evidence`` replaces measuring."""
     request = without_deferral(request)
     check_suite_exists(request)
     with claim_folder(request.out):
@@ -93,7 +93,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
 
 
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
-    """Judge comparisons of ``head`` (None: this checkout) with ``base``. UsageError for an unknown revision."""
+    """Compare ``head`` (None: this checkout) with ``base``. UsageError for an unknown revision."""
     request = replace(request, out=request.out.absolute(), live=True, kinds=(Kind.COMPARISON,))
     with host.scratch_folder() as logs:
         request = replace(request, base=git.commit_of(request.root, base, logs=logs))
@@ -104,7 +104,7 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
 
 
 def collect_run(request: Request, progress: Progress) -> Evidence:
-    """Measure the suite without a verdict. CannotCollectError when that is impossible."""
+    """Measure the suite without a verdict."""
     host.require_gpu(request.gpu)
     plan = make_plan(load_suite(request), request, progress)
     with claim_folder(request.out):
@@ -121,7 +121,7 @@ def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progr
 
 
 def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
-    """Measure on this machine's GPU and write the run folder."""
+    """Measure here, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
@@ -134,10 +134,7 @@ def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, b
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:
-    """Judge a recorded run by this checkout's suite, by default as of its collection.
-
-    EvidenceError when it has no measurements. Its reports stay then.
-    """
+    """Judge a recorded run by this suite, as of its collection. EvidenceError, and no change, without measurements."""
     check_suite_exists(request)
     _check_measurements(run)
     with claim_folder(request.out):
@@ -205,7 +202,7 @@ def publish(report: Report, run: PartialRun, request: Request) -> None:
 
 
 def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
-    """Write the reports of a run that ``error`` ended. Raise it unless the user stopped the run."""
+    """Write the reports of a run that ``error`` ended. Raise it unless the user did."""
     error = as_flashcore_error(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")

@@ -27,7 +27,7 @@ def load_suite(request: Request) -> Suite:
 
 
 def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:
-    """List the checks. ``compared``: gates on comparisons apply (None: if the request has a base)."""
+    """List the checks. ``compared``: with comparisons (None: if the request has a base)."""
     progress("asking the subjects what they are")
     with scratch_folder() as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=scratch)
@@ -45,7 +45,7 @@ as_json = encode
 
 
 def as_text(plan: Plan) -> str:
-    """List every check with its limit, then what does not apply."""
+    """List every check and limit, then what does not apply."""
     return "\n".join(_lines(plan)) + "\n"
 
 
@@ -70,7 +70,7 @@ def _line(check: Check) -> str:
 
 
 def explain(name: str, suite: Path, root: Path) -> str:
-    """Explain a reason code, or a gate of the suite. UsageError for other names."""
+    """Explain a reason code or a gate. UsageError for other names."""
     if name in set(Code):
         return words.render_code(Code(name))
     gates = {gate.id: gate for gate in load(suite, root=root).gates}
@@ -83,7 +83,7 @@ def explain(name: str, suite: Path, root: Path) -> str:
 
 
 def names(suite: Path, root: Path) -> list[str]:
-    """List the gates, if there is a suite, and the reason codes."""
+    """List the gates, if any, and the reason codes."""
     gates: list[str] = []
     with contextlib.suppress(SuiteError):
         gates = [gate.id for gate in load(suite, root=root).gates]

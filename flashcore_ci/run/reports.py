@@ -49,20 +49,20 @@ NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
 def write(out: Path, report: Report, dossier: Dossier, names: Iterable[str] = FILES) -> None:
-    """Write the files ``names``. CannotCollectError if the disk refuses."""
+    """Write these files. CannotCollectError if the disk refuses."""
     for name in names:
         write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
 
 def rewrite(path: Path) -> Report:
-    """Write again what follows from the two records in ``path``. UsageError when the folder holds other files."""
+    """Write again what follows from the two records. UsageError when the folder holds other files."""
     report, dossier = read(path), read_dossier(path)
     write(_own_folder(path), report, dossier, [name for name in FILES if name not in {REPORT, DOSSIER}])
     return report
 
 
 def write_page(path: Path) -> Path:
-    """Write the page again and return its path. Errors as for ``rewrite``."""
+    """Write the page again, as ``rewrite``. Return its path."""
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
     write(folder, report, dossier, (PAGE,))
@@ -92,7 +92,7 @@ def _own_folder(path: Path) -> Path:
 
 
 def read(path: Path) -> Report:
-    """Read a ``report.json``, or that of a folder. EvidenceError when there is none."""
+    """Read a ``report.json``, or that of a folder. EvidenceError without one."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -103,7 +103,7 @@ def read(path: Path) -> Report:
 
 
 def read_dossier(path: Path) -> Dossier:
-    """Read the dossier next to the report. It is empty when there is none."""
+    """Read the dossier next to the report, empty if absent."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
@@ -134,13 +134,10 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """Make the error the headline of ``report``. Such a run never passes."""
-    code = exit_code(error)
-    if isinstance(error, InterruptedRunError):
-        verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
-        code = ExitCode.GATE_FAILED if report.exit_code == ExitCode.GATE_FAILED else code
-    else:
-        verdicts = report.verdicts
+    """Make the error the report's headline. Such a run never passes."""
+    stopped = isinstance(error, InterruptedRunError)
+    verdicts = tuple(map(_interrupted, report.verdicts)) if stopped else report.verdicts
+    code = ExitCode.GATE_FAILED if stopped and report.exit_code == ExitCode.GATE_FAILED else exit_code(error)
     return replace(
         report,
         outcome=Outcome.FAIL if report.outcome is Outcome.FAIL else Outcome.INCONCLUSIVE,

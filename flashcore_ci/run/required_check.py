@@ -25,7 +25,7 @@ SUCCESS = "success"
 
 
 def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
-    """Judge the evidence (and, with ``base``, the comparison with the fork point) against binaries that are built again here.
+    """Judge the evidence, and with ``base`` its comparison with the fork point, against binaries built again here.
 
     ``needs`` is ``toJSON(needs)``. UnmetError when a job failed, or the evidence is of another commit.
     """

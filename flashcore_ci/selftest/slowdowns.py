@@ -11,7 +11,7 @@ from flashcore_ci.judge.stats.paired_estimate import priors
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds
 from flashcore_ci.model.codes import FAILING
 from flashcore_ci.model.metrics import Scale, primary_scale
-from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
+from flashcore_ci.model.noise import Noise, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.selftest.model import Defect, Detection
@@ -43,8 +43,5 @@ def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, ro
 
 
 def _rounds(pairs: Pairs, scale: Scale) -> Rounds:
-    def side(series: Series) -> tuple[float, ...]:
-        values: tuple[float, ...] = getattr(series, scale)
-        return values[:ROUNDS]
-
-    return Rounds(base=side(pairs.base), head=side(pairs.head))
+    base, head = (getattr(series, scale)[:ROUNDS] for series in (pairs.base, pairs.head))
+    return Rounds(base=base, head=head)

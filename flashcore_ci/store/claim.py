@@ -1,4 +1,4 @@
-"""Claim an output folder: lock its marker file, so two runs never share it. Foreign files are never overwritten."""
+"""Claim an output folder by a locked marker. Foreign files are never overwritten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIX = "give --out a new or empty folder"
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. UsageError for foreign files or another writer, CannotCollectError for the disk."""
+    """Hold the run folder. UsageError for foreign files or another writer, CannotCollectError for the disk."""
     refuse_foreign(folder)
     with mark_folder(folder):
         yield
@@ -31,7 +31,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
-    """Mark ``folder`` (given as ``option``) as ours and lock it. Errors as for ``claim_folder``."""
+    """Mark ``folder`` as ours and lock it, with errors as ``claim_folder`` about ``option``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -45,7 +45,7 @@ def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
-    """UsageError with ``fix`` when ``folder`` holds anything that this tool did not write."""
+    """UsageError when ``folder`` holds what this tool did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -60,7 +60,7 @@ def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
 
 
 def _has_mark(file: Path, mark: bytes) -> bool:
-    """Tell whether the last 4 KiB of a regular file hold the schema's name."""
+    """Tell whether the last 4 KiB hold the schema's name."""
     try:
         if not file.is_file():
             return False

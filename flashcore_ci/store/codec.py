@@ -19,9 +19,9 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Any) -> bytes:
-    """Encode the record as indented JSON. Equal records give equal bytes.
+    """Encode as indented JSON, equal bytes for equal records. ValueError for NaN and infinity.
 
-    ValueError for NaN and infinity. Half of a surrogate pair, which file names may contain, becomes ``?``.
+    Half of a surrogate pair, which file names may contain, becomes ``?``.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
     return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
@@ -47,7 +47,7 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
 
 
 def schema_of(record: type[Any]) -> dict[str, Any]:
-    """Return the JSON schema of what ``encode`` writes: every field, and no others."""
+    """Return the JSON schema of what ``encode`` writes."""
     schema = _adapter(record).json_schema(mode="serialization")
     for definition in (schema, *schema.get("$defs", {}).values()):
         if "properties" in definition:
@@ -84,7 +84,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
-    """Return the path to the first key that ``data`` lacks, or (). In a file an absent field means a cut file."""
+    """Return the path to the first key that ``data`` lacks, or (): such a file was cut."""
     if isinstance(complete, dict):
         missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
         if missing is not None:

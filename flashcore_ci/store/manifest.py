@@ -1,4 +1,4 @@
-"""The manifest of a run: each file with size and digest, and the rules for names."""
+"""The manifest of a run: files with size and digest, and rules for names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One file of a run: path in the folder (slashes), size in bytes, SHA-256 in hex."""
+    """One file of a run: path (slashes), bytes, SHA-256 in hex."""
 
     path: str
     size: int
@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of ``manifest.json``: all files but itself, sorted by path."""
+    """``manifest.json``: all files but itself, sorted by path."""
 
     files: tuple[Member, ...]
     schema: Literal["run-v1"] = "run-v1"
@@ -48,7 +48,7 @@ def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:
 
 
 def refuse_name(path: str, *, where: str) -> None:
-    """Raise EvidenceError unless ``path`` is the plan, the evidence or an artifact."""
+    """Raise EvidenceError unless ``path`` is plan, evidence or artifact."""
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):

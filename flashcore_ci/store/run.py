@@ -31,7 +31,7 @@ from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back. ``files`` are the tools' own files by their names."""
+    """A run as read back, with the tools' own ``files``."""
 
     plan: Plan
     evidence: Evidence
@@ -39,7 +39,7 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder for ``plan``. UsageError for foreign files, which are never deleted."""
+    """Make ``path`` an empty run folder. UsageError for foreign files, which are never deleted."""
     refuse_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
-    """Write plan, evidence, and last the manifest over them and all artifacts: without it there is no run.
+    """Write plan, evidence, and last the manifest: without it there is no run.
 
     CannotCollectError if the disk refuses, EvidenceError for links and devices.
     """
@@ -71,7 +71,7 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Read a run folder or bundle. EvidenceError (one line) if any byte was altered."""
+    """Read a run folder or bundle. EvidenceError if any byte was altered."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
@@ -92,19 +92,19 @@ def read_run(path: Path) -> Run:
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
-    """Read the tools' own files by name. EvidenceError if one cannot be read."""
+    """Read the tools' own files by name."""
     return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Read every file of a run folder or bundle. EvidenceError as ``read_run``."""
+    """Read every file of a run. EvidenceError as ``read_run``."""
     if not path.is_dir():
         return bundle.unpack(path)
     return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run into one reproducible ``.tar.xz``. EvidenceError if it is not whole, UsageError if ``file`` is another."""
+    """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):

@@ -1,4 +1,4 @@
-"""Check what a suite's tables mean together: names exist, units fit, globs match."""
+"""Check tables together: names exist, units fit, globs match."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.D
 
 
 def is_name(text: str) -> bool:
-    """Tell whether ``text`` may be an id. Ids become file names and glob targets."""
+    """Tell whether ``text`` may be an id, and so a file name."""
     return NAME.fullmatch(text) is not None
 
 
@@ -29,7 +29,7 @@ def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
 
 
 def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
-    """Number the tables of the list ``name``. Other values are reported elsewhere."""
+    """Number the tables of the list ``name``."""
     tables = top.get(name)
     return [(index, table) for index, table in enumerate(tables) if isinstance(table, dict)] if isinstance(tables, list) else []
 
@@ -83,8 +83,7 @@ def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], se
 
 
 def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
-    metric = METRICS.get(gate.metric)
-    if metric is None:  # noted already
+    if (metric := METRICS.get(gate.metric)) is None:  # noted already
         return
     if metric.kind is not gate.evidence:
         problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')
@@ -126,7 +125,7 @@ def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
 
 
 def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: bool) -> None:
-    """Refuse a rule ``>=`` that every reading passes, or that favours the worst."""
+    """Refuse a ``>=`` that all readings pass, or that favours the worst."""
     if lower_is_better:
         problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", but less is better')
     for index, limit in enumerate(gate.limits):

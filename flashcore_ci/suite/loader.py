@@ -1,4 +1,4 @@
-"""The only reader of suite files: TOML in, a checked ``Suite`` or all problems out."""
+"""TOML in, a checked ``Suite`` or all problems out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIVERS = "waivers.toml"
 
 
 def load(path: Path, *, root: Path) -> Suite:
-    """Load the suite in ``path`` and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
+    """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
     top = read_document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")
@@ -36,6 +36,7 @@ def load(path: Path, *, root: Path) -> Suite:
         raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
     for key in ("name", "ridge", "protocol"):
         reader.remember(key, key)
+    timeouts = tuple(sorted(head.protocol.timeouts.items()))
     return Suite(
         name=head.name,
         file=reader.problems.file,
@@ -43,12 +44,8 @@ def load(path: Path, *, root: Path) -> Suite:
         workloads=tuple(workloads.values()),
         gates=tuple(gates.values()),
         waivers=waivers,
-        ridge=Ridge(device=head.ridge.device, flops=head.ridge.flops, bandwidth=head.ridge.bandwidth),
-        protocol=Protocol(
-            timing_processes=head.protocol.timing_processes,
-            repeats=head.protocol.repeats,
-            timeouts=tuple(sorted(head.protocol.timeouts.items())),
-        ),
+        ridge=Ridge(**head.ridge.model_dump()),
+        protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
     )
 
@@ -68,7 +65,7 @@ def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Reader:
-    """One file as it is read: its problems, and the key of each value."""
+    """One file: its problems, and the key of each value."""
 
     problems: Problems
     sources: dict[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ SYSTEM_LOCKS = Path("/var/lock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Folders and programs: toolchain and build cache (``home``), GPU locks (``lock_dir``), the worker's ``python``."""
+    """Folder of toolchain and cache (``home``), of GPU locks, and the worker's ``python``."""
 
     home: Path
     python: Path
@@ -33,7 +33,7 @@ class Settings:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """Return the home folder, or the temporary folder in containers without one."""
+    """Return the home folder, or a temporary one in containers."""
     try:
         return Path(environ.get("HOME") or Path.home())
     except RuntimeError:

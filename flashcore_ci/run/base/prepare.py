@@ -31,7 +31,7 @@ from flashcore_ci.run.request import Progress, Request
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
-    """Compare with where this branch left ``revision``. UsageError without such a commit, or without a GPU."""
+    """Compare with where this branch left ``revision``. UsageError without one, or without a GPU."""
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
     with host.scratch_folder() as logs:
@@ -40,7 +40,7 @@ def with_fork_point(request: Request, revision: str) -> Request:
 
 @contextlib.contextmanager
 def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base | None]:
-    """Prepare the base of the request, if it has one."""
+    """Prepare the base, if the request has one."""
     if request.base is None:
         yield None
         return
@@ -79,7 +79,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
 
 
 def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
-    """Return when the comparison may stop, by the verdict's own rule."""
+    """Return when the comparison may stop, by the verdict's rule."""
     known_references = references.of(request.root / request.suite)
     heads, bases = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds), base.identities
     same = frozenset(name for name, head in heads.items() if name in bases and is_same_code(bases[name], head))

@@ -25,14 +25,14 @@ from flashcore_ci.suite.loader import load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedPlan:
-    """A plan, and one sentence on what it leaves out."""
+    """A plan, and what it leaves out."""
 
     plan: Plan
     summary: str
 
 
 def narrow(suite: Suite, plan: Plan, builds: Builds, *, base: str, request: Request, progress: Progress) -> NarrowedPlan:
-    """Leave out checks with the same digests at ``base``, none if it does not build. UsageError when there is no such base."""
+    """Leave out checks with the digests of ``base``, none if it does not build. UsageError without such a base."""
     with scratch_folder() as logs:
         commit = git.fork_point(request.root, base, logs=logs)
         name = f"{base} ({git.short(commit)})"
@@ -70,7 +70,7 @@ def _without(plan: Plan, same: frozenset[tuple[str, str]], name: str) -> Narrowe
 
 
 def _tool_changed(root: Path, commit: str, logs: Path) -> bool:
-    """Tell whether the tool itself is in this checkout and differs, as no digest shows."""
+    """Tell whether this checkout holds the tool and it differs, as no digest shows."""
     package = Path(flashcore_ci.__file__).resolve().parent
     if not package.is_relative_to(root.resolve()):
         return False
