@@ -7,22 +7,22 @@ from datetime import UTC, datetime
 
 
 def now() -> str:
-    """Return the present moment in UTC to the second, e.g. ``2026-01-31T12:00:00Z``."""
+    """Return now in UTC to the second, e.g. ``2026-01-31T12:00:00Z``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def today() -> str:
-    """Return the present day in UTC, e.g. ``2026-01-31``."""
+    """Return today in UTC, e.g. ``2026-01-31``."""
     return now()[:10]
 
 
 def monotonic() -> float:
-    """Return seconds since a fixed moment. They never decrease."""
+    """Return seconds that never decrease."""
     return time.monotonic()
 
 
 def wall() -> float:
-    """Return seconds since 1970, as in the times of files."""
+    """Return seconds since 1970, as files have."""
     return time.time()
 
 

@@ -1,7 +1,4 @@
-"""A cubin's ELF file: its entry functions and a digest of its code.
-
-Line numbers, comments and folders are excluded, so a changed comment keeps the digest.
-"""
+"""A cubin's ELF file: its entry functions and a digest of its code, without line numbers, comments and folders."""
 
 from __future__ import annotations
 
@@ -17,14 +14,11 @@ from flashcore_ci.model.identity import digest_of
 
 _EXCLUDED = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
 """Line numbers, file names, the compiler's command line, and what follows from code. Symbols count by name."""
-
 _SOURCE_HASH = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
 """nvcc puts a hash of the whole source, comments included, into names with internal linkage."""
-
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 _ATTRIBUTE = struct.Struct("<BBH")
-
 _STT_FUNC, _STT_SECTION = 2, 3
 _STO_CUDA_ENTRY = 0x10
 _SIZED_ATTRIBUTE = 4
@@ -33,14 +27,13 @@ _ATTRIBUTES_OF_A_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
 Symbols of debug sections shift the index, so a description of the symbol replaces it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Symbol:
     name: str
     kind: int
     other: int
     section: str
     value: int
-    size: int
 
     @property
     def location(self) -> tuple[str, str, int]:
@@ -50,7 +43,7 @@ class _Symbol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCode:
-    """A cubin's entry functions, and a digest of its code, data and attributes."""
+    """Entry functions, and a digest of code, data and attributes."""
 
     entries: tuple[str, ...]
     digest: str
@@ -67,7 +60,8 @@ def read(cubin: bytes) -> MachineCode:
         parts = sorted(_section_digest(name, section, symbols) for name, section in sections if not _EXCLUDED.match(name))
     except Exception as error:  # noqa: BLE001 - the parser raises anything on other bytes
         raise ValueError(f"not a cubin: {error}") from None
-    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in symbols if _is_named(symbol))
+    named = (symbol for symbol in symbols if symbol.name and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section))
+    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in named)
     entries = sorted(symbol.name for symbol in symbols if symbol.kind == _STT_FUNC and symbol.other & _STO_CUDA_ENTRY)
     return MachineCode(entries=tuple(entries), digest=digest_of(parts, names))
 
@@ -76,23 +70,12 @@ def _without_source_hash(name: str) -> str:
     return _SOURCE_HASH.sub(r"\1", name)
 
 
-def _is_named(symbol: _Symbol) -> bool:
-    return bool(symbol.name) and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section)
-
-
 def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
     """Parse the table here, because pyelftools drops the bit of an entry function."""
-    strings = table.stringtable
+    strings, names = table.stringtable, dict(enumerate(sections))
     return [
-        _Symbol(
-            name=_without_source_hash(strings.get_string(name)),
-            kind=info & 0xF,
-            other=other,
-            section=sections[index] if index < len(sections) else f"#{index}",
-            value=value,
-            size=size,
-        )
-        for name, info, other, index, value, size in _SYMBOL.iter_unpack(table.data())
+        _Symbol(_without_source_hash(strings.get_string(name)), info & 0xF, other, names.get(index, f"#{index}"), value)
+        for name, info, other, index, value, _ in _SYMBOL.iter_unpack(table.data())
     ]
 
 
@@ -101,17 +84,13 @@ def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tupl
     if kind == "SHT_NOBITS":
         content: object = ""
     elif kind == "SHT_RELA":
-        content = sorted(_relocation(entry, symbols) for entry in _RELOCATION.iter_unpack(section.data()))
+        entries = _RELOCATION.iter_unpack(section.data())
+        content = sorted((offset, form, symbols[index].location, addend) for offset, form, index, addend in entries)
     elif name.startswith(".nv.info"):
         content = _attributes(section.data(), symbols)
     else:
         content = hashlib.sha256(section.data()).hexdigest()
     return (name, str(kind), section["sh_flags"], section["sh_size"], section["sh_addralign"], digest_of(content))
-
-
-def _relocation(entry: tuple[int, int, int, int], symbols: Sequence[_Symbol]) -> tuple[object, ...]:
-    offset, kind, index, addend = entry
-    return (offset, kind, symbols[index].location, addend)
 
 
 def _attributes(data: bytes, symbols: Sequence[_Symbol]) -> list[tuple[object, ...]]:

@@ -24,17 +24,17 @@ class Checkout:
 
 
 def short(commit: str) -> str:
-    """Shorten a commit's hash for people."""
+    """Shorten a commit's hash."""
     return commit[:SHORT]
 
 
 def commit_argv(root: Path) -> tuple[str, ...]:
-    """Ask for the commit of the checkout at ``root``."""
+    """Ask for the commit of ``root``."""
     return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD")
 
 
 def status_argv(root: Path) -> tuple[str, ...]:
-    """Ask which tracked files under ``root`` differ from the commit."""
+    """Ask which tracked files differ from the commit."""
     return ("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
 
 
@@ -45,10 +45,7 @@ def parse_commit(text: str) -> str:
 
 
 def checkout(root: Path, *, logs: Path) -> Checkout:
-    """Return the state of the checkout at ``root``. git's output goes to ``logs``.
-
-    A folder without git or without history is not an error.
-    """
+    """Return the state of the checkout at ``root``, empty without git or history."""
     try:
         commit = process.run(commit_argv(root), logs=logs, name="git-commit", timeout=TIMEOUT_SECONDS)
         status = process.run(status_argv(root), logs=logs, name="git-status", timeout=TIMEOUT_SECONDS)
@@ -74,35 +71,32 @@ def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
 
 
 def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Ask whether ``paths`` differ from ``commit``. Exit status 0 means no."""
+    """Ask whether ``paths`` differ from ``commit`` (exit status 0: no)."""
     return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
 
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
-    """Return the full hash of ``revision``. UsageError if it is unknown here."""
-    found = process.run(revision_argv(root, revision), logs=logs, name="git-revision", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(found.text()) if found.returncode == 0 else ""
-    if not commit:
-        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
-        raise UsageError(f"git knows no commit {revision!r} in this checkout", fix=fix)
-    return commit
+    """Return the hash of ``revision``. UsageError if unknown here."""
+    return _find_commit(revision_argv(root, revision), f"commit {revision!r} in this checkout", name="git-revision", logs=logs)
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
-    """Return the merge base of HEAD and ``ref``. UsageError if there is none here."""
-    completed = process.run(fork_argv(root, ref), logs=logs, name="git-merge-base", timeout=TIMEOUT_SECONDS)
-    commit = parse_commit(completed.text())
-    if completed.returncode != 0 or not commit:
-        fix = "run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
-        raise UsageError(f"git knows no common commit of this checkout and {ref!r}", fix=fix)
+    """Return the merge base of HEAD and ``ref``. UsageError if unknown here."""
+    return _find_commit(fork_argv(root, ref), f"common commit of this checkout and {ref!r}", name="git-merge-base", logs=logs)
+
+
+def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> str:
+    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(found.text()) if found.returncode == 0 else ""
+    if not commit:
+        raise UsageError(
+            f"git knows no {what}", fix="run git fetch (in actions/checkout: fetch-depth: 0), or name another commit"
+        )
     return commit
 
 
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the new folder ``into``.
-
-    CannotCollectError if git or tar fails.
-    """
+    """Write the files of ``commit`` to the new folder ``into``."""
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
@@ -113,6 +107,5 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
-    """Tell whether any tracked file under ``paths`` differs from ``commit``."""
-    completed = process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS)
-    return completed.returncode != 0
+    """Tell whether a tracked file under ``paths`` differs from ``commit``."""
+    return process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS).returncode != 0

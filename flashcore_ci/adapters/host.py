@@ -1,7 +1,4 @@
-"""What a job can see of its machine: ``/proc``, ``/dev`` and its environment.
-
-Nothing is started or changed. What cannot be seen becomes None, never a guess.
-"""
+"""What a job can see of its machine, without a change to it. What cannot be seen becomes None, never a guess."""
 
 from __future__ import annotations
 
@@ -14,18 +11,9 @@ from pathlib import Path
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
-    ".ssh/id_*",
-    ".aws/credentials",
-    ".azure/*token*",
-    ".config/gcloud/*credentials*",
-    ".config/gh/hosts.yml",
-    ".docker/config.json",
-    ".git-credentials",
-    ".kube/config",
-    ".netrc",
-    ".pypirc",
-    ".cache/huggingface/token",
-)
+    ".ssh/id_*", ".aws/credentials", ".azure/*token*", ".config/gcloud/*credentials*", ".config/gh/hosts.yml",
+    ".docker/config.json", ".git-credentials", ".kube/config", ".netrc", ".pypirc", ".cache/huggingface/token",
+)  # fmt: skip
 SOCKETS = ("var/run/docker.sock", "run/containerd/containerd.sock", "run/podman/podman.sock")
 CAP_SYS_ADMIN = 21
 INIT_NAMES = frozenset({"systemd", "init"})
@@ -33,11 +21,9 @@ INIT_NAMES = frozenset({"systemd", "init"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
-    """A machine as a job on it sees it.
+    """A machine as a job sees it. ``capabilities`` is the mask of effective ones. ``ephemeral``: None without a GitHub runner.
 
-    ``capabilities`` is the mask of effective ones. ``processes`` and ``secrets`` are names.
-    ``in_container``: other processes may be invisible. ``ephemeral``: None without a GitHub runner.
-    ``has_cleanup_hook``: the runner cleans up after each job.
+    ``in_container``: other processes may be invisible. ``has_cleanup_hook``: the runner cleans up after each job.
     """
 
     gpus: int
@@ -55,24 +41,21 @@ class HostInfo:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this job has CAP_SYS_ADMIN, which allows nearly all that root may do."""
+        """Whether this job has CAP_SYS_ADMIN: nearly all that root may do."""
         return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
 
 
 def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
-    """Inspect the machine whose files begin at ``root``.
-
-    The tool's own ``scratch`` folder in ``temporary`` is not a leftover.
-    """
+    """Inspect the machine whose files begin at ``root``. The tool's own ``scratch`` is not a leftover."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
-    processes = tuple(sorted(_names(root / "proc")))
+    names = (read_text(folder / "comm").strip() for folder in (root / "proc").glob("[0-9]*"))
     return HostInfo(
         gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
         root=os.geteuid() == 0,
         capabilities=_capabilities(root / "proc/self/status"),
-        in_container=_text(root / "proc/1/comm").strip() not in INIT_NAMES,
+        in_container=read_text(root / "proc/1/comm").strip() not in INIT_NAMES,
         profiling_is_restricted=_restricted(root / "proc/driver/nvidia/params"),
-        processes=processes,
+        processes=tuple(sorted(name for name in names if name)),
         secrets=tuple(sorted(name for name, value in environ.items() if value and SECRET_NAME.search(name))),
         credentials=tuple(_readable(home, CREDENTIALS)) if home else (),
         sockets=tuple(f"/{name}" for name in SOCKETS if os.access(root / name, os.W_OK)),
@@ -82,21 +65,14 @@ def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Pa
     )
 
 
-def _names(proc: Path) -> Iterator[str]:
-    for folder in proc.glob("[0-9]*"):
-        name = _text(folder / "comm").strip()
-        if name:
-            yield name
-
-
 def _capabilities(status: Path) -> int | None:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(status), re.MULTILINE)
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(status), re.MULTILINE)
     return int(found[1], 16) if found else None
 
 
 def _restricted(parameters: Path) -> bool | None:
-    """Read ``RmProfilingAdminOnly``, set by NVreg_RestrictProfilingToAdminUsers."""
-    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
+    """Read what NVreg_RestrictProfilingToAdminUsers set."""
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", read_text(parameters), re.MULTILINE)
     return bool(int(found[1])) if found else None
 
 
@@ -111,8 +87,7 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     if not temporary:
         return None
     for folder in Path(temporary).parents[:3]:
-        text = _text(folder / ".runner")
-        if text:
+        if text := read_text(folder / ".runner"):
             try:
                 return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
             except (ValueError, AttributeError):
@@ -120,7 +95,8 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     return None
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a small file. One that cannot be read is empty."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -15,24 +15,23 @@ POLL_SECONDS = 0.2
 
 
 def path(folder: Path, uuid: str) -> Path:
-    """Return the lock file of the GPU with this UUID."""
+    """Return the lock file of this GPU."""
     return folder / f"flashcore-ci-{uuid}.lock"
 
 
 @contextlib.contextmanager
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
-    """Hold ``file`` locked. Wait up to ``timeout`` seconds for another gate.
+    """Hold ``file`` locked. Wait up to ``timeout`` seconds, with one message to ``waiting`` that names ``what``.
 
-    ``waiting`` gets one message, in which ``what`` names the locked thing. The kernel frees the lock when its holder dies.
-    CannotCollectError if time is up or the folder refuses, InterruptedRunError if the tool is told to stop.
+    The kernel frees the lock when its holder dies. CannotCollectError if time is up or the folder refuses, InterruptedRunError
+    if the tool is told to stop.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot lock {file}: {error.strerror}", fix="set FLASHCORE_CI_LOCK_DIR to a writable folder"
-        ) from None
+        fix = "set FLASHCORE_CI_LOCK_DIR to a writable folder"
+        raise CannotCollectError(f"cannot lock {file}: {error.strerror}", fix=fix) from None
     try:
         _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
@@ -56,8 +55,6 @@ def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[
         if process.stopping():
             raise InterruptedRunError(f"stopped while waiting for {what}")
         if clock.monotonic() >= deadline:
-            raise CannotCollectError(
-                f"another gate has held {what} for {timeout:.0f} s ({file})",
-                fix="wait for that gate, or give a longer --lock-timeout",
-            )
+            fix = "wait for that gate, or give a longer --lock-timeout"
+            raise CannotCollectError(f"another gate has held {what} for {timeout:.0f} s ({file})", fix=fix)
         clock.sleep(POLL_SECONDS)

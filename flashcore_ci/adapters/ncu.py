@@ -1,7 +1,7 @@
 """Nsight Compute: its command line, its errors and its report.
 
-``ncu_report.load_report`` opens an empty, cut or altered file without an error, or aborts. So a process of its own
-copies the data (``reading_argv``), and ``make_readings`` demands all that is due.
+``ncu_report`` opens an empty, cut or altered file without an error, or aborts. So a process of its own copies the data
+(``reading_argv``), and ``make_readings`` demands all that is due.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcuMetric:
-    """A reading and its names in ncu. ``sources`` holds the newest name first.
-
-    ``scale`` turns ``source_unit`` into ``unit``. Shares are averaged over a workload's kernels by time, others add up.
-    """
+    """A reading and its names in ncu, the newest first. ``scale`` turns ``source_unit`` into ``unit``."""
 
     name: str
     unit: str
@@ -40,7 +37,7 @@ class NcuMetric:
 
     @property
     def share(self) -> bool:
-        """Whether it is a share of a peak."""
+        """Whether it is a share of a peak, averaged over a workload's kernels by time. Others add up."""
         return self.unit == "%"
 
 
@@ -61,7 +58,6 @@ NCU_METRICS = (
 )
 MAX_LINE = 1000
 SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy")
-
 ERROR_PATTERNS: tuple[tuple[str, Code], ...] = (
     ("ERR_NVGPUCTRPERM", Code.COUNTERS_DENIED),
     ("a driver resource was unavailable", Code.COUNTERS_IN_USE),
@@ -73,7 +69,7 @@ ERROR_PATTERNS: tuple[tuple[str, Code], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One profiled launch: its NVTX range, its function, and metrics as (value, unit)."""
+    """One profiled launch: NVTX range, function, and metrics as (value, unit)."""
 
     workload: str
     kernel: str
@@ -81,7 +77,7 @@ class Action:
 
 
 def find() -> Path | None:
-    """Find the newest ncu: on PATH, else where Nsight Compute installs itself."""
+    """Find the newest ncu: on PATH, else where it installs itself."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
@@ -100,19 +96,14 @@ def parse_version(text: str) -> str:
 
 
 def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Profile ``command`` between cudaProfilerStart and Stop.
-
-    Clocks are not changed and no source is stored.
-    """
+    """Profile ``command`` between cudaProfilerStart and Stop, without changed clocks or stored source."""
     names = ",".join(dict.fromkeys(metric.sources[0] for metric in NCU_METRICS))
     sections = [argument for section in SECTIONS for argument in ("--section", section)]
-    # fmt: off
     return (
         str(tool), "--profile-from-start", "off", "--nvtx", "--clock-control", "none", "--cache-control", "all",
         "--target-processes", "all", "--import-source", "no", *sections, "--metrics", names,
-        "--force-overwrite", "--export", str(report), *(str(part) for part in command),
-    )
-    # fmt: on
+        "--force-overwrite", "--export", str(report), *map(str, command),
+    )  # fmt: skip
 
 
 def find_error(text: str) -> Missing | None:
@@ -127,10 +118,7 @@ def find_error(text: str) -> Missing | None:
 
 
 def import_reader(tool: Path | None) -> Any:
-    """Import ``ncu_report``: the installed one, else the one that comes with ``tool``.
-
-    CannotCollectError if there is neither.
-    """
+    """Import ``ncu_report``, else the one of ``tool``. CannotCollectError without one."""
     try:
         return importlib.import_module("ncu_report")
     except ImportError:
@@ -147,15 +135,11 @@ def import_reader(tool: Path | None) -> Any:
 
 
 def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
-    """Copy all actions of a report. A report that cannot be opened has none."""
+    """Copy all actions of a report, none if it cannot be opened."""
     try:
         context = module.load_report(str(report))
-        found = [
-            context.range_by_idx(index).action_by_idx(number)
-            for index in range(context.num_ranges())
-            for number in range(context.range_by_idx(index).num_actions())
-        ]
-        return tuple(_action(action) for action in found)
+        ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
+        return tuple(_action(part.action_by_idx(number)) for part in ranges for number in range(part.num_actions()))
     except Exception:  # noqa: BLE001 - the reader raises anything on a bad file
         return ()
 
@@ -166,7 +150,7 @@ def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
-    """Parse the actions that such a process printed. A failed process has none."""
+    """Parse what such a process printed. A failed process has no actions."""
     try:
         return tuple(_decode_action(**record) for record in json.loads(text.splitlines()[-1]))
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -179,30 +163,23 @@ def _decode_action(*, workload: str, kernel: str, metrics: dict[str, list[Any]])
 
 
 def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
-    """Return the readings of one workload, or why it has none.
-
-    ``expected`` are its kernels. If empty, any count, but at least one must run. A share of peak is the mean over the
-    kernels, weighted by time.
-    """
+    """Return the readings of one workload, or why it has none. Without ``expected`` kernels, one must run."""
     launches = [action for action in found if action.workload == workload]
     if not found:
         return Missing(code=Code.INVALID_REPORT, message="the report holds no launch: it is empty, cut or altered")
     if any(not action.kernel or not action.metrics for action in found):
-        return Missing(
-            code=Code.INVALID_REPORT, message="the report holds an action without name or metrics: it was cut or altered"
-        )
+        message = "the report holds an action without name or metrics: it was cut or altered"
+        return Missing(code=Code.INVALID_REPORT, message=message)
     if not launches:
         return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
     due, launched = set(expected), {action.kernel for action in launches}
     if due - launched:
-        return Missing(
-            code=Code.KERNEL_NOT_SEEN, message=f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
-        )
+        message = f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
+        return Missing(code=Code.KERNEL_NOT_SEEN, message=message)
     if due and launched - due:
         return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(launched - due)} ran, which the subject does not name")
-    return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {
-        LAUNCHES: Measured(value=float(len(launches)), unit="count")
-    }
+    count = Measured(value=float(len(launches)), unit="count")
+    return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {LAUNCHES: count}
 
 
 def _combine(metric: NcuMetric, found: Sequence[Action]) -> Reading:

@@ -1,6 +1,6 @@
 """``python -m flashcore_ci.adapters.ncu_reader NCU REPORT``: actions as JSON.
 
-ncu's reader is a C library that aborts on some damaged reports (3 of 30,000), so it runs in a process of its own.
+ncu's reader is a C library that aborts on some damaged reports (3 of 30,000), so it has its own process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flashcore_ci.adapters import ncu
 
 
 def main(argv: list[str]) -> int:
-    """Print the actions as JSON on the last line of standard output."""
+    """Print the actions as JSON on the last line."""
     tool, report = map(Path, argv)
     actions = [dataclasses.asdict(action) for action in ncu.read_actions(ncu.import_reader(tool), report)]
     sys.stdout.write(f"\n{json.dumps(actions)}\n")

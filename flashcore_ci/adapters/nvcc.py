@@ -10,18 +10,10 @@ from pathlib import Path
 from flashcore_ci.model.evidence import CompileError
 
 OPTIONS = (
-    "-std=c++17",
-    "-O3",
-    "--use_fast_math",
-    "-Xptxas",
-    "-v,-warn-lmem-usage",
-    "-lineinfo",
-    "-gencode=arch=compute_90a,code=sm_90a",
-    "-Xcompiler",
-    "-fPIC",
-)
+    "-std=c++17", "-O3", "--use_fast_math", "-Xptxas", "-v,-warn-lmem-usage",
+    "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
+)  # fmt: skip
 """One list for all subjects: machine code is comparable only with equal options."""
-
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
 """Without a device link, which would put random names into the library. An undefined function fails here, not when
 the library is loaded."""
@@ -47,10 +39,7 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxasInfo:
-    """What ptxas printed of one entry function and of the functions that it calls.
-
-    Bytes are per thread, or per block for shared memory.
-    """
+    """What ptxas printed of an entry function and its callees, in bytes per thread (shared memory: per block)."""
 
     registers: int = 0
     stack_bytes: int = 0
@@ -63,17 +52,14 @@ class PtxasInfo:
 def compile_argv(
     nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
 ) -> tuple[str, ...]:
-    """Compile ``source``, relative to the working folder, to ``target``.
-
-    The same run leaves the embedded cubin in ``keep`` and a make rule of the files that were read in ``dependencies``.
-    """
+    """Compile ``source``. Leave the cubin in ``keep``, a make rule in ``dependencies``."""
     paths = tuple(part for include in includes for part in ("-I", include))
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
     return (str(nvcc), *OPTIONS, *paths, *outputs, "-c", source)
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:
-    """Link ``objects`` and the static CUDA runtime in ``lib`` into ``library``."""
+    """Link ``objects`` and the static CUDA runtime in ``lib``."""
     return (str(nvcc), *LINK_OPTIONS, *map(str, objects), "-o", str(library), "-L", str(lib))
 
 
@@ -89,16 +75,13 @@ def parse_version(text: str) -> str:
 
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
-    """List the files that a make rule names after its target."""
+    """List the files of a make rule after its target."""
     _, _, names = text.replace("\\\n", " ").partition(" : ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 
 def parse_host_code(text: str, files: Container[str]) -> str:
-    """Extract the host code of ``files`` from cudafe++'s output (``.cudafe1.cpp``).
-
-    Excluded are bodies of device functions (under ``#if 0``) and source hashes in names of anonymous namespaces.
-    """
+    """Extract the host code of ``files`` from cudafe++'s output, without device functions and source hashes."""
     lines: list[str] = []
     in_checkout, device = False, False
     for line in text.splitlines():
@@ -112,11 +95,7 @@ def parse_host_code(text: str, files: Container[str]) -> str:
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Return what ``-Xptxas -v`` printed for each entry function.
-
-    Spills of called functions count for the entry function before them. A performance warning counts for the entry
-    functions that it names, else for all.
-    """
+    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all."""
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
     entry = ""
@@ -159,7 +138,7 @@ def _warnings_of(symbol: str, warnings: list[str], entries: set[str]) -> tuple[s
 
 
 def first_error(text: str) -> CompileError | None:
-    """Return the first error in the output of nvcc and its tools, if any."""
+    """Return the first error in the output, if any."""
     for line in text.splitlines():
         for pattern in _ERRORS:
             if found := pattern.match(line.strip()):
@@ -169,6 +148,6 @@ def first_error(text: str) -> CompileError | None:
 
 
 def link_error(text: str, library: str) -> CompileError | None:
-    """Return the linker's first error without names of object files, if any."""
+    """Return the linker's first error without object files, if any."""
     found = _LINK_ERROR.search(text)
     return CompileError(file=library, line=0, message=found[0].strip()) if found else None

@@ -21,11 +21,10 @@ _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One function of a cubin.
+    """One function of a cubin. ``opcodes`` have no modifiers, ``waits`` are ``WARPGROUP.DEPBAR``.
 
-    ``opcodes`` counts instructions without modifiers, ``waits`` counts ``WARPGROUP.DEPBAR``. ``unfenced_tma_stores``
-    counts TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code order.
-    ``highest_register`` is the highest register number plus one, or 0. The last register of a vector counts.
+    ``unfenced_tma_stores``: TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code
+    order. ``highest_register``: the highest number plus one, or 0. The last register of a vector counts.
     """
 
     name: str
@@ -41,7 +40,7 @@ def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[Function, ...]:
-    """Parse the functions in order. ValueError if this is not JSON of schema 12 or 13."""
+    """Parse the functions. ValueError if this is not JSON of schema 12 or 13."""
     try:
         header, functions = json.loads(text)
         major = header["SchemaVersion"]["major"]
@@ -54,7 +53,7 @@ def parse(text: str) -> tuple[Function, ...]:
 
 
 def merge(functions: tuple[Function, ...], *, name: str) -> Function:
-    """Merge functions into one: add the counts, take the highest register."""
+    """Merge functions: add the counts, take the highest register."""
     opcodes = Counter[str]()
     for function in functions:
         opcodes.update(dict(function.opcodes))
@@ -80,7 +79,7 @@ def _function(function: dict[str, Any]) -> Function:
 
 
 def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
-    """Count in code order. The compiler places a store just before its reader."""
+    """Count in code order: the compiler places a store just before its reader."""
     unfenced_store, count = False, 0
     for opcode in opcodes:
         name = opcode.split(".", 1)[0]
@@ -94,8 +93,7 @@ def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
 
 
 def _highest(instruction: dict[str, Any]) -> int:
-    operands = instruction.get("operands", "")
-    wide = _WIDE.search(instruction["opcode"])
+    operands, wide = instruction.get("operands", ""), _WIDE.search(instruction["opcode"])
     more = int(wide[1]) // 32 - 1 if wide else 0
     data = [int(number) + more for number, _ in _REGISTER.findall(_ADDRESS.sub("", operands))]
     addresses = [int(number) + bool(pair) for number, pair in _REGISTER.findall(operands)]

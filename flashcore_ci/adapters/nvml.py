@@ -1,4 +1,4 @@
-"""The GPU as NVML sees it through nvidia-ml-py: model, state and users."""
+"""The GPU as NVML sees it: model, state and users."""
 
 from __future__ import annotations
 
@@ -9,29 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.adapters import process
+from flashcore_ci.adapters import host, process
 from flashcore_ci.model.errors import CannotCollectError
 
 REASONS: dict[int, str] = {
-    0x01: "idle",
-    0x02: "application clocks",
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
+    0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
+    0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A process that uses the GPU. ``descendant``: this tool started it.
-
-    ``name`` is empty if the process is in another container.
-    """
+    """A process on the GPU. ``name`` is empty in another container, ``descendant`` if this tool started it."""
 
     pid: int
     name: str
@@ -40,10 +30,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in °C.
-
-    ``ecc``, ``ecc_errors`` (uncorrected, since boot) and ``persistent``: None if the GPU or driver lacks it.
-    """
+    """A GPU now, in MHz, bytes, watts and °C. None: it lacks that. ``ecc_errors``: uncorrected, since boot."""
 
     name: str
     uuid: str
@@ -67,10 +54,7 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """Read the state of the GPU with this index or UUID.
-
-    CannotCollectError without a driver, the Python module, or such a GPU.
-    """
+    """Read the GPU with this index or UUID. CannotCollectError without one."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -78,11 +62,12 @@ def read(gpu: str) -> GpuState:
         errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
+        cuda = nvml.nvmlSystemGetCudaDriverVersion()
         return GpuState(
             name=nvml.nvmlDeviceGetName(handle),
             uuid=nvml.nvmlDeviceGetUUID(handle),
             driver=nvml.nvmlSystemGetDriverVersion(),
-            cuda=cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
             memory=memory.total,
             memory_used=memory.used,
@@ -103,10 +88,7 @@ def read(gpu: str) -> GpuState:
 
 @contextlib.contextmanager
 def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
-    """Lock the SM clock at ``mhz`` inside the block. None does not change it.
-
-    CannotCollectError if the driver refuses: it takes permission, and a GPU that supports it.
-    """
+    """Lock the SM clock at ``mhz`` (None: as it is). CannotCollectError if the driver refuses."""
     if mhz is None:
         yield
         return
@@ -119,23 +101,15 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
             nvml.nvmlDeviceResetGpuLockedClocks(handle)
 
 
-def cuda_version(number: int) -> str:
-    """Format NVML's 13000 as ``13.0``."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def reasons(mask: int) -> tuple[str, ...]:
-    """Return in words why the clocks are where they are."""
+    """Say why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
-    """List visible users that are neither descendants nor allowed (globs over names)."""
-    return tuple(
-        user
-        for user in users
-        if user.name and not user.descendant and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
-    )
+    """List visible users that are neither descendants nor allowed (globs)."""
+    named = [user for user in users if user.name and not user.descendant]
+    return tuple(user for user in named if not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow))
 
 
 def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
@@ -148,9 +122,8 @@ def _session() -> Iterator[Any]:
     try:
         import pynvml  # noqa: PLC0415 - needed only with a GPU
     except ImportError:
-        raise CannotCollectError(
-            "the Python package nvidia-ml-py is not installed", fix="pip install 'flashcore-ci[gpu]'"
-        ) from None
+        fix = "pip install 'flashcore-ci[gpu]'"
+        raise CannotCollectError("the Python package nvidia-ml-py is not installed", fix=fix) from None
     try:
         pynvml.nvmlInit()
         try:
@@ -173,11 +146,5 @@ def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
 
 def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
     pids = {running.pid for running in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    return tuple(User(pid=pid, name=_name(pid), descendant=process.is_descendant(pid)) for pid in sorted(pids))
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    names = {pid: host.read_text(Path(f"/proc/{pid}/comm")).strip() for pid in sorted(pids)}
+    return tuple(User(pid=pid, name=name, descendant=process.is_descendant(pid)) for pid, name in names.items())

@@ -1,8 +1,7 @@
-"""Start other processes. Nothing else in the package imports ``subprocess``.
+"""Start other processes. Nothing else imports ``subprocess``.
 
-A child has its own process group and no standard input. Its output goes to files, so no pipe can fill up. At a
-time-out or a stop the group gets SIGTERM, then SIGKILL. A child is reaped after that, because until then no other
-process can get its number.
+A child has its own process group and no standard input. Its output goes to files, so no pipe can fill up. At a time-out or a
+stop the group gets SIGTERM, then SIGKILL. A child is reaped last: until then no other process can get its number.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
-
 RUNNING = math.inf  # the end time of a child that still runs
-
 _children: set[int] = set()
 _sessions: dict[int, float] = {}  # session (the child's pid) to its end, in seconds since boot
 _lock = threading.Lock()
@@ -34,10 +31,7 @@ _stopping = threading.Event()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a child ended.
-
-    A negative ``returncode`` is the signal that killed it. ``stdout`` and ``stderr`` are files.
-    """
+    """How a child ended. A negative ``returncode`` is the signal that killed it."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -48,7 +42,7 @@ class Completed:
 
     @property
     def signal_name(self) -> str:
-        """The name of the signal that ended the child, or an empty string."""
+        """The signal that ended the child, or an empty string."""
         if self.returncode >= 0:
             return ""
         try:
@@ -57,7 +51,7 @@ class Completed:
             return f"signal {-self.returncode}"
 
     def text(self, *, limit: int = 64 << 20) -> str:
-        """Return standard output: undecodable bytes replaced, at most ``limit`` bytes."""
+        """Return at most ``limit`` bytes of standard output."""
         return read_text(self.stdout, limit=limit)
 
     def error_text(self, *, limit: int = 64 << 20) -> str:
@@ -66,7 +60,7 @@ class Completed:
 
 
 def read_text(path: Path, *, limit: int = 64 << 20) -> str:
-    """Read a tool's output as ``Completed.text`` does. An absent file is empty."""
+    """Read a tool's output. Undecodable bytes are replaced. An absent file is empty."""
     try:
         with path.open("rb") as file:
             return file.read(limit).decode("utf-8", errors="replace")
@@ -87,47 +81,38 @@ def run(
 ) -> Completed:
     """Run ``argv`` to its end. Output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No
-    process of its group survives. Threads may call it. CannotCollectError if it cannot start, InterruptedRunError if
-    ``stop_all`` came first.
+    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No process of
+    its group survives. CannotCollectError if it cannot start, InterruptedRunError after ``stop_all``.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
     command = tuple(str(part) for part in argv)
     started = time.monotonic()
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, _environment(env, variables))
+        environment = {**(os.environ if env is None else env), **(variables or {})}
+        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, environment)
         try:
             timed_out = _wait(child, started + timeout, should_stop)
         finally:
             _end_group(child)
-    return Completed(
-        argv=command,
-        returncode=child.returncode,
-        timed_out=timed_out,
-        seconds=time.monotonic() - started,
-        stdout=out,
-        stderr=err,
-    )
+    seconds = time.monotonic() - started
+    return Completed(argv=command, returncode=child.returncode, timed_out=timed_out, seconds=seconds, stdout=out, stderr=err)
 
 
 def stop_all(*, kill: bool = False) -> None:
-    """End every child and refuse new ones, on SIGTERM. ``kill`` grants no grace."""
+    """End every child and refuse new ones. ``kill`` grants no grace."""
     _stopping.set()
     for pid in tuple(_children):
         _signal_group(pid, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def stopping() -> bool:
-    """Tell whether ``stop_all`` was called. A child that ended since was interrupted."""
+    """Tell whether ``stop_all`` was called."""
     return _stopping.is_set()
 
 
 def is_descendant(pid: int) -> bool:
-    """Tell whether ``pid`` descends from a child of this tool.
-
-    False if it is gone or invisible. A stranger that reuses an ended child's number started later.
-    """
+    """Tell whether ``pid`` descends from a child of this tool, and does not just reuse its number."""
     try:
         ended = _sessions.get(os.getsid(pid))
         return ended is not None and _start_time(pid) <= ended
@@ -141,24 +126,12 @@ def _start_time(pid: int) -> float:
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _environment(env: Mapping[str, str] | None, variables: Mapping[str, str] | None) -> dict[str, str]:
-    return {**(os.environ if env is None else env), **(variables or {})}
-
-
-def _start(
-    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
     try:
         child = subprocess.Popen(  # noqa: S603 - argv is a list, without a shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
         )
     except OSError as error:
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
@@ -169,9 +142,12 @@ def _start(
 
 
 def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Wait up to ``seconds`` (None: forever) for the child. Linux does not reap it."""
+    """Wait up to ``seconds`` (None: forever), on Linux without a reap."""
     if not hasattr(os, "pidfd_open"):
-        return _wait_and_reap(child, seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+            return True
+        return False
     try:
         descriptor = os.pidfd_open(child.pid)
     except ProcessLookupError:  # SIGCHLD is ignored, as our parent process set it
@@ -184,13 +160,6 @@ def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> boo
         os.close(descriptor)
 
 
-def _wait_and_reap(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(seconds)
-        return True
-    return False
-
-
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
     while True:
         if _wait_for_exit(child, POLL_SECONDS):
@@ -200,7 +169,7 @@ def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, grace, SIGKILL to the group, so that grandchildren end too."""
+    """SIGTERM, grace, SIGKILL to the group, grandchildren too."""
     if not _wait_for_exit(child, 0):
         _signal_group(child.pid, signal.SIGTERM)
         _wait_for_exit(child, GRACE_SECONDS)

@@ -1,7 +1,7 @@
 """compute-sanitizer: its command line, its log, and when it proves a clean kernel.
 
-"0 errors" alone proves nothing: the tool prints it too if the filter matched nothing, if it lost track, or if the
-target died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
+"0 errors" alone proves nothing: it is also printed if the filter matched nothing, if the tool lost track, or if the target
+died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
 """
 
 from __future__ import annotations
@@ -18,39 +18,26 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FLOOR = (2026, 4)
 """The first version that follows TMA and mbarriers. Older ones report false races and miss real ones."""
-
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
-
 OPTIONS = {
     "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not hit the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
 GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
 """For kernels with ordinary loads of what TMA wrote. Version 2026.4 reports every such load of shared memory."""
-
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
-
 LOST_TRACK = (
-    "Internal Sanitizer Error",
-    "Errors might go undetected",
-    "errors may go undetected",
-    "Device not supported",
-    "Unable to",
-    "was not able to",
-    "out of memory",
-    "not be tracked",
-)
+    "Internal Sanitizer Error", "Errors might go undetected", "errors may go undetected", "Device not supported",
+    "Unable to", "was not able to", "out of memory", "not be tracked",
+)  # fmt: skip
 API_ERROR = "Program hit"
 NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
-
 _COUNT = r"(0|[1-9]\d*)"
 _SUMMARY = re.compile(rf"^=+ ERROR SUMMARY: {_COUNT} errors?\s*$", re.MULTILINE)
-_RACES = re.compile(
-    rf"^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$", re.MULTILINE
-)
+_RACES = re.compile(rf"(?m)^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$")
 _UNPRINTED = re.compile(r"^=+ ERROR SUMMARY: \d+ errors? (?:was|were) not printed\b")
 _ANY_SUMMARY = re.compile(r"^=+ [A-Z ]*SUMMARY\b.*$", re.MULTILINE)
 _KNOWN_SUMMARIES = (_SUMMARY, _RACES, _UNPRINTED)
@@ -59,18 +46,12 @@ _LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
-_LAUNCH = re.compile(
-    r"^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),", re.MULTILINE
-)
+_LAUNCH = re.compile(r"(?m)^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The content of one log. ``total`` is the summary's count, or None.
-
-    ``lost_track`` and ``target_died`` hold the tool's words. An unknown summary counts as lost track, because it might
-    not be zero.
-    """
+    """One log. An unknown summary counts as ``lost_track``: its ``total`` might not be zero."""
 
     total: int | None
     findings: tuple[Finding, ...]
@@ -81,7 +62,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel launch: name, width of the grid, and whether the tool checked it."""
+    """A launch: kernel, width of the grid, whether it was checked."""
 
     kernel: str
     width: int
@@ -100,7 +81,7 @@ def parse_version(text: str) -> str:
 
 
 def is_too_old(version: str) -> bool:
-    """Tell whether this version is below the floor. An unreadable one is."""
+    """Tell whether this version is unreadable or below the floor."""
     numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
     return not numbers >= FLOOR
 
@@ -108,32 +89,20 @@ def is_too_old(version: str) -> bool:
 def argv(
     tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
 ) -> tuple[str, ...]:
-    """Run ``command`` under ``check`` (memcheck, racecheck, synccheck or initcheck).
+    """Run ``command`` under ``check``. ``kernels`` are whole mangled names (none: all). A kernel that faults is ended.
 
-    ``kernels`` are whole mangled names. None means all. A kernel that faults is ended, and the next may run. ``bulk``:
-    initcheck cannot follow what TMA wrote to shared memory.
+    ``bulk``: initcheck cannot follow what TMA wrote to shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
-    return (
-        *_common(tool, check, kernels, log),
-        *(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())),
-        "--show-backtrace",
-        "device",
-        "--print-limit",
-        str(PRINT_LIMIT),
-        *(str(part) for part in command),
-    )
+    options = (*(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())), "--show-backtrace", "device")
+    return (*_common(tool, check, kernels, log), *options, "--print-limit", str(PRINT_LIMIT), *map(str, command))
 
 
 def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Run ``command`` and list every launch, and whether the filter would check it.
-
-    The summary of this run means nothing.
-    """
-    common = _common(tool, "memcheck", kernels, log)
+    """List every launch, and whether the filter checks it. Its summary means nothing."""
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
-    return (*common, *listing, *(str(part) for part in command))
+    return (*_common(tool, "memcheck", kernels, log), *listing, *map(str, command))
 
 
 def parse(text: str, check: str) -> Log:
@@ -154,25 +123,19 @@ def parse(text: str, check: str) -> Log:
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
     """Parse the launch list, in order."""
-    return tuple(
-        Launch(kernel=found["kernel"], width=int(found["width"]), checked=found["filtered"] is None)
-        for found in _LAUNCH.finditer(_PREFIX.sub("", text))
-    )
+    found = _LAUNCH.finditer(_PREFIX.sub("", text))
+    return tuple(Launch(kernel=one["kernel"], width=int(one["width"]), checked=one["filtered"] is None) for one in found)
 
 
 def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
     """Return the number of findings, or why it is unknown.
 
-    Printed findings always count. Zero requires a new enough tool that kept track and a target that did not die. Summary,
-    printed findings and exit status must be zero, and the worker must report that its launches ``ran``.
+    Zero requires a new enough tool that kept track, a target that did not die, exit status 0, and finished launches (``ran``).
     """
     count = max(log.total or 0, len(log.findings))
+    too_old = f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"
     doubts = (
-        (
-            is_too_old(version),
-            Code.TOOL_TOO_OLD,
-            f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}",
-        ),
+        (is_too_old(version), Code.TOOL_TOO_OLD, too_old),
         (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
         (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line, exit status {returncode}"),
@@ -180,25 +143,21 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
     )
-    for doubt, code, message in doubts:
-        if doubt:
-            return Missing(code=code, message=message)
-    return Measured(value=float(count), unit="count")
+    missing = (Missing(code=code, message=message) for doubt, code, message in doubts if doubt)
+    return next(missing, None) or Measured(value=float(count), unit="count")
 
 
 def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:
     names = [argument for kernel in kernels for argument in ("--kernel-name", f"kne={kernel}")]
-    # fmt: off
     return (
         str(tool), "--tool", check, "--error-exitcode", str(ERROR_EXIT), "--require-cuda-init", "yes",
         "--check-tensor-ops", "yes", "--destroy-on-device-error", "kernel", "--demangle", "no", "--strip-paths", "no",
         "--target-processes", "all", "--log-file", str(log), *names,
-    )
-    # fmt: on
+    )  # fmt: skip
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """Return one finding per place and message, with its first thread and their count."""
+    """Return one finding per place and message."""
     findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")

@@ -20,12 +20,11 @@ _PRODUCT = "product"
 
 
 class CacheRecord(Protocol):
-    """``digest`` is the SHA-256 of the cached file in hex."""
+    """A record with the SHA-256 of the cached file in hex."""
 
     @property
     def digest(self) -> str:
         """SHA-256 in hex."""
-        ...
 
 
 R = TypeVar("R", bound=CacheRecord)
@@ -33,7 +32,7 @@ R = TypeVar("R", bound=CacheRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries: one file and its record each, whole or absent."""
+    """A folder of entries: a file and its record each, whole or absent."""
 
     folder: Path
 
@@ -42,7 +41,7 @@ class Cache:
         return self.folder / key[:32] / _PRODUCT
 
     def load(self, record: type[R], key: str) -> R | None:
-        """Return the record of this entry, or None if it is absent or was altered."""
+        """Return this entry's record, or None if it is absent or altered."""
         path = self.product_path(key).with_name(_RECORD)
         try:
             cached = codec.decode(record, path.read_bytes(), where=str(path))
@@ -59,10 +58,8 @@ class Cache:
             with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-", ignore_cleanup_errors=True) as name:
                 yield Path(name)
         except OSError as error:
-            raise CannotCollectError(
-                f"cannot write to {self.folder}: {error.strerror or error}",
-                fix="free disk space, or set FLASHCORE_CI_HOME to a writable folder",
-            ) from None
+            fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+            raise CannotCollectError(f"cannot write to {self.folder}: {error.strerror or error}", fix=fix) from None
 
     def keep(self, key: str, product: Path, record: CacheRecord) -> None:
         """Move ``product``, a file in a workspace, into this entry."""

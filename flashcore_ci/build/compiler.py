@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import process
+from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -23,11 +26,19 @@ class HostCompiler:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the only variables that the compiler sees.
-
-        Others, such as NVCC_APPEND_FLAGS, would change what is built.
-        """
+        """The only variables that the compiler sees. NVCC_APPEND_FLAGS would change what is built."""
         return {"PATH": f"{self.folder}:/usr/bin:/bin", "LC_ALL": "C"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What every step of a build needs."""
+
+    sources: Sources
+    toolchain: Toolchain
+    host: HostCompiler
+    cache: Cache
+    out: Path
 
 
 def find_host_compiler() -> HostCompiler:
@@ -40,10 +51,9 @@ def find_host_compiler() -> HostCompiler:
 
 
 def diagnose_failure(completed: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
-    """Return why a compiler or linker failed, or None if it did not.
+    """Return why a compiler or linker failed, if it did. ``error`` is the one in its output.
 
-    ``error`` is the error in its output, if any. InterruptedRunError if the tool was told to stop, CannotCollectError for
-    a full disk or too little memory.
+    InterruptedRunError if the tool was told to stop, CannotCollectError for a full disk or too little memory.
     """
     if completed.returncode == 0 and not completed.timed_out:
         return None
@@ -52,9 +62,8 @@ def diagnose_failure(completed: process.Completed, output: str, error: CompileEr
     if completed.timed_out:
         return CompileError(file=file, line=0, message=f"the compiler did not finish within {COMPILE_SECONDS:.0f} s")
     if "No space left on device" in output:
-        raise CannotCollectError(
-            f"the disk is full, so {file} was not compiled", fix="free disk space, or set FLASHCORE_CI_HOME to another disk"
-        )
+        fix = "free disk space, or set FLASHCORE_CI_HOME to another disk"
+        raise CannotCollectError(f"the disk is full, so {file} was not compiled", fix=fix)
     if completed.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
         raise CannotCollectError(f"the compiler of {file} was killed", fix="build with fewer --jobs, or free memory")
     if error is None:

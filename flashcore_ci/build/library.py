@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import nvcc, process
-from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import HostCompiler, diagnose_failure
-from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.build.compiler import BuildContext, diagnose_failure
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
 
@@ -20,25 +18,21 @@ LINK_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedLibrary:
-    """A linked library. ``digest`` is the SHA-256 of its file in hex."""
+    """A linked library and the SHA-256 of its file in hex."""
 
     digest: str
     schema: Literal["library-v1"] = "library-v1"
 
 
-def library_key(objects: Sequence[str], *, toolchain: Toolchain, host: HostCompiler) -> str:
-    """Return the cache key of a library of these objects, given by their keys."""
-    return digest_of(LinkedLibrary.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
+def library_key(objects: Sequence[str], context: BuildContext) -> str:
+    """Return the cache key of a library of the objects with these keys."""
+    tools = (LinkedLibrary.__name__, context.toolchain.digest, context.host.identity, nvcc.LINK_OPTIONS)
+    return digest_of(*tools, tuple(objects))
 
 
-def link(
-    objects: Sequence[str], name: str, *, toolchain: Toolchain, host: HostCompiler, cache: Cache
-) -> LinkedLibrary | CompileError:
-    """Link the ``objects`` with these keys, unless the cache has the result.
-
-    ``name`` is for errors. CannotCollectError as in ``diagnose_failure``.
-    """
-    key = library_key(objects, toolchain=toolchain, host=host)
+def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibrary | CompileError:
+    """Link the ``objects`` with these keys, unless the cache has the result. Errors about ``name`` as ``diagnose_failure``."""
+    key, cache = library_key(objects, context), context.cache
     if (cached := cache.load(LinkedLibrary, key)) is not None:
         return cached
     with cache.workspace() as work:
@@ -47,8 +41,8 @@ def link(
         for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
             parts[-1].symlink_to(cache.product_path(part).resolve())
-        command = nvcc.link_argv(toolchain.nvcc, objects=parts, library=library, lib=toolchain.lib)
-        environment = {**host.environment, "TMPDIR": str(work)}
+        command = nvcc.link_argv(context.toolchain.nvcc, objects=parts, library=library, lib=context.toolchain.lib)
+        environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
         output = completed.error_text() + completed.text()
         error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)

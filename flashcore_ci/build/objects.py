@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
-from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import COMPILE_SECONDS, HostCompiler, diagnose_failure
+from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.tokens import c_tokens
 from flashcore_ci.build.toolchain import Toolchain
@@ -32,10 +31,7 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source: its entry functions, and digests of object and code.
-
-    ``host_code`` is a token digest of the host functions that headers add, such as a launch function.
-    """
+    """One compiled source. ``host_code`` digests the host functions that headers add, such as a launch function."""
 
     digest: str
     machine_code: str
@@ -44,16 +40,13 @@ class CompiledUnit:
     schema: Literal["unit-v1"] = "unit-v1"
 
     def entry(self, symbol: str) -> CompiledEntry | None:
-        """Return the entry function of this name, if this source defines it."""
+        """Return this entry function, if this source defines it."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One source to compile.
-
-    ``reads`` are the files of the checkout that it may include. ``content`` is their digest.
-    """
+    """One source to compile. ``reads``: the files that it may include, with the digest ``content``."""
 
     source: str
     includes: tuple[str, ...]
@@ -62,52 +55,41 @@ class Unit:
     key: str
 
 
-def make_unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: HostCompiler) -> Unit:
-    """Describe the compilation of ``source``.
+def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
+    """Describe the compilation of ``source``. Its key covers tools, options and all files that it may read.
 
-    The key covers tools, options and all files of the checkout that the source may read. It also covers the checkout's
-    path, because line information holds absolute paths.
+    The key also covers the checkout's path, because line information holds absolute paths.
     """
-    reads = sources.closure(source, includes)
-    content = sources.bytes_digest(reads)
-    tools = (CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS)
-    key = digest_of(*tools, tuple(includes), str(sources.root), source, content)
+    reads = context.sources.closure(source, includes)
+    content = context.sources.bytes_digest(reads)
+    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
+    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
     return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
-def compile_unit(
-    unit: Unit, *, sources: Sources, toolchain: Toolchain, host: HostCompiler, cache: Cache
-) -> CompiledUnit | CompileError:
-    """Compile and disassemble ``unit``, and keep the result in ``cache``.
-
-    Return a CompileError if the source is wrong. CannotCollectError if the machine is: a full disk, a killed compiler.
-    """
-    with cache.workspace() as work:
-        dependencies = work / "unit.d"
-        command = nvcc.compile_argv(
-            toolchain.nvcc,
-            source=unit.source,
-            includes=unit.includes,
-            target=work / "unit.o",
-            dependencies=dependencies,
-            keep=work,
-        )
-        environment = {**host.environment, "TMPDIR": str(work)}
+def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileError:
+    """Compile and disassemble ``unit`` into ``cache``. CompileError for a wrong source, CannotCollectError for the machine's."""
+    sources, toolchain = context.sources, context.toolchain
+    with context.cache.workspace() as work:
+        made, rule = work / "unit.o", work / "unit.d"
+        outputs = {"target": made, "dependencies": rule, "keep": work}
+        command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
+        environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = completed.error_text() + completed.text()
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
-        error = error or _find_unlisted_header(unit, dependencies, sources, toolchain)
+        error = error or _find_unlisted_header(unit, rule, sources, toolchain)
         if error is not None:
             return _make_relative(error, sources.root)
         compiled = _read_outputs(unit, work, output, toolchain)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
             raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
-        cache.keep(unit.key, work / "unit.o", compiled)
+        context.cache.keep(unit.key, made, compiled)
     return compiled
 
 
 def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """Refuse a header that ``Sources.closure`` did not find: no digest covers it."""
+    """Refuse a header without a digest: ``Sources.closure`` did not find it."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()
@@ -133,10 +115,8 @@ def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> 
     missing = sorted(set(code.entries) - set(printed))
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
-    entries = tuple(
-        CompiledEntry(symbol=symbol, resources=printed[symbol], code=_with_callees(symbol, functions, code.entries))
-        for symbol in code.entries
-    )
+    codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
+    entries = tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
     translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
     host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, unit.reads)))
     return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
@@ -153,12 +133,9 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
     others = [other for other in entries if other != symbol]
-    functions_of_entry = [
-        function
-        for function in functions
-        if not any(function.name == other or function.name.startswith(f"${other}$") for other in others)
-    ]
-    return nvdisasm.merge(tuple(functions_of_entry), name=symbol)
+    callees_of_others = tuple(f"${other}$" for other in others)
+    own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))
+    return nvdisasm.merge(tuple(own), name=symbol)
 
 
 def _make_relative(error: CompileError, root: Path) -> CompileError:

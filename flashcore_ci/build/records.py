@@ -19,10 +19,7 @@ SCHEMA = "build-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSet:
-    """The content of ``build.json``. ``library`` is relative to its folder.
-
-    ``sources`` holds a token digest of all sources and headers per subject.
-    """
+    """``build.json``. ``library`` is relative to its folder. ``sources``: per subject a token digest of sources and headers."""
 
     builds: tuple[BuildEvidence, ...]
     sources: tuple[tuple[str, str], ...]
@@ -30,7 +27,7 @@ class BuildSet:
 
 
 def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
-    """Raise UsageError if a build would overwrite a file that no build wrote."""
+    """Raise UsageError if a build would overwrite other files."""
     file = folder / FILE
     if file.is_file() and SCHEMA in file.read_text(encoding="utf-8", errors="replace"):
         return
@@ -45,10 +42,7 @@ def write_builds(folder: Path, build_set: BuildSet) -> None:
 
 
 def read_builds(folder: Path) -> BuildSet:
-    """Read the builds in ``folder``. They may come from another machine.
-
-    EvidenceError if ``build.json`` is absent or of another schema, or if a library is not the one that was built.
-    """
+    """Read the builds in ``folder``. EvidenceError unless record and libraries are whole."""
     try:
         data = (folder / FILE).read_bytes()
     except OSError as error:
@@ -69,6 +63,5 @@ def _check_library(folder: Path, build: BuildEvidence) -> None:
     except OSError as error:
         raise EvidenceError(f"{path}: {error.strerror}", fix="copy the whole folder, or build again") from None
     if digest != build.library_digest:
-        raise EvidenceError(
-            f"{path}: not the library that was built for {build.subject}", fix="copy the whole folder, or build again"
-        )
+        fix = "copy the whole folder, or build again"
+        raise EvidenceError(f"{path}: not the library that was built for {build.subject}", fix=fix)

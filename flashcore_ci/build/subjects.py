@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import HostCompiler, find_host_compiler
-from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
+from flashcore_ci.build.compiler import BuildContext, find_host_compiler
+from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.toolchain import Toolchain
@@ -23,23 +23,7 @@ from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[int, int, str], None]
 """Called with (compilations done, compilations in all, last source)."""
-
 Results = dict[str, CompiledUnit | CompileError]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildContext:
-    """What every step of a build needs."""
-
-    sources: Sources
-    toolchain: Toolchain
-    host: HostCompiler
-    cache: Cache
-    out: Path
-
-    def unit(self, source: str, spec: BuildSpec) -> Unit:
-        """Describe the compilation of ``source`` for this subject."""
-        return objects.make_unit(source, spec.includes, sources=self.sources, toolchain=self.toolchain, host=self.host)
 
 
 def build_subjects(
@@ -52,23 +36,18 @@ def build_subjects(
     jobs: int,
     progress: Progress,
 ) -> tuple[BuildEvidence, ...]:
-    """Build every subject into ``out/<subject>/<library>`` and write ``build.json``.
+    """Build every subject into ``out/<subject>/<library>`` with at most ``jobs`` compilers, and write ``build.json``.
 
-    At most ``jobs`` compilers run at a time. A source that does not compile is evidence (``BuildEvidence.error``).
-    SuiteError if a subject names paths outside the checkout, CannotCollectError if this machine cannot compile.
+    A source that does not compile is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the
+    checkout, CannotCollectError if this machine cannot compile.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
     refuse_foreign(out, [f"{d.subject}/{d.build.library}" for d in descriptions if d.build is not None])
-    context = BuildContext(
-        sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=Cache(folder=cache / "objects"), out=out
-    )
-    units = {
-        unit.key: unit
-        for spec in (description.build for description in descriptions)
-        if spec is not None
-        for unit in (context.unit(source, spec) for source in _all_sources(spec))
-    }
+    kept = Cache(folder=cache / "objects")
+    context = BuildContext(sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=kept, out=out)
+    specs = [description.build for description in descriptions if description.build is not None]
+    units = {unit.key: unit for spec in specs for unit in _units(spec, context)}
     results = _compile(tuple(units.values()), context, jobs, progress)
     builds = tuple(_build_evidence(description, results, context) for description in descriptions)
     write_builds(out, BuildSet(builds=builds, sources=_source_digests(descriptions, sources)))
@@ -76,10 +55,7 @@ def build_subjects(
 
 
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
-    """Read the builds in ``folder``, which must be of the sources in ``root``.
-
-    EvidenceError as ``read_builds``, and if a subject's sources differ. Comments may differ.
-    """
+    """Read the builds in ``folder``. EvidenceError as ``read_builds``, and if sources (not comments) differ."""
     build_set = read_builds(folder)
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -104,27 +80,23 @@ def _source_digest(description: Description, sources: Sources) -> str:
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
-    """Entry functions come first, because their errors are shown first."""
+    """Entry functions come first: their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
+
+
+def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
+    return [objects.make_unit(source, spec.includes, context) for source in _all_sources(spec)]
 
 
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
     problems: list[str] = []
     for description in descriptions:
-        spec = description.build
-        if spec is None:
+        if (spec := description.build) is None:
             continue
-        paths = (*_all_sources(spec), *spec.includes, *spec.binding)
-        problems += [
-            f"{description.file}: build: {path} is not a path inside the checkout"
-            for path in paths
-            if not sources.is_inside(path)
-        ]
-        problems += [
-            f"{description.file}: build: {name!r} is not a plain file name"
-            for name in (spec.library, description.subject)
-            if name in ("", ".", "..") or "/" in name
-        ]
+        where, names = f"{description.file}: build", (spec.library, description.subject)
+        outside = (p for p in (*_all_sources(spec), *spec.includes, *spec.binding) if not sources.is_inside(p))
+        problems += [f"{where}: {path} is not a path inside the checkout" for path in outside]
+        problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
     if problems:
         raise SuiteError(tuple(problems))
 
@@ -133,9 +105,7 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
     def compile_one(unit: Unit) -> CompiledUnit | CompileError:
         if not context.sources.exists(unit.source):
             return CompileError(file=unit.source, line=0, message="no such file")
-        return objects.compile_unit(
-            unit, sources=context.sources, toolchain=context.toolchain, host=context.host, cache=context.cache
-        )
+        return objects.compile_unit(unit, context)
 
     results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
@@ -165,7 +135,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
             source=subject,
             entries=(),
         )
-    units = [context.unit(source, spec) for source in _all_sources(spec)]
+    units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
     entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
     failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
@@ -188,17 +158,11 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
 
 
 def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
-    """Find entry functions that the sources define and ``build()`` does not name.
-
-    ``units`` holds the result of each source. No gate would judge their machine code.
-    """
+    """Find entry functions that ``build()`` does not name: no gate would judge them."""
     named = {(entry.source, entry.symbol) for entry in spec.entries}
+    advice = "which build() does not name: name it in `entries`, or remove it"
     return [
-        CompileError(
-            file=source,
-            line=0,
-            message=f"defines the entry function {entry.symbol}, which build() does not name: name it in `entries`, or remove it",
-        )
+        CompileError(file=source, line=0, message=f"defines the entry function {entry.symbol}, {advice}")
         for source, unit in units.items()
         if isinstance(unit, CompiledUnit)
         for entry in unit.entries
@@ -220,36 +184,23 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
         return CompileError(file=spec.source, line=0, message=message)
-    return _entry_build(spec, compiled, digest_of(spec.symbol, result.machine_code, result.host_code))
-
-
-def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> EntryBuild:
-    printed, code = compiled.resources, compiled.code
+    code, warnings = compiled.code, compiled.resources.warnings
+    if (count := code.unfenced_tma_stores) > 0:  # TMA may read old values then
+        warnings += (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",)
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
-        digest=digest,
-        registers=printed.registers,
+        digest=digest_of(spec.symbol, result.machine_code, result.host_code),
         highest_register=code.highest_register,
-        spill_store_bytes=printed.spill_store_bytes,
-        spill_load_bytes=printed.spill_load_bytes,
-        stack_bytes=printed.stack_bytes,
-        static_shared_bytes=printed.static_shared_bytes,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         opcodes=code.opcodes,
         waits=code.waits,
-        warnings=(*printed.warnings, *_fence_warnings(code.unfenced_tma_stores)),
+        **asdict(replace(compiled.resources, warnings=warnings)),
     )
 
 
-def _fence_warnings(count: int) -> tuple[str, ...]:
-    """Without the fence, TMA may read old values of shared memory."""
-    return (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",) if count else ()
-
-
 def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    linked = library.link(keys, name, toolchain=context.toolchain, host=context.host, cache=context.cache)
+    linked = library.link(keys, name, context)
     if isinstance(linked, library.LinkedLibrary):
-        key = library.library_key(keys, toolchain=context.toolchain, host=context.host)
-        write_atomically(context.out / name, context.cache.product_path(key).read_bytes())
+        write_atomically(context.out / name, context.cache.product_path(library.library_key(keys, context)).read_bytes())
     return linked

@@ -1,7 +1,4 @@
-"""Sources as tokens, without comments, blanks and line breaks.
-
-Equal tokens mean the same to a compiler, ``__LINE__`` apart.
-"""
+"""Sources as tokens, without comments, blanks and line breaks. Equal tokens compile alike, ``__LINE__`` apart."""
 
 from __future__ import annotations
 
@@ -38,17 +35,13 @@ _INCLUDE = re.compile(
     re.MULTILINE,
 )
 """``__has_include`` counts too: whether the header exists changes what is compiled."""
-
 _PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
 _PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
 def c_tokens(text: str) -> tuple[str, ...]:
-    """Return the tokens of C, C++ or CUDA source.
-
-    The end of a directive counts. So does the blank that makes a macro object-like.
-    """
+    """Return the tokens of C, C++ or CUDA. The end of a directive counts, and the blank that makes a macro object-like."""
     tokens: list[str] = []
     directive = -1  # index of the current directive's first token, or -1
     line_start, blank = True, False
@@ -72,17 +65,14 @@ def c_tokens(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
-    """List the headers that C source names, under any condition, with "is quoted"."""
+    """List the headers that C source names, with "is quoted"."""
     code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
     return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in _INCLUDE.finditer(code))
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
 def python_tokens(text: str) -> tuple[str, ...]:
-    """Return the tokens of Python source, equal for every version that can read it.
-
-    Docstrings count. Invalid source is a single token.
-    """
+    """Return the tokens of Python, alike for every version. Docstrings count. Invalid source is a single token."""
     lines = text.splitlines(keepends=True)
     tokens: list[str] = []
     nested: list[tuple[int, int]] = []  # starts of the enclosing f-strings

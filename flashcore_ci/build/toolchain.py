@@ -1,7 +1,4 @@
-"""The CUDA tools: pinned packages in a folder of their own, or the machine's CUDA.
-
-torch pins other versions of the same packages, so they never share its environment.
-"""
+"""The CUDA tools: pinned packages in their own folder (torch pins other versions), or the machine's CUDA."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[str], None]
-
 INSTALL_SECONDS = 3600.0
 VERSION_SECONDS = 60.0
 _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
+_FIX_INDEX = "check the network and pip's index settings, then try again"
 
 _PIP_ERRORS = (
     (
@@ -44,13 +41,9 @@ _PIP_ERRORS = (
     (
         "NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries",
         "the package index cannot be reached",
-        "check the network and pip's index settings, then try again",
+        _FIX_INDEX,
     ),
-    (
-        r"\(from versions: none\)",
-        "the package index is unreachable or lacks the pinned packages",
-        "check the network and pip's index settings, then try again",
-    ),
+    (r"\(from versions: none\)", "the package index is unreachable or lacks the pinned packages", _FIX_INDEX),
     (
         "No matching distribution",
         "the package index does not have the pinned versions",
@@ -62,10 +55,7 @@ _PIP_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Paths and versions of the tools. ``digest`` identifies the exact versions.
-
-    ``lib`` holds the static CUDA runtime. ``sanitizer`` may be absent (None).
-    """
+    """Paths and exact versions (``digest``) of the tools. ``lib`` holds the static CUDA runtime."""
 
     nvcc: Path
     nvdisasm: Path
@@ -83,7 +73,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersions:
-    """The versions that the installed tools printed. This file is written last."""
+    """The versions that the installed tools printed, written last."""
 
     nvcc: str
     sanitizer: str
@@ -96,64 +86,53 @@ def lock_text() -> str:
 
 
 def lock_digest() -> str:
-    """Return the SHA-256 of the pins in hex. Comments count."""
+    """Return the SHA-256 of the pins and their comments in hex."""
     return hashlib.sha256(lock_text().encode("utf-8")).hexdigest()
 
 
 def find(home: Path) -> Toolchain | None:
-    """Find the pinned tools under ``home``. None if absent or partly installed."""
+    """Find the pinned tools under ``home``, if wholly installed."""
     folder = _folder(home)
     try:
         installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
-    return Toolchain(
-        nvcc=cuda / "bin/nvcc",
-        nvdisasm=cuda / "bin/nvdisasm",
-        sanitizer=cuda / "bin/compute-sanitizer",
-        lib=cuda / "lib",
-        version=installed.nvcc,
-        sanitizer_version=installed.sanitizer,
-        digest=lock_digest(),
-    )
+    return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, lock_digest())
 
 
 def find_system() -> Toolchain | None:
-    """Find the machine's CUDA: ``nvcc`` on PATH, else in /usr/local/cuda, else None.
-
-    CannotCollectError if it lacks nvdisasm or the static runtime.
-    """
+    """Find the machine's CUDA: on PATH, else in /usr/local/cuda. CannotCollectError if it is incomplete."""
     found = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if found is None:
         return None
     compiler = Path(found).resolve()
     top = compiler.parent.parent
-    disassembler = compiler.parent / "nvdisasm"
     lib = next((path for path in (top / "lib64", top / "lib") if (path / "libcudart_static.a").is_file()), None)
-    if lib is None or not disassembler.is_file():
+    if lib is None or not (compiler.parent / "nvdisasm").is_file():
         part = "libcudart_static.a" if lib is None else "nvdisasm"
         raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=_FIX_INSTALL)
     sanitizer = compiler.parent / "compute-sanitizer"
     checker = sanitizer if sanitizer.is_file() else None
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         versions = _query_versions(compiler, checker, logs=Path(logs))
+    return _toolchain(compiler, checker, lib, versions, digest_of("system", str(top), versions.nvcc))
+
+
+def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: ToolVersions, digest: str) -> Toolchain:
     return Toolchain(
         nvcc=compiler,
-        nvdisasm=disassembler,
-        sanitizer=checker,
+        nvdisasm=compiler.parent / "nvdisasm",
+        sanitizer=sanitizer,
         lib=lib,
         version=versions.nvcc,
         sanitizer_version=versions.sanitizer,
-        digest=digest_of("system", str(top), versions.nvcc),
+        digest=digest,
     )
 
 
 def install(home: Path, python: str, progress: Progress) -> Toolchain:
-    """Install the pinned tools with ``python -m pip``, unless they are there.
-
-    An interrupted installation starts again. A second caller waits for the first. CannotCollectError names the cause.
-    """
+    """Install the pinned tools with ``python -m pip``, unless they are there. A second caller waits for the first."""
     if (present := find(home)) is not None:
         return present
     folder = _folder(home)
@@ -162,10 +141,8 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
         with lock.hold(folder.parent / ".lock", timeout=INSTALL_SECONDS, waiting=progress, what="the toolchain's folder"):
             return find(home) or _install(home, folder, python, progress)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot install the toolchain in {folder}: {error.strerror or error}",
-            fix="free disk space, or set FLASHCORE_CI_HOME to a writable folder",
-        ) from None
+        fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+        raise CannotCollectError(f"cannot install the toolchain in {folder}: {error.strerror or error}", fix=fix) from None
 
 
 def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
@@ -176,7 +153,7 @@ def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
 
 
 def explain_pip_failure(output: str) -> tuple[str, str]:
-    """Return the cause in pip's output in one line, and a fix."""
+    """Return the cause in pip's output, and a fix."""
     for pattern, message, fix in _PIP_ERRORS:
         if re.search(pattern, output):
             return message, fix

@@ -13,27 +13,15 @@ from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run.calibrate import CalibrationRun, calibrate
 from flashcore_ci.run.request import Request
 
-FOLDER = click.Path(path_type=Path)
+WORK = Path("runs/calibrate")
 
 
 @click.command("calibrate")
 @options.suite
-@click.option(
-    "--planted",
-    type=FOLDER,
-    default=Path("gates/planted.toml"),
-    show_default=True,
-    help="The suite of kernels with planted slow-downs.",
-)
+@options.path("--planted", default=Path("gates/planted.toml"), text="The suite of kernels with planted slow-downs.")
 @options.only
-@click.option(
-    "--work",
-    type=FOLDER,
-    default=Path("runs/calibrate"),
-    show_default=True,
-    help="Folder of the unfinished recording. The next call continues it.",
-)
-@click.option("--out", type=FOLDER, default=None, help="The noise model.  [default: gates/noise/GPU.json]")
+@options.path("--work", default=WORK, text="Folder of the unfinished recording. The next call continues it.")
+@options.path("--out", default=None, text="The noise model.  [default: gates/noise/GPU.json]")
 @click.option("--for", "seconds", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
 @click.option("--processes", type=click.IntRange(min=2), default=40, show_default=True, help="A/A processes.")
 @click.option(
@@ -64,21 +52,14 @@ def command(
     Times the kernels against themselves and with planted slow-downs, in many fresh processes. You can stop it at any time: the
     next call continues. With --build, the folder holds a build of each suite under its name.
     """
-    requests = [
-        Request(
-            suite=file,
-            out=work / file.stem,
-            environ=os.environ,
-            only=globs,
-            live=True,
-            build=None if build is None else build / file.stem,
-            **arguments,
-        )
-        for file, globs in ((suite, only or ("stability",)), (planted, ()))
-    ]
+
+    def request(file: Path, globs: tuple[str, ...]) -> Request:
+        binaries = build and build / file.stem
+        return Request(suite=file, out=work / file.stem, environ=os.environ, only=globs, live=True, build=binaries, **arguments)
+
     run = CalibrationRun(
-        suite=requests[0],
-        planted=requests[1],
+        suite=request(suite, only or ("stability",)),
+        planted=request(planted, ()),
         folder=work,
         out=out,
         seconds=seconds,

@@ -17,13 +17,7 @@ from flashcore_ci.run.request import Request
 @click.argument("base")
 @click.argument("head", required=False)
 @options.suite
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs/compare"),
-    show_default=True,
-    help="Folder for the run and its reports.",
-)
+@options.path("--out", default=Path("runs/compare"), text="Folder for the run and its reports.")
 @options.only
 @options.build
 @options.base_build

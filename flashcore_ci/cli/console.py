@@ -24,7 +24,7 @@ TICK_SECONDS = 1.0
 
 
 class ProgressLine:
-    """Shows progress and the time left: one changing line on a terminal, plain lines in a log."""
+    """One changing line on a terminal, plain lines in a log."""
 
     def __init__(self, environ: Mapping[str, str], *, now: Callable[[], float] = time.monotonic) -> None:
         self.live = sys.stderr.isatty() and environ.get("TERM", "") != "dumb" and not environ.get("CI")
@@ -39,7 +39,7 @@ class ProgressLine:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """Clear the line, and save the durations of a command that ended well."""
+        """Clear the line. Save the durations if all ended well."""
         if error is None and not is_stopping():
             self._durations.save(self._estimate.finish(self._now()))
         with self._writing:
@@ -48,7 +48,7 @@ class ProgressLine:
                 click.echo(CLEAR_LINE, err=True, nl=False)
 
     def __call__(self, line: str) -> None:
-        """Show ``line``. A log gets the time left once per stage."""
+        """Show ``line``, in a log with the time left once per stage."""
         with self._writing:
             is_new = self._estimate.enter(line, self._now())
             if not self.live:
@@ -91,7 +91,7 @@ def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False)
 
 
 def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
-    """Print the report and its files. ``as_json`` keeps standard output for JSON."""
+    """Print the report. ``as_json`` keeps standard output for JSON."""
     if as_json:
         click.echo(reports.as_json(report), nl=False)
     show(report, environ, on_stderr=as_json)

@@ -13,13 +13,13 @@ MAX_MESSAGE = 200
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the message, cut to 200 characters."""
+    """Return the first line of the message, cut."""
     lines = str(error).splitlines()
     return lines[0][:MAX_MESSAGE] if lines else "no message"
 
 
 def keep(error: BaseException) -> str:
-    """Write the traceback below the tool's home, else to a temporary folder. Returns the path, else the traceback."""
+    """Write the traceback to home or a temporary folder. Return its path, else the text."""
     text = "".join(traceback.format_exception(error))
     for folder in (settings_of(os.environ).home / "bugs", Path(tempfile.gettempdir())):
         try:

@@ -23,7 +23,7 @@ STEP = 10
 
 @dataclass(slots=True, kw_only=True)
 class Estimate:
-    """The time left, from the seconds of each stage of the last run (``before``, in order)."""
+    """The time left, from the seconds of each earlier stage (``before``)."""
 
     before: Mapping[str, float]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Estimate:
         return True
 
     def left(self, now: float) -> float | None:
-        """Compute the seconds left. None when they are unknown, or the predicted time is over."""
+        """Return the seconds left, if known."""
         elapsed = now - self.began
         if self.stage in CACHED_STAGES or self.stage not in self.before:
             current = self._by_count(elapsed)
@@ -55,7 +55,7 @@ class Estimate:
         return current + sum(self.before[name] for name in self._later_stages()) or None
 
     def finish(self, now: float) -> dict[str, float]:
-        """Return the seconds of every stage without a cache."""
+        """Return the seconds of stages without a cache."""
         self._leave(now)
         self.stage = ""
         return {name: seconds for name, seconds in self.seconds.items() if name not in CACHED_STAGES}
@@ -66,7 +66,7 @@ class Estimate:
         return [name for name in following if name not in self.seconds and name not in CACHED_STAGES]
 
     def _by_count(self, elapsed: float) -> float | None:
-        """Extrapolate from ``5 of 10``. Items before the first count were cached."""
+        """Extrapolate from ``5 of 10``. Items before the first were cached."""
         count = COUNT.search(self.line)
         if not count:
             return None
@@ -80,7 +80,7 @@ class Estimate:
 
 
 def command_key() -> str:
-    """Identify the current command, its folder and its relevant options. Empty without a command."""
+    """Identify the current command, folder and relevant options."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -95,7 +95,7 @@ def stage_of(line: str) -> str:
 
 
 def describe(seconds: float | None) -> str:
-    """Write ``about 40 s left``, or nothing when the time is unknown."""
+    """Write ``about 40 s left``, if known."""
     if seconds is None:
         return ""
     if seconds < STEP:

@@ -73,7 +73,7 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+    """Run one command line. Return its exit code."""
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
     except click.ClickException as error:
@@ -120,10 +120,6 @@ def _report_unexpected(error: Exception) -> int:
     if isinstance(cause, FlashcoreError):
         _print_error(cause)
         return cause.exit_code
-    return _print_bug(error)
-
-
-def _print_bug(error: Exception) -> int:
     from flashcore_ci.cli import crash_report  # noqa: PLC0415 - only a bug needs it
 
     click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}", err=True)

@@ -32,14 +32,15 @@ class Moment(click.ParamType[str, Any]):
         return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
+def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
+    """Make an option for a file or folder."""
     return click.option(*names, type=click.Path(path_type=Path), default=default, show_default=default is not None, help=text)
 
 
-suite = _path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
-out = _path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
-evidence = _path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
-build = _path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
+suite = path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
+out = path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
+evidence = path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
+build = path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
 stale = click.option(
     "--stale",
     type=click.Choice(["block", "defer"]),
@@ -47,9 +48,7 @@ stale = click.option(
     show_default=True,
     help="Checks without matching evidence block, or are deferred to a GPU job that must be green.",
 )
-as_of = click.option(
-    "--as-of", type=Moment(), default=None, help="Judge as of this moment. It decides which waivers have expired."
-)
+as_of = click.option("--as-of", type=Moment(), help="Judge as of this moment. It decides which waivers have expired.")
 only = click.option("--only", multiple=True, metavar="GLOB", help="Judge only gates or targets that match. Repeatable.")
 toolchain = click.option(
     "--toolchain",
@@ -72,13 +71,10 @@ lock_timeout = click.option(
     help="How long to wait for another gate on the same GPU.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
-base_build = _path(
-    "--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head."
-)
+base_build = path("--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head.")
 lock_clocks = click.option(
     "--lock-clocks",
     type=click.IntRange(min=1),
-    default=None,
     metavar="MHZ",
     help="Lock the SM clock while measuring. Needs permission, and is meant for dedicated runners.",
 )

@@ -16,9 +16,7 @@ from flashcore_ci.run.required_check import require
 @click.command("require")
 @click.argument("evidence", type=click.Path(path_type=Path))
 @options.suite
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/required"), show_default=True, help="Folder for reports."
-)
+@options.path("--out", default=Path("runs/required"), text="Folder for reports.")
 @click.option("--needs", default=None, metavar="JSON", help="GitHub's `toJSON(needs)`. Every job in it must have succeeded.")
 @click.option(
     "--base", metavar="REVISION", help="Also require the comparison with the commit at which this branch left REVISION."

@@ -17,13 +17,7 @@ from flashcore_ci.selftest.selftest import load_selftest, run_live, run_recorded
 
 @click.command("selftest")
 @click.option("--recorded", is_flag=True, help="Judge the recorded run again. Needs no GPU.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs/selftest"),
-    show_default=True,
-    help="Folder for the run and its reports.",
-)
+@options.path("--out", default=Path("runs/selftest"), text="Folder for the run and its reports.")
 @options.build
 @options.measuring
 def command(*, recorded: bool, out: Path, **arguments: Any) -> int:

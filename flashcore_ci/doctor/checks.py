@@ -28,16 +28,14 @@ class Diagnosis:
 
 def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
     """Diagnose the GPU."""
+    clocks = f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
     return (
         Diagnosis(name="gpu", fact=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
         _architecture(state),
         _driver(state),
         _compute_mode(state),
         _ecc(state),
-        Diagnosis(
-            name="clocks",
-            fact=f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W",
-        ),
+        Diagnosis(name="clocks", fact=clocks),
         _throttle(state),
         _processes(state, allow),
     )
@@ -66,10 +64,7 @@ def render(diagnoses: tuple[Diagnosis, ...]) -> str:
         if line.fix:
             text.append(f"{'':<{width + 9}}  fix: {line.fix}")
     problems = sum(line.problem for line in diagnoses)
-    text += [
-        "",
-        "this machine can gate" if not problems else f"this machine cannot measure: {problems} to fix",
-    ]
+    text += ["", "this machine can gate" if not problems else f"this machine cannot measure: {problems} to fix"]
     return "\n".join(text) + "\n"
 
 
@@ -87,7 +82,7 @@ def _driver(state: GpuState) -> Diagnosis:
 
 
 def _compute_mode(state: GpuState) -> Diagnosis:
-    """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second one."""
+    """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second."""
     bad = state.mig or state.compute_mode == "prohibited"
     fix = "use the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
     return Diagnosis(name="mode", fact=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)

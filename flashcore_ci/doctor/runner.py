@@ -25,11 +25,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerFacts:
-    """What the items are judged by.
-
-    ``state`` is None without a GPU, ``counters_work`` when it was not tried. ``lock_is_named``: FLASHCORE_CI_LOCK_DIR is set.
-    ``free`` is in bytes.
-    """
+    """What the items are judged by. None: no GPU (``state``), not tried (``counters_work``). ``free`` is in bytes."""
 
     host: HostInfo
     state: GpuState | None
@@ -47,7 +43,6 @@ class ChecklistItem:
     """One item. Verified ones have no ``fix``."""
 
     id: str
-    title: str
     status: Status
     fact: str
     fix: str = ""
@@ -59,9 +54,9 @@ ItemResult = tuple[Status, str]
 def check(facts: RunnerFacts) -> tuple[ChecklistItem, ...]:
     """Check every item, in order."""
     items = []
-    for name, (title, check_item, fix) in ITEMS.items():
+    for name, (_, check_item, fix) in ITEMS.items():
         status, fact = check_item(facts)
-        items.append(ChecklistItem(id=name, title=title, status=status, fact=fact, fix="" if status is Status.VERIFIED else fix))
+        items.append(ChecklistItem(id=name, status=status, fact=fact, fix="" if status is Status.VERIFIED else fix))
     return tuple(items)
 
 
@@ -108,10 +103,8 @@ def _containers(facts: RunnerFacts) -> ItemResult:
         return Status.UNSEEN, "the capabilities of this process"
     if facts.host.is_admin and facts.host.in_container:
         return Status.FAILED, "the container has CAP_SYS_ADMIN: jobs can leave it"
-    return (
-        Status.VERIFIED,
-        "in a container without CAP_SYS_ADMIN" if facts.host.in_container else "jobs cannot start containers",
-    )
+    inside = facts.host.in_container
+    return Status.VERIFIED, "in a container without CAP_SYS_ADMIN" if inside else "jobs cannot start containers"
 
 
 def _counters(facts: RunnerFacts) -> ItemResult:
@@ -147,10 +140,7 @@ def _clocks(facts: RunnerFacts) -> ItemResult:
         return Status.FAILED, "persistence mode is off: the driver forgets clocks and settings between jobs"
     if facts.state.persistent is None:
         return Status.UNSEEN, "persistence mode"
-    return (
-        Status.VERIFIED,
-        f"persistence mode is on, no throttling ({facts.state.sm_clock} of {facts.state.max_sm_clock} MHz)",
-    )
+    return (Status.VERIFIED, f"persistence mode is on, no throttling ({facts.state.sm_clock} of {facts.state.max_sm_clock} MHz)")
 
 
 def _one_gpu(facts: RunnerFacts) -> ItemResult:
@@ -187,10 +177,8 @@ def _cleaning(facts: RunnerFacts) -> ItemResult:
     if facts.host.leftovers:
         return Status.FAILED, f"an earlier job left {', '.join(facts.host.leftovers)}"
     if facts.host.ephemeral or facts.host.has_cleanup_hook:
-        return (
-            Status.VERIFIED,
-            "a hook cleans up after each job" if facts.host.has_cleanup_hook else "the machine ends with the job",
-        )
+        hook = facts.host.has_cleanup_hook
+        return Status.VERIFIED, "a hook cleans up after each job" if hook else "the machine ends with the job"
     if facts.host.ephemeral is None:
         return Status.UNSEEN, "what happens after a job"
     return Status.FAILED, "the runner stays, and no hook cleans up after a job"
@@ -223,11 +211,7 @@ ITEMS: dict[str, tuple[str, Callable[[RunnerFacts], ItemResult], str]] = {
         _alone,
         "stop the other processes, or name those that may stay: --allow-process NAME",
     ),
-    "lock": (
-        "One lock for all",
-        _lock,
-        "mount one folder of the host into every container and name it in FLASHCORE_CI_LOCK_DIR",
-    ),
+    "lock": ("One lock for all", _lock, "mount one folder of the host into every container and name it in FLASHCORE_CI_LOCK_DIR"),
     "cleaning": (
         "Nothing is left behind",
         _cleaning,

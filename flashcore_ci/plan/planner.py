@@ -1,4 +1,4 @@
-"""Suite and descriptions to the list of checks, the denominator of every verdict."""
+"""Suite and descriptions to the checks, the denominator of every verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
+from flashcore_ci.model.suite import Gate, Kind, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
 NO_BASE = "there is no base to compare with: give --base REVISION"
@@ -18,11 +18,10 @@ NO_MACHINE_CODE = "its subject has no machine code at build time, so only live e
 
 
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
-    """Plan every (gate, target): as a check, or as excluded with the reason.
+    """Plan every (gate, target): as a check, or as excluded with the reason. ``compared``: there is a base.
 
-    ``compared``: there is a base. SuiteError lists every wrong roof, every target without a limit, every glob that
-    matches no entry function and every duplicate entry name. It also lists what would pass unchecked: a gate without
-    targets, a workload without a gate, a suite in which nothing blocks.
+    SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name. It lists
+    idle gates and workloads too, and a suite in which nothing blocks: they would pass unchecked.
     """
     problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
@@ -32,7 +31,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         problems += _find_unmatched(gate, targets, suite)
         for target in targets:
             why = _why_not(gate, target) or ("" if compared or gate.evidence is not Kind.COMPARISON else NO_BASE)
-            limit = _limit(gate, target.name)
+            limit = next((limit for limit in gate.limits if fnmatchcase(target.name, limit.on)), None)
             if why:
                 excluded.append(Excluded(gate=gate.id, target=target.name, why=why))
             elif limit is None:
@@ -56,10 +55,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
-    """Keep the checks whose gate, target or ``gate/target`` matches one of ``globs``.
-
-    No globs keep all. SuiteError if a glob matches nothing.
-    """
+    """Keep the checks that match one of ``globs`` (none: all). SuiteError for an idle glob."""
     patterns = tuple(globs)
     if not patterns:
         return plan
@@ -73,7 +69,7 @@ def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
 
 
 def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
-    """Keep only these checks. Evidence that no check needs is not collected."""
+    """Keep only these checks, and their evidence."""
     checks = tuple(check for check in plan.checks if predicate(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
@@ -84,8 +80,8 @@ def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
 
 
 def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
-    """Drop the comparisons of workloads that the base cannot run: id to reason."""
-    dropped = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
+    """Drop the comparisons that the base cannot run (id: reason)."""
+    dropped = {c.key: cannot[c.target] for c in plan.checks if c.gate.evidence is Kind.COMPARISON and c.target in cannot}
     excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
     checks = tuple(check for check in plan.checks if check.key not in dropped)
     workloads = _not_compared(plan.workloads, set(cannot))
@@ -97,10 +93,6 @@ def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple
         replace(w, collect=tuple(kind for kind in w.collect if kind is not Kind.COMPARISON)) if w.id in names else w
         for w in workloads
     )
-
-
-def _is_comparison(check: Check) -> bool:
-    return check.gate.evidence is Kind.COMPARISON
 
 
 def _why_unmatched(glob: str, plan: Plan) -> str:
@@ -146,10 +138,6 @@ def _why_not_workload(gate: Gate, workload: Workload) -> str:
     return ""
 
 
-def _limit(gate: Gate, target: str) -> Limit | None:
-    return next((limit for limit in gate.limits if fnmatchcase(target, limit.on)), None)
-
-
 def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
     """The loader cannot check globs over entry functions."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
@@ -184,11 +172,10 @@ def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
 
 
 def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
-    """Report what would pass unchecked: idle gates, idle workloads, no blocking check."""
+    """Report what would pass unchecked."""
     used = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
-    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
-        e.target for e in excluded if e.why == NO_BASE
-    }
+    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD}
+    judged |= {e.target for e in excluded if e.why == NO_BASE}
     for gate in suite.gates:
         if gate.id not in used:
             yield f"{_where(suite, f'gate {gate.id}')}: the gate {gate.id} applies to nothing: no target passes all of on, roofs and tags"

@@ -15,17 +15,17 @@ FACTOR = 4.0
 
 
 def ridge_point(ridge: Ridge) -> float:
-    """Return the FLOP/byte at which the device's two ceilings meet."""
+    """Return the ridge in FLOP/byte."""
     return ridge.flops / ridge.bandwidth
 
 
 def intensity(problem: Problem) -> float:
-    """Return the FLOP/byte. It is infinite if no byte moves."""
+    """Return the FLOP/byte, infinite if no byte moves."""
     return problem.flops / problem.bytes if problem.bytes > 0 else math.inf
 
 
 def right_roof(problem: Problem, ridge: Ridge) -> Roof:
-    """Return the roof for this intensity: ``balanced`` within 4 x of the ridge."""
+    """Return the right roof: ``balanced`` within 4 x of the ridge."""
     ratio = intensity(problem) / ridge_point(ridge)
     if ratio <= 1 / FACTOR:
         return Roof.MEMORY
@@ -33,6 +33,6 @@ def right_roof(problem: Problem, ridge: Ridge) -> Roof:
 
 
 def is_wrong_roof(declared: Roof, problem: Problem, ridge: Ridge) -> bool:
-    """Tell whether ``declared`` is wrong by a factor of 4 or more."""
+    """Tell whether ``declared`` is wrong by a factor of 4."""
     right = right_roof(problem, ridge)
     return right is not Roof.BALANCED and declared is not right

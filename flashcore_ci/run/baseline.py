@@ -17,7 +17,7 @@ from flashcore_ci.store.run import read_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """The file that was written, and one line per changed row."""
+    """The written file, and one line per changed row."""
 
     file: Path
     changes: tuple[str, ...]
@@ -25,10 +25,7 @@ class Proposal:
 
 
 def propose(run: Path, request: Request) -> Proposal:
-    """Write the timings of ``run`` as the baseline of its machine.
-
-    EvidenceError without timings on a GPU, or with impossible ones.
-    """
+    """Write the timings of ``run`` as its machine's baseline. EvidenceError if they are impossible or not of a GPU."""
     evidence = read_run(run).evidence
     folder = (request.root / request.suite).parent / references.BASELINES
     present = next((one for _, one in references.baselines(folder) if one.is_for(evidence.provenance)), None)

@@ -3,47 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from flashcore_ci.build import toolchain
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.collect import resources
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.subject import Description
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request, settings_of
+from flashcore_ci.run.request import Progress, Request, settings_of
+
+Builds = tuple[BuildEvidence, ...]
 
 
-def build_suite(request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
+def build_suite(request: Request, progress: Progress) -> Builds:
     """Build every subject of the requested suite."""
     return build_plan(make_plan(load_suite(request), request, progress), request, progress)
 
 
-def build_plan(plan: Plan, request: Request, progress: Progress) -> tuple[BuildEvidence, ...]:
+def build_plan(plan: Plan, request: Request, progress: Progress) -> Builds:
     """Build the plan's subjects, or check the binaries of ``--build``."""
     if request.build is not None:
         return load_builds(request.build, plan.descriptions, root=request.root)
     progress("building the kernels")
+    return compile_subjects(plan.descriptions, request, progress, root=request.root, out=request.binaries)
+
+
+def compile_subjects(
+    descriptions: tuple[Description, ...], request: Request, progress: Progress, *, root: Path, out: Path, side: str = ""
+) -> Builds:
+    """Compile subjects of ``root`` into ``out``. ``side`` goes into messages."""
     return build_subjects(
-        plan.descriptions,
-        root=request.root,
+        descriptions,
+        root=root,
         toolchain=host.compiler(request, progress),
-        out=request.binaries,
+        out=out,
         cache=request.settings.home / "cache",
         jobs=request.compilers,
-        progress=lambda done, of, source: progress(f"compiled {done} of {of}: {source}"),
+        progress=lambda done, of, source: progress(f"compiled {done} of {of}{side}: {source}"),
     )
 
 
-def compiler_evidence(plan: Plan, builds: tuple[BuildEvidence, ...], provenance: Provenance) -> Evidence:
+def compiler_evidence(plan: Plan, builds: Builds, provenance: Provenance) -> Evidence:
     """Turn build records into evidence. It is never stale."""
     observations = resources.observe(plan.descriptions, builds, plan.protocol)
     return Evidence(provenance=provenance, builds=builds, observations=observations)
 
 
-def as_text(builds: tuple[BuildEvidence, ...]) -> str:
-    """List the resources of each entry function, or the compile error."""
+def as_text(builds: Builds) -> str:
+    """List each entry function's resources, or the compile error."""
     return "\n".join(line for build in builds for line in _lines(build)) + "\n"
 
 
@@ -63,7 +73,7 @@ def _lines(build: BuildEvidence) -> list[str]:
 
 
 def install_tools(environ: Mapping[str, str], progress: Progress) -> str:
-    """Install the pinned CUDA tools if they are missing, and name them."""
+    """Install the pinned CUDA tools if missing, and name them."""
     settings = settings_of(environ)
     tools = toolchain.install(settings.home, str(settings.python), progress)
     return f"{tools.compiler}, compute-sanitizer {tools.sanitizer_version}: {tools.nvcc.parent}"

@@ -12,7 +12,6 @@ from flashcore_ci.adapters import clock, lock, nvml, process
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Ledger, Part, Targets
 from flashcore_ci.collect.collect import device_of
-from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
 from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.judge.power import analyse_power
@@ -23,10 +22,8 @@ from flashcore_ci.model.noise import Noise, RecordingSession
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host, references
 from flashcore_ci.run.build import build_plan
-from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store import codec
 from flashcore_ci.store import record_files as files
 from flashcore_ci.store.claim import MARKER, mark_folder
@@ -34,15 +31,12 @@ from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
 NOISE = Path("gates/noise")
+Sessions = tuple[Session, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """One call of ``calibrate``: its two suites, its files, and the processes of the whole recording.
-
-    ``folder`` holds the unfinished recording. ``out`` is the noise model (None: named after the GPU). The call ends after
-    ``seconds`` (None: when the recording is complete).
-    """
+    """One call of ``calibrate``, of ``seconds`` (None: to the end). ``folder`` holds the unfinished recording."""
 
     suite: Request
     planted: Request
@@ -60,7 +54,7 @@ class CalibrationRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The state of a recording. ``file`` is its noise model (None without an A/A process)."""
+    """A recording's state and noise model (None without an A/A process)."""
 
     same: int
     planted: int
@@ -70,10 +64,7 @@ class Calibration:
 
 
 def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
-    """Continue the recording, and write the noise model.
-
-    CannotCollectError when this machine cannot measure, UsageError when code or machine changed.
-    """
+    """Continue the recording. CannotCollectError if this machine cannot, UsageError when code or machine changed."""
     if not (run.planted.root / run.planted.suite).is_file():
         raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
     ledger, file = _record(run, progress)
@@ -93,11 +84,8 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     _refuse_foreign_folder(run.folder)
     host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
-    with mark_folder(run.folder, option="--work"), scratch_folder() as scratch, _gpu_held(run.suite, progress):
-        sessions = (
-            _session(run.suite, scratch / "same", progress),
-            _session(run.planted, scratch / "planted", progress),
-        )
+    with mark_folder(run.folder, option="--work"), host.scratch_folder() as scratch, _gpu_held(run.suite, progress):
+        sessions = (_session(run.suite, scratch / "same", progress), _session(run.planted, scratch / "planted", progress))
         device = _device(sessions[0])
         ledger = _resume(run.folder / LEDGER, _key(sessions, device), device)
         deadline = None if run.seconds is None else began + run.seconds
@@ -105,9 +93,7 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
         return ledger, _write_noise(ledger, sessions, run, commit=host.provenance(run.suite, scratch).commit)
 
 
-def _measure(
-    ledger: Ledger, run: CalibrationRun, sessions: tuple[Session, ...], deadline: float | None, progress: Progress
-) -> Ledger:
+def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: float | None, progress: Progress) -> Ledger:
     """Add processes until time is up. A stopped process leaves nothing."""
     runs = ProcessRuns(sessions[0].scratch)
     longest: dict[Part, float] = {}
@@ -123,14 +109,16 @@ def _measure(
             runs.start(current)
             if upcoming is not None:
                 runs.start(upcoming)
-            progress(f"{part}: process {number + 1} of {_total(run.targets)}")
+            total = run.same_processes + run.planted_processes + bool(run.planted_processes)
+            progress(f"{part}: process {number + 1} of {total}")
             results = runs.finish(current)
             if process.stopping():
                 break
             for name, result in results.items():
                 if result.missing is not None:
                     progress(f"{name}: not measured: {result.missing.code}: {result.missing.message}")
-            _keep_results(results, run.folder / f"process-{number:03d}.json")
+            for file in {result.result_file for result in results.values() if result.result_file.exists()}:
+                write_atomically(run.folder / f"process-{number:03d}.json", file.read_bytes())
             ledger = ledger.with_process(part, results)
             write_atomically(run.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
@@ -139,16 +127,7 @@ def _measure(
     return ledger
 
 
-def _keep_results(results: dict[str, WorkloadResult], file: Path) -> None:
-    for kept in {result.result_file for result in results.values() if result.result_file.exists()}:
-        write_atomically(file, kept.read_bytes())
-
-
-def _total(targets: Targets) -> int:
-    return targets.same + targets.planted + (1 if targets.planted else 0)
-
-
-def _write_noise(ledger: Ledger, sessions: tuple[Session, ...], run: CalibrationRun, *, commit: str) -> Path | None:
+def _write_noise(ledger: Ledger, sessions: Sessions, run: CalibrationRun, *, commit: str) -> Path | None:
     if not ledger.processes_of("same"):
         return None
     noise = calibration.noise(ledger, same=sessions[0], planted=sessions[1], commit=commit)
@@ -177,9 +156,8 @@ def _session(request: Request, scratch: Path, progress: Progress) -> Session:
     builds = build_plan(plan, request, progress)
     for build in builds:
         if build.error is not None:
-            raise CannotCollectError(
-                f"{build.subject} does not compile: {build.error.message}", fix=f"flashcore-ci build --suite {request.suite}"
-            )
+            fix = f"flashcore-ci build --suite {request.suite}"
+            raise CannotCollectError(f"{build.subject} does not compile: {build.error.message}", fix=fix)
     return host.session(request, progress, scratch, plan=plan, builds=builds)
 
 
@@ -192,7 +170,7 @@ def _gpu_held(request: Request, progress: Progress) -> Iterator[None]:
 
 
 def _device(session: Session) -> Device:
-    """Describe the GPU. CannotCollectError when it is unhealthy or busy."""
+    """Describe the GPU. CannotCollectError when unhealthy or busy."""
     probed = session.probe()
     problem = probe_failure(probed) or session.check_exclusive()
     if problem is not None:
@@ -200,14 +178,12 @@ def _device(session: Session) -> Device:
     return device_of(nvml.read(session.uuid), probed.environment)
 
 
-def _key(sessions: tuple[Session, ...], device: Device) -> str:
+def _key(sessions: Sessions, device: Device) -> str:
     """Digest what must not change between calls."""
-    identities = [
-        session.observation(Kind.TIMING, workload).identity for session in sessions for workload in session.workloads(Kind.TIMING)
-    ]
+    timing = Kind.TIMING
+    identities = [session.observation(timing, name).identity for session in sessions for name in session.workloads(timing)]
     fields = [(name, getattr(identity, name)) for identity in identities for name in identity.__slots__]
-    policy = sessions[0].clock_policy
-    return digest_of(fields, device.name, device.driver, policy, COLLECTOR_VERSIONS[Kind.TIMING])
+    return digest_of(fields, device.name, device.driver, sessions[0].clock_policy, COLLECTOR_VERSIONS[timing])
 
 
 def _resume(file: Path, key: str, device: Device) -> Ledger:
@@ -216,7 +192,6 @@ def _resume(file: Path, key: str, device: Device) -> Ledger:
         return Ledger(key=key, sittings=(sitting,))
     ledger = codec.decode(Ledger, file.read_bytes(), where=str(file))
     if ledger.key != key:
-        raise UsageError(
-            f"{file} is a recording of other code, or of another kind of GPU", fix="give --work a new or empty folder"
-        )
+        fix = "give --work a new or empty folder"
+        raise UsageError(f"{file} is a recording of other code, or of another kind of GPU", fix=fix)
     return replace(ledger, sittings=(*ledger.sittings, sitting))

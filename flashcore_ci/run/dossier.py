@@ -35,22 +35,22 @@ def make_dossier(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """Collect what a run has. Without a plan the dossier is empty."""
+    """Collect what a run has. Without a plan it is empty."""
     if suite is None or plan is None:
         return Dossier()
     matches = matched_evidence(plan, builds, tuple(sources), base=base)
     observations = tuple(match.observation for match in matches if match.observation is not None)
-    timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    known = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    timed = [(observation, files) for observation, files in known if observation.kind is Kind.TIMING]
+    findings = (finding for observation in observations for finding in observation.findings)
     return Dossier(
         suite_file=plan.suite_file,
         ridge=suite.ridge,
         workloads=plan.workloads,
         descriptions=plan.descriptions,
         observations=observations,
-        traces=tuple(
-            trace for observation, files in timed if observation.kind is Kind.TIMING for trace in traces(observation, files)
-        ),
-        excerpts=tuple(excerpts((finding for observation in observations for finding in observation.findings), root)),
+        traces=tuple(trace for observation, files in timed for trace in traces(observation, files)),
+        excerpts=tuple(excerpts(findings, root)),
     )
 
 
@@ -61,26 +61,18 @@ def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Tra
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
             blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
-                yield _trace(observation.target, number, _thin(blocks))
-
-
-def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trace:
-    return Trace(
-        workload=workload,
-        process=process,
-        seconds=tuple(float(block[0]) for block in blocks),
-        mhz=tuple(float(block[2]) for block in blocks),
-    )
+                seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
+                yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:
-    """Take evenly spaced blocks. The last one is among them."""
+    """Take evenly spaced blocks, the last included."""
     step = -(-len(blocks) // MAX_POINTS)
     return blocks[::-1][::step][::-1]
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """Quote the source around each finding, if it is in this checkout."""
+    """Quote this checkout's source around each finding."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
     for file, line in list(places)[:MAX_EXCERPTS]:
         lines = _lines(file, root)
@@ -101,7 +93,7 @@ def _lines(file: str, root: Path) -> list[str]:
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """Find the source here, by the longest known end of an absolute name."""
+    """Find the source by the longest known end of an absolute name."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts

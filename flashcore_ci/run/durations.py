@@ -1,4 +1,4 @@
-"""The durations of earlier commands, in a small file that may be missing or broken."""
+"""The durations of earlier commands, in a file that may be missing or broken."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Durations:
         return {str(name): float(seconds) for name, seconds in stages.items()}
 
     def save(self, stages: Mapping[str, float]) -> None:
-        """Keep the seconds of each stage of the latest commands."""
+        """Keep the seconds of each stage, of the latest commands."""
         if not self.key or not stages:
             return
         known = {key: value for key, value in self._read().items() if key != self.key}

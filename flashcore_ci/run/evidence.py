@@ -17,7 +17,7 @@ NO_BASE = f"{Code.NO_BASE}: "
 
 
 def read_bundles(folder: Path) -> tuple[Source, ...]:
-    """Read every bundle in ``folder``, by name. EvidenceError for a broken one."""
+    """Read every bundle in ``folder``, by name."""
     return tuple(source_of(read_run(bundle)) for bundle in sorted(folder.glob(BUNDLES)))
 
 
@@ -27,7 +27,7 @@ def source_of(run: Run) -> Source:
 
 
 def origin_of(provenance: Provenance) -> Origin:
-    """Name an earlier run by device, day and commit, so that runs of one day differ."""
+    """Name an earlier run by device, day and commit."""
     commit = f", commit {provenance.commit[:7]}" if provenance.commit else ""
     return Origin(kind="recorded", detail=f"{where_and_when(provenance)}{commit}")
 
@@ -45,12 +45,12 @@ def has_comparisons(run: Run) -> bool:
 
 
 def without_base(run: Run) -> dict[str, str]:
-    """Say which workloads the run's base could not build, and why."""
+    """Say why the run's base could not build some workloads."""
     reasons = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
     return {target: why.removeprefix(NO_BASE) for target, why in reasons.items()}
 
 
 def pack(run: Path, file: Path) -> int:
-    """Pack the run into one file, and return its bytes."""
+    """Pack the run, and return the bytes of the file."""
     store.pack(run, file)
     return file.stat().st_size

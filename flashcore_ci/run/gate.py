@@ -1,4 +1,4 @@
-"""The verdict: plan, build, measure or read recordings, judge, write the reports."""
+"""The verdict: plan, build, measure or read recordings, judge, report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
-from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Provenance
+from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
@@ -22,10 +22,9 @@ from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.build import build_plan, compiler_evidence
+from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
@@ -33,14 +32,11 @@ from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
 
 @dataclass(slots=True, kw_only=True)
 class PartialRun:
-    """What a run has produced so far. It is judged even when an error ends the run.
-
-    ``base`` holds what comparisons must be with, ``narrowing`` what ``--changed`` left out.
-    """
+    """What a run has so far, judged even when an error ends it."""
 
     suite: Suite | None = None
     plan: Plan | None = None
-    builds: tuple[BuildEvidence, ...] = ()
+    builds: Builds = ()
     sources: list[Source] = field(default_factory=list)
     base: dict[str, Identity] = field(default_factory=dict)
     commit: str = ""
@@ -48,10 +44,7 @@ class PartialRun:
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. Reports are written however it ends, and errors raised again.
-
-    ``evidence``, if any, replaces measuring and recordings.
-    """
+    """Do the whole job. Reports are written however it ends. ``evidence`` replaces measuring."""
     request = without_deferral(request)
     check_suite_exists(request)
     with claim_folder(request.out):
@@ -83,7 +76,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             narrowed = unaffected.narrow(suite, plan, builds, base=request.changed, request=request, progress=progress)
             plan, run.narrowing = narrowed.plan, narrowed.summary
             run.plan = plan
-        run.sources.append(_compiler_source(plan, builds, here))
+        origin = Origin(kind="live", detail=", ".join(dict.fromkeys(build.compiler for build in builds if build.compiler)))
+        run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
         with prepare.requested_base(suite, plan, request, progress) as base:
             if base is not None:
                 plan, run.base = drop_comparisons(plan, base.cannot), base.identities
@@ -98,16 +92,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
     return report
 
 
-def _compiler_source(plan: Plan, builds: tuple[BuildEvidence, ...], here: Provenance) -> Source:
-    compilers = dict.fromkeys(build.compiler for build in builds if build.compiler)
-    return Source(origin=Origin(kind="live", detail=", ".join(compilers)), evidence=compiler_evidence(plan, builds, here))
-
-
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
-    """Judge comparisons of ``head`` (None: this checkout) with ``base``.
-
-    UsageError when git does not know a revision.
-    """
+    """Compare ``head`` (None: this checkout) with ``base``. UsageError for an unknown revision."""
     request = replace(request, out=request.out.absolute(), live=True, kinds=(Kind.COMPARISON,))
     with host.scratch_folder() as logs:
         request = replace(request, base=git.commit_of(request.root, base, logs=logs))
@@ -118,7 +104,7 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
 
 
 def collect_run(request: Request, progress: Progress) -> Evidence:
-    """Measure the suite without a verdict. CannotCollectError when that is impossible."""
+    """Measure the suite without a verdict."""
     host.require_gpu(request.gpu)
     plan = make_plan(load_suite(request), request, progress)
     with claim_folder(request.out):
@@ -127,19 +113,15 @@ def collect_run(request: Request, progress: Progress) -> Evidence:
         return _measure(plan, builds, request, progress).evidence
 
 
-def _find_evidence(
-    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None
-) -> tuple[Source, ...]:
+def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> tuple[Source, ...]:
     if host.is_live(request):
         return (_measure(plan, builds, request, progress, base),)
     progress("reading the recorded runs")
     return recorded.read_bundles(request.evidence)
 
 
-def _measure(
-    plan: Plan, builds: tuple[BuildEvidence, ...], request: Request, progress: Progress, base: Base | None = None
-) -> Source:
-    """Measure on this machine's GPU and write the run folder."""
+def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
+    """Measure here, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
@@ -152,10 +134,7 @@ def _measure(
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:
-    """Judge a recorded run by this checkout's suite, by default as of its collection.
-
-    EvidenceError when it has no measurements. Its reports stay then.
-    """
+    """Judge a recorded run by this suite, as of its collection. EvidenceError, and no change, without measurements."""
     check_suite_exists(request)
     _check_measurements(run)
     with claim_folder(request.out):
@@ -223,7 +202,7 @@ def publish(report: Report, run: PartialRun, request: Request) -> None:
 
 
 def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
-    """Write the reports of a run that ``error`` ended. Raise it unless the user stopped the run."""
+    """Write the reports of a run that ``error`` ended. Raise it unless the user did."""
     error = as_flashcore_error(error)
     if process.stopping() and isinstance(error, FlashcoreError):
         error = InterruptedRunError("the run was stopped before it was done")

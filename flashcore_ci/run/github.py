@@ -17,9 +17,7 @@ def is_github(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def inert(text: str) -> str:
-    """Disarm GitHub's commands in ``text``."""
-    return github_annotations.inert(text)
+inert = github_annotations.inert
 
 
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:

@@ -16,8 +16,7 @@ from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 
 
 @contextlib.contextmanager
@@ -28,7 +27,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def stop(*, kill: bool) -> None:
-    """End every child process, and start no new one."""
+    """End every child process, and start no more."""
     process.stop_all(kill=kill)
 
 
@@ -38,7 +37,7 @@ def is_stopping() -> bool:
 
 
 def has_gpu(root: Path = Path("/")) -> bool:
-    """Tell whether the NVIDIA driver shows a GPU. Tools may be missing."""
+    """Tell whether the driver shows a GPU. Tools may be missing."""
     gpus = root / "proc/driver/nvidia/gpus"
     return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
 
@@ -54,15 +53,12 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. Missing tools are an error then, without a fallback."""
+    """Tell whether to measure here. Missing tools are an error then."""
     return has_gpu() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
-    """Find the requested CUDA tools, or install the pinned ones.
-
-    CannotCollectError if that fails.
-    """
+    """Find the requested CUDA tools, or install the pinned ones."""
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
     installed = tools.find_system()
@@ -72,7 +68,7 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
 
 
 def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
-    """Tell the collector about this run and this machine."""
+    """Tell the collector about run and machine."""
     settings = request.settings
     return Session(
         plan=plan,
@@ -95,10 +91,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:
-    """Describe the checkout. The collector adds the device and its tools.
-
-    ``scratch`` keeps git's output (None: dropped).
-    """
+    """Describe the checkout. ``scratch`` keeps git's output (None: dropped)."""
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)
@@ -115,7 +108,7 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
 
 
 def sanitizer(request: Request) -> Path | None:
-    """Find compute-sanitizer in the requested toolchain, else in PATH."""
+    """Find compute-sanitizer in the toolchain, else in PATH."""
     pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
     path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:

@@ -16,8 +16,7 @@ from flashcore_ci.plan import planner
 from flashcore_ci.report import explain as words
 from flashcore_ci.report import formatting
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.codec import encode
 from flashcore_ci.suite.loader import load
 
@@ -28,10 +27,7 @@ def load_suite(request: Request) -> Suite:
 
 
 def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:
-    """List the checks, as the subjects describe themselves.
-
-    ``compared``: gates on comparisons apply (None: if the request has a base).
-    """
+    """List the checks. ``compared``: with comparisons (None: if the request has a base)."""
     progress("asking the subjects what they are")
     with scratch_folder() as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=scratch)
@@ -45,13 +41,11 @@ def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: b
     return planner.narrow(planner.narrow(plan, gates), request.only)
 
 
-def as_json(plan: Plan) -> bytes:
-    """Encode the plan."""
-    return encode(plan)
+as_json = encode
 
 
 def as_text(plan: Plan) -> str:
-    """List every check with its limit, then what does not apply."""
+    """List every check and limit, then what does not apply."""
     return "\n".join(_lines(plan)) + "\n"
 
 
@@ -76,7 +70,7 @@ def _line(check: Check) -> str:
 
 
 def explain(name: str, suite: Path, root: Path) -> str:
-    """Explain a reason code, or a gate of the suite. UsageError for other names."""
+    """Explain a reason code or a gate. UsageError for other names."""
     if name in set(Code):
         return words.render_code(Code(name))
     gates = {gate.id: gate for gate in load(suite, root=root).gates}
@@ -84,15 +78,12 @@ def explain(name: str, suite: Path, root: Path) -> str:
         return words.render(gates[name])
     similar = difflib.get_close_matches(name, [*gates, *Code], n=1, cutoff=0.5)
     meant = f"; did you mean {similar[0]}?" if similar else ""
-    known = f"gates: {', '.join(gates)}"
-    raise UsageError(
-        f"{name} is neither a gate of {suite} nor a reason code{meant}\n{known}",
-        fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}",
-    )
+    message = f"{name} is neither a gate of {suite} nor a reason code{meant}\ngates: {', '.join(gates)}"
+    raise UsageError(message, fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}")
 
 
 def names(suite: Path, root: Path) -> list[str]:
-    """List the gates, if there is a suite, and the reason codes."""
+    """List the gates, if any, and the reason codes."""
     gates: list[str] = []
     with contextlib.suppress(SuiteError):
         gates = [gate.id for gate in load(suite, root=root).gates]

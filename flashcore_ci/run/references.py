@@ -1,4 +1,4 @@
-"""Read the references of a checkout: the folders ``noise`` and ``baselines`` next to the suite."""
+"""A checkout's references: the folders ``noise`` and ``baselines`` next to the suite."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ BASELINES = "baselines"
 
 
 def of(suite: Path) -> References:
-    """Read all references. EvidenceError for a broken file, or for two baselines of one kind of machine."""
-    folder = suite.parent
-    return References(
-        noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
-        baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),
-    )
+    """Read all references. EvidenceError for a broken or duplicate one."""
+    noises = tuple(noise for _, noise in files.read_all(Noise, suite.parent / NOISE))
+    return References(noises=noises, baselines=tuple(baseline for _, baseline in baselines(suite.parent / BASELINES)))
 
 
 def margins(suite: Suite) -> dict[str, float]:
-    """Return the margin (%) of every workload that the suite compares with a base."""
+    """Return the margin (%) of every workload compared with a base."""
     return {
         workload.id: next(limit.value for limit in gate.limits if fnmatchcase(workload.id, limit.on))
         for gate in suite.gates
@@ -38,7 +35,7 @@ def margins(suite: Suite) -> dict[str, float]:
 
 
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
-    """Read every baseline with its file. EvidenceError for two baselines of one kind of machine."""
+    """Read every baseline with its file. EvidenceError for two of one kind of machine."""
     entries = files.read_all(Baseline, folder)
     by_key: dict[tuple[str, str, str], Path] = {}
     for file, baseline in entries:
@@ -49,7 +46,7 @@ def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:
-    """Return the file of this machine's baseline, or a new name made of device, driver and clock policy."""
+    """Return the file of this machine's baseline, perhaps new."""
     present = next((file for file, known in baselines(folder) if known.key == baseline.key), None)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
     return present or folder / f"{name}.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,38 +44,28 @@ PRINTABLE: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     "html": FORMATS[PAGE],
 }
 """What ``report --format`` can print."""
+as_json = encode
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
-def write(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write every file. CannotCollectError if the disk refuses."""
-    for name in FORMATS:
-        write_one(name, out, report, dossier)
-
-
-def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
-    """Write one file. CannotCollectError if the disk refuses."""
-    write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
+def write(out: Path, report: Report, dossier: Dossier, names: Iterable[str] = FILES) -> None:
+    """Write these files. CannotCollectError if the disk refuses."""
+    for name in names:
+        write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
 
 def rewrite(path: Path) -> Report:
-    """Write again what follows from the two records in ``path``.
-
-    UsageError when the folder holds other files.
-    """
+    """Write again what follows from the two records. UsageError when the folder holds other files."""
     report, dossier = read(path), read_dossier(path)
-    folder = _own_folder(path)
-    for name in FORMATS:
-        if name not in {REPORT, DOSSIER}:
-            write_one(name, folder, report, dossier)
+    write(_own_folder(path), report, dossier, [name for name in FILES if name not in {REPORT, DOSSIER}])
     return report
 
 
 def write_page(path: Path) -> Path:
-    """Write the page again and return its path. Errors as for ``rewrite``."""
+    """Write the page again, as ``rewrite``. Return its path."""
     report, dossier = read(path), read_dossier(path)
     folder = _own_folder(path)
-    write_one(PAGE, folder, report, dossier)
+    write(folder, report, dossier, (PAGE,))
     return folder / PAGE
 
 
@@ -91,11 +81,6 @@ def terminal_text(report: Report, *, width: int, color: bool) -> str:
     return terminal.render(report, width=width, color=color)
 
 
-def as_json(report: Report) -> bytes:
-    """Encode the report."""
-    return encode(report)
-
-
 def _bytes(content: str | bytes) -> bytes:
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
@@ -107,19 +92,18 @@ def _own_folder(path: Path) -> Path:
 
 
 def read(path: Path) -> Report:
-    """Read a ``report.json``, or that of a folder. EvidenceError when there is none."""
+    """Read a ``report.json``, or that of a folder. EvidenceError without one."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise EvidenceError(
-            f"cannot read {file}: {error.strerror}", fix="give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
-        ) from None
+        fix = "give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
+        raise EvidenceError(f"cannot read {file}: {error.strerror}", fix=fix) from None
     return decode(Report, data, where=str(file))
 
 
 def read_dossier(path: Path) -> Dossier:
-    """Read the dossier next to the report. It is empty when there is none."""
+    """Read the dossier next to the report, empty if absent."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
@@ -150,13 +134,10 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """Make the error the headline of ``report``. Such a run never passes."""
-    code = exit_code(error)
-    if isinstance(error, InterruptedRunError):
-        verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
-        code = ExitCode.GATE_FAILED if report.exit_code == ExitCode.GATE_FAILED else code
-    else:
-        verdicts = report.verdicts
+    """Make the error the report's headline. Such a run never passes."""
+    stopped = isinstance(error, InterruptedRunError)
+    verdicts = tuple(map(_interrupted, report.verdicts)) if stopped else report.verdicts
+    code = ExitCode.GATE_FAILED if stopped and report.exit_code == ExitCode.GATE_FAILED else exit_code(error)
     return replace(
         report,
         outcome=Outcome.FAIL if report.outcome is Outcome.FAIL else Outcome.INCONCLUSIVE,

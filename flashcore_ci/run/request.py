@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,18 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.suite.settings import Settings
 
 LIBRARIES = "build"
+settings_of = Settings.from_environment
+Progress = Callable[[str], None]
+"""Called with one line for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The options of ``gate``. Other commands use some of them.
 
-    - ``live``: measure here (None: if there is a GPU).
+    - ``live``: measure here (None: if there is a GPU). ``kinds``: judge only these kinds of evidence (none: all).
     - ``build``, ``base_build``: binaries from elsewhere. ``libraries``: the folder to build into (None: in the run folder).
     - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
-    - ``kinds``: judge only these kinds of evidence (none: all).
     - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
     - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
@@ -72,8 +74,3 @@ class Request:
     def compilers(self) -> int:
         """Compilers that run at a time."""
         return self.jobs or os.cpu_count() or 1
-
-
-def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Read the tool's folders and interpreter from the environment."""
-    return Settings.from_environment(environ)

@@ -17,19 +17,17 @@ from flashcore_ci.model.verdict import Origin, Report
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import gate, reports
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import claim_folder
-from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.store.run import read_run
 
 SUCCESS = "success"
 
 
 def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
-    """Judge the evidence against binaries that are built again here.
+    """Judge the evidence, and with ``base`` its comparison with the fork point, against binaries built again here.
 
-    ``needs`` is ``toJSON(needs)``. ``base`` also requires the comparison with the fork point.
-    UnmetError when a job failed, or the evidence is of another commit.
+    ``needs`` is ``toJSON(needs)``. UnmetError when a job failed, or the evidence is of another commit.
     """
     with claim_folder(request.out):
         reports.clear(request.out)
@@ -40,7 +38,8 @@ def require(evidence: Path, request: Request, progress: Progress, *, needs: str 
         if base is not None:
             request = replace(request, base=git.fork_point(request.root, base, logs=logs))
     _refuse(unmet_evidence(run.evidence.provenance, here, version=__version__))
-    return gate.gate(request, progress, evidence=(_live_source(run),))
+    live = Origin(kind="live", detail=f"{recorded.where_and_when(run.evidence.provenance)}, of this commit")
+    return gate.gate(request, progress, evidence=(Source(origin=live, evidence=run.evidence, files=run.files),))
 
 
 def job_results(text: str) -> tuple[tuple[str, str], ...]:
@@ -58,7 +57,8 @@ def job_results(text: str) -> tuple[tuple[str, str], ...]:
 
 def unmet_jobs(jobs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Write one line per job that did not succeed."""
-    return tuple(f"job {name}: {_result(result)}" for name, result in jobs if result != SUCCESS)
+    more = {"skipped": ", and a skipped job is not a pass"}
+    return tuple(f"job {name}: {result}{more.get(result, '')}" for name, result in jobs if result != SUCCESS)
 
 
 def unmet_evidence(provenance: Provenance, here: Checkout, *, version: str) -> tuple[str, ...]:
@@ -80,16 +80,6 @@ def _differences(provenance: Provenance, here: Checkout, version: str) -> Iterat
         yield "the evidence names no GPU"
     if provenance.version != version:
         yield f"the evidence was collected by flashcore-ci {provenance.version}, and this is {version}"
-
-
-def _result(result: str) -> str:
-    return f"{result}, and a skipped job is not a pass" if result == "skipped" else result
-
-
-def _live_source(run: Run) -> Source:
-    """Treat the evidence as live: it is of this commit."""
-    where = recorded.where_and_when(run.evidence.provenance)
-    return Source(origin=Origin(kind="live", detail=f"{where}, of this commit"), evidence=run.evidence, files=run.files)
 
 
 def _refuse(problems: tuple[str, ...]) -> None:

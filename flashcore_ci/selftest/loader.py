@@ -50,10 +50,8 @@ def load(path: Path) -> SelfTest:
             problems.add("defect", f'the name "{name}" is given twice')
     if table is None or problems.lines:
         raise SuiteError(tuple(problems.lines), fix=f"correct {path}")
-    defects = tuple(_defect(row) for row in table.defect)
-    return SelfTest(
-        suite=table.suite, compared=table.compared, recording=table.recording, clean=tuple(table.clean), defects=defects
-    )
+    defects, clean = tuple(_defect(row) for row in table.defect), tuple(table.clean)
+    return SelfTest(suite=table.suite, compared=table.compared, recording=table.recording, clean=clean, defects=defects)
 
 
 def _defect(row: DefectTable) -> Defect:

@@ -29,11 +29,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """The content of ``gates/selftest.toml``.
-
-    ``suite`` runs the mutants, ``recording`` is a run of it, and ``clean`` are globs of targets that must be green.
-    ``compared`` is the suite that judges slowdowns.
-    """
+    """``gates/selftest.toml``: the mutants' ``suite``, its ``recording``, globs of ``clean`` targets, the slowdowns' suite."""
 
     suite: str
     compared: str

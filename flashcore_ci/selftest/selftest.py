@@ -14,8 +14,7 @@ from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import gate, references
 from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.selftest import score, slowdowns, tampering
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
@@ -36,8 +35,7 @@ def load_selftest(root: Path) -> SelfTest:
 
 def run_live(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
     """Measure the mutants here, then tamper with the evidence."""
-    report = gate.gate(request, progress)
-    return _score(test, report, request.out, progress)
+    return _score(test, gate.gate(request, progress), request.out, progress)
 
 
 def run_recorded(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
@@ -56,11 +54,8 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress) -> Sel
     with scratch_folder() as scratch:
         good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=partial(_judge, content.plan))
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
-    return SelfTestResult(
-        detections=detections,
-        not_green=score.not_green(test, report),
-        uncontrolled=score.gates_without_a_control(test, report),
-    )
+    uncontrolled = score.gates_without_a_control(test, report)
+    return SelfTestResult(detections=detections, not_green=score.not_green(test, report), uncontrolled=uncontrolled)
 
 
 def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.GoodRun) -> Detection:
@@ -74,12 +69,6 @@ def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.Good
 
 def _judge(plan: Plan, evidence: Evidence) -> Report:
     compiled = compiler_evidence(plan, evidence.builds, evidence.provenance)
-    return judge(
-        plan,
-        evidence.builds,
-        tuple(Source(origin=Origin(kind="recorded"), evidence=source) for source in (compiled, evidence)),
-        waivers=(),
-        as_of=evidence.provenance.collected_at,
-        stale=StalePolicy.BLOCK,
-        tool=__version__,
-    )
+    sources = tuple(Source(origin=Origin(kind="recorded"), evidence=source) for source in (compiled, evidence))
+    as_of = evidence.provenance.collected_at
+    return judge(plan, evidence.builds, sources, waivers=(), as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__)

@@ -11,7 +11,7 @@ from flashcore_ci.judge.stats.paired_estimate import priors
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds
 from flashcore_ci.model.codes import FAILING
 from flashcore_ci.model.metrics import Scale, primary_scale
-from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
+from flashcore_ci.model.noise import Noise, WorkloadNoise
 from flashcore_ci.model.noise import Planted as Pairs
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.selftest.model import Defect, Detection
@@ -37,18 +37,11 @@ def detect(defect: Defect, suite: Suite, noises: Iterable[Noise]) -> Detection:
 def _decision(noise: Noise, of: WorkloadNoise, pairs: Pairs, *, limit: float, rows: int) -> sequential_test.Decision:
     primary = primary_scale(of.roof)
     time = None if primary is Scale.TIME else _rounds(pairs, Scale.TIME)
-    return sequential_test.decide(
-        _rounds(pairs, primary),
-        time,
-        margin=math.log1p(limit / 100.0),
-        rows=rows,
-        noise=(priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload)),
-    )
+    noises = (priors(noise, primary).get(of.workload), priors(noise, Scale.TIME).get(of.workload))
+    margin = math.log1p(limit / 100.0)
+    return sequential_test.decide(_rounds(pairs, primary), time, margin=margin, rows=rows, noise=noises)
 
 
 def _rounds(pairs: Pairs, scale: Scale) -> Rounds:
-    def side(series: Series) -> tuple[float, ...]:
-        values: tuple[float, ...] = getattr(series, scale)
-        return values[:ROUNDS]
-
-    return Rounds(base=side(pairs.base), head=side(pairs.head))
+    base, head = (getattr(series, scale)[:ROUNDS] for series in (pairs.base, pairs.head))
+    return Rounds(base=base, head=head)

@@ -25,9 +25,8 @@ def as_markdown(result: SelfTestResult) -> list[str]:
 
 def summary(result: SelfTestResult) -> list[str]:
     """Write what is wrong with sound targets, and the count."""
-    wrong = [
-        f"did not pass without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in result.not_green
-    ]
+    red = result.not_green
+    wrong = [f"did not pass without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in red]
     wrong += [f"never passed in this run: {gate}" for gate in result.uncontrolled]
     count = f"{sum(row.is_right for row in result.detections)} of {len(result.detections)} caught"
     return [*wrong, count if wrong else f"{count}, and everything without a defect passed"]

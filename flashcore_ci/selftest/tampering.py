@@ -19,7 +19,7 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store.codec import encode
-from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, Manifest, member_of
+from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, manifest_of
 from flashcore_ci.store.run import Run, read_run
 
 ACCEPTED = "accepted"
@@ -59,9 +59,8 @@ class GoodRun:
 
 def seal(files: dict[str, bytes]) -> dict[str, bytes]:
     """Give the files a manifest that fits them."""
-    members_data = {name: data for name, data in files.items() if name != MANIFEST}
-    members = tuple(member_of(name, data) for name, data in sorted(members_data.items()))
-    return {**members_data, MANIFEST: encode(Manifest(files=members))}
+    members = {name: data for name, data in files.items() if name != MANIFEST}
+    return {**members, MANIFEST: encode(manifest_of(sorted(members.items())))}
 
 
 def detect(defect: Defect, good: GoodRun) -> Detection:
@@ -101,27 +100,18 @@ def _older_schema(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tamp
     return ACCEPTED
 
 
-def _stale_digest(good: GoodRun, gate: str) -> str:
-    def make_stale(observation: Observation) -> tuple[Observation, ...]:
-        return (replace(observation, identity=replace(observation.identity, machine_code="0" * 64)),)
+def _altered_observation(alter: Callable[[Observation], tuple[Observation, ...]]) -> Callable[[GoodRun, str], str]:
+    def tamper(good: GoodRun, gate: str) -> str:
+        """Change the observation of a green check, reseal, and return the gate's new reason."""
+        kind, target = good.green_check(gate)
+        changed: list[Observation] = []
+        for old in good.run.evidence.observations:
+            changed += alter(old) if (old.kind, old.target) == (kind, target) else (old,)
+        data = encode(replace(good.run.evidence, observations=tuple(changed)))
+        report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
+        return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
 
-    return _with_observation(good, gate, make_stale)
-
-
-def _missing_workload(good: GoodRun, gate: str) -> str:
-    return _with_observation(good, gate, lambda _: ())
-
-
-def _with_observation(good: GoodRun, gate: str, change: Callable[[Observation], tuple[Observation, ...]]) -> str:
-    """Change the observation of a green check, reseal, and return the gate's new reason."""
-    kind, target = good.green_check(gate)
-    evidence = good.run.evidence
-    changed = tuple(
-        new for old in evidence.observations for new in (change(old) if (old.kind, old.target) == (kind, target) else (old,))
-    )
-    data = encode(replace(evidence, observations=changed))
-    report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
-    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+    return tamper
 
 
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
@@ -148,9 +138,7 @@ def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every t
     """Leave a result of an earlier job where the worker writes its own."""
     file = good.scratch / "result.json"
     leftover = {"schema": "result-v1", "kind": "correctness", "nonce": "earlier", "job": "0" * 64}
-    file.write_text(
-        json.dumps({**leftover, "environment": {}, "outcomes": {}, "finished": True, "started": None}), encoding="utf-8"
-    )
+    file.write_text(json.dumps({**leftover, "environment": {}, "outcomes": {}, "finished": True, "started": None}), "utf-8")
     result = child.read_result(file, kind="correctness", nonce="later", job="1" * 64, began=0.0)
     return ACCEPTED if isinstance(result, dict) else result.code
 
@@ -164,11 +152,11 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "flipped-report": _altered_report(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
     "empty-report": _altered_report(lambda _: b""),
     "foreign-report": _altered_report(lambda data: data[::-1]),
-    "stale-digest": _stale_digest,
+    "stale-digest": _altered_observation(lambda old: (replace(old, identity=replace(old.identity, machine_code="0" * 64)),)),
     "forged-number": _forged_number,
     "older-schema": _older_schema,
     "wrong-kernel": _wrong_kernel,
-    "missing-workload": _missing_workload,
+    "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _cut_log,
     "leftover-result": _leftover_result,
 }

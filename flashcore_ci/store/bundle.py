@@ -1,4 +1,4 @@
-"""A run in one file: a sorted tar without dates and owners, packed with xz."""
+"""A run in one file: a sorted tar without dates and owners, in xz."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ FIX = "give a run folder, or a file from `flashcore-ci pack`"
 
 
 def pack_files(files: Mapping[str, bytes]) -> bytes:
-    """Pack these files in this order. EvidenceError if a name is too long for a tar."""
+    """Pack these files in order. EvidenceError if a name is too long."""
     return lzma.compress(_tar(files), format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, preset=PRESET)
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """Return the files of a bundle by name.
-
-    EvidenceError unless ``pack_files`` wrote it. Nothing is written to disk and memory is bounded. Links, devices, owners,
-    duplicate names and trailing bytes are refused.
-    """
+    """Return the files of a bundle, in bounded memory. EvidenceError unless ``pack_files`` wrote it, byte for byte."""
     plain = _decompressed(path)
     files: dict[str, bytes] = {}
     try:

@@ -1,7 +1,4 @@
-"""Claim an output folder. Files of other programs are never overwritten.
-
-A writing process locks the folder's marker file, so two runs never share a folder.
-"""
+"""Claim an output folder by a locked marker. Foreign files are never overwritten."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ FIX = "give --out a new or empty folder"
 
 @contextlib.contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. Create it if absent.
-
-    UsageError for foreign files or another writer. CannotCollectError if the disk refuses.
-    """
+    """Hold the run folder. UsageError for foreign files or another writer, CannotCollectError for the disk."""
     refuse_foreign(folder)
     with mark_folder(folder):
         yield
@@ -37,7 +31,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
-    """Mark ``folder`` as ours and lock it. Errors as for ``claimed``. ``option`` names the folder in their fixes."""
+    """Mark ``folder`` as ours and lock it, with errors as ``claim_folder`` about ``option``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -51,27 +45,22 @@ def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
-    """UsageError with ``fix`` when ``folder`` holds anything that this tool did not write."""
+    """UsageError when ``folder`` holds what this tool did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", fix=fix)
     present = {entry.name for entry in folder.iterdir()}
     foreign = sorted(present - RUN_FILES - OUTSIDE_RUN)
-    if not foreign and present and not _is_ours(folder, present):
+    known = {name: mark for name, mark in SCHEMA_MARKS.items() if name in present}
+    if not foreign and MARKER not in present and not any(_has_mark(folder / name, mark) for name, mark in known.items()):
         foreign = sorted(present)
     if foreign:
         raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {foreign[0]}", fix=fix)
 
 
-def _is_ours(folder: Path, present: set[str]) -> bool:
-    if MARKER in present:
-        return True
-    return any(name in present and _has_mark(folder / name, mark) for name, mark in SCHEMA_MARKS.items())
-
-
 def _has_mark(file: Path, mark: bytes) -> bool:
-    """Tell whether the last 4 KiB of a regular file hold the schema's name."""
+    """Tell whether the last 4 KiB hold the schema's name."""
     try:
         if not file.is_file():
             return False
@@ -87,8 +76,7 @@ def _lock(descriptor: int, folder: Path, option: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
-        raise UsageError(
-            f"another run (process {holder}) writes to {folder}", fix=f"wait for it, or give {option} another folder"
-        ) from None
+        fix = f"wait for it, or give {option} another folder"
+        raise UsageError(f"another run (process {holder}) writes to {folder}", fix=fix) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

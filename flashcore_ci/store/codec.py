@@ -1,7 +1,4 @@
-"""Records to JSON and back, strict in both directions.
-
-An unknown key, a wrong type, an absent field and NaN are errors.
-"""
+"""Records to JSON and back. An unknown key, a wrong type, an absent field and NaN are errors."""
 
 from __future__ import annotations
 
@@ -16,17 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
-
 OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
 """Fields that are newer than committed recordings. Only these may be absent, and then have their default."""
-
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Any) -> bytes:
-    """Encode the record as indented JSON. Equal records give equal bytes.
+    """Encode as indented JSON, equal bytes for equal records. ValueError for NaN and infinity.
 
-    ValueError for NaN and infinity. Half of a surrogate pair, which file names may contain, becomes ``?``.
+    Half of a surrogate pair, which file names may contain, becomes ``?``.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
     return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
@@ -35,7 +30,9 @@ def encode(record: Any) -> bytes:
 def decode(record: type[T], data: bytes, *, where: str) -> T:
     """Decode a record. EvidenceError (one line) names the file as ``where``."""
     try:
-        parsed = _parse(data)
+        parsed = json.loads(
+            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
+        )
         decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
@@ -50,7 +47,7 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
 
 
 def schema_of(record: type[Any]) -> dict[str, Any]:
-    """Return the JSON schema of what ``encode`` writes: every field, and no others."""
+    """Return the JSON schema of what ``encode`` writes."""
     schema = _adapter(record).json_schema(mode="serialization")
     for definition in (schema, *schema.get("$defs", {}).values()):
         if "properties" in definition:
@@ -61,12 +58,6 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
 
 def _decode_error(where: str, what: str) -> EvidenceError:
     return EvidenceError(f"{where}: {what}", fix="collect again: the file was altered or is of another version")
-
-
-def _parse(data: bytes) -> Any:
-    return json.loads(
-        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
-    )
 
 
 def _refuse_constant(name: str) -> float:
@@ -93,10 +84,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
-    """Return the path to the first key of ``complete`` that ``data`` lacks, or ().
-
-    Defaults are for code. In a file an absent field means a cut file.
-    """
+    """Return the path to the first key that ``data`` lacks, or (): such a file was cut."""
     if isinstance(complete, dict):
         missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
         if missing is not None:

@@ -11,10 +11,7 @@ from flashcore_ci.model.errors import CannotCollectError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``. A reader sees the old file or the whole new one.
-
-    CannotCollectError if the disk refuses.
-    """
+    """Write ``data``: a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

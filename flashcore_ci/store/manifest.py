@@ -1,9 +1,9 @@
-"""The manifest of a run: each file with size and digest, and the rules for names."""
+"""The manifest of a run: files with size and digest, and rules for names."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,7 @@ MAX_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One file of a run: path in the folder (slashes), size in bytes, SHA-256 in hex."""
+    """One file of a run: path (slashes), bytes, SHA-256 in hex."""
 
     path: str
     size: int
@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of ``manifest.json``: all files but itself, sorted by path."""
+    """``manifest.json``: all files but itself, sorted by path."""
 
     files: tuple[Member, ...]
     schema: Literal["run-v1"] = "run-v1"
@@ -42,11 +42,13 @@ def member_of(path: str, data: bytes) -> Member:
     return Member(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def refuse_name(path: str, *, where: str) -> None:
-    """Raise EvidenceError unless ``path`` may be a file of a run.
+def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:
+    """Return the manifest of these files, in this order."""
+    return Manifest(files=tuple(member_of(name, data) for name, data in files))
 
-    A run holds the plan, the evidence and artifacts.
-    """
+
+def refuse_name(path: str, *, where: str) -> None:
+    """Raise EvidenceError unless ``path`` is plan, evidence or artifact."""
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
@@ -54,10 +56,7 @@ def refuse_name(path: str, *, where: str) -> None:
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
-    """Compare every file with the manifest in ``data``, and return them by name.
-
-    ``names`` are the present files. EvidenceError if one is missing, altered, too large or not in the manifest.
-    """
+    """Return the files ``names``. EvidenceError unless they are exactly those of the manifest in ``data``."""
     manifest = decode(Manifest, data, where=f"{where}/{MANIFEST}")
     paths = [member.path for member in manifest.files]
     if len(paths) != len(set(paths)) or len(paths) > MAX_FILES:

@@ -26,22 +26,12 @@ from flashcore_ci.store import bundle
 from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.manifest import (
-    ARTIFACTS,
-    EVIDENCE,
-    MANIFEST,
-    MAX_BYTES,
-    PLAN,
-    Manifest,
-    member_of,
-    refuse_name,
-    verify_files,
-)
+from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES, PLAN, manifest_of, refuse_name, verify_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back. ``files`` are the tools' own files by their names."""
+    """A run as read back, with the tools' own ``files``."""
 
     plan: Plan
     evidence: Evidence
@@ -49,10 +39,7 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder for ``plan``. An earlier run is deleted.
-
-    UsageError for foreign files, which are never deleted.
-    """
+    """Make ``path`` an empty run folder. UsageError for foreign files, which are never deleted."""
     refuse_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -69,9 +56,9 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
-    """Write plan and evidence, then the manifest over them and all artifacts.
+    """Write plan, evidence, and last the manifest: without it there is no run.
 
-    Without a manifest there is no run. CannotCollectError if the disk refuses, EvidenceError for links and devices.
+    CannotCollectError if the disk refuses, EvidenceError for links and devices.
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
@@ -80,12 +67,11 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     names = sorted(_files(path))
     for name in names:
         refuse_name(name, where=str(path))
-    members = tuple(member_of(name, _read(path, name)) for name in names)
-    write_atomically(path / MANIFEST, encode(Manifest(files=members)))
+    write_atomically(path / MANIFEST, encode(manifest_of((name, _read(path, name)) for name in names)))
 
 
 def read_run(path: Path) -> Run:
-    """Read a run folder or bundle. EvidenceError (one line) if any byte was altered."""
+    """Read a run folder or bundle. EvidenceError if any byte was altered."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
@@ -106,22 +92,19 @@ def read_run(path: Path) -> Run:
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
-    """Read the tools' own files by name. EvidenceError if one cannot be read."""
+    """Read the tools' own files by name."""
     return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Read every file of a run folder or bundle. EvidenceError as ``read_run``."""
+    """Read every file of a run. EvidenceError as ``read_run``."""
     if not path.is_dir():
         return bundle.unpack(path)
     return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz`` with reproducible bytes.
-
-    EvidenceError if the run is not whole, UsageError if ``file`` exists with other content.
-    """
+    """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):

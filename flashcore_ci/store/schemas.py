@@ -1,4 +1,4 @@
-"""The published JSON schemas of our files. ``docs/schemas`` holds them."""
+"""The published JSON schemas, as in ``docs/schemas``."""
 
 from __future__ import annotations
 

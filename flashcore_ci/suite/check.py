@@ -1,4 +1,4 @@
-"""Check what a suite's tables mean together: names exist, units fit, globs match."""
+"""Check tables together: names exist, units fit, globs match."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.D
 
 
 def is_name(text: str) -> bool:
-    """Tell whether ``text`` may be an id. Ids become file names and glob targets."""
+    """Tell whether ``text`` may be an id, and so a file name."""
     return NAME.fullmatch(text) is not None
 
 
@@ -29,7 +29,7 @@ def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
 
 
 def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
-    """Number the tables of the list ``name``. Other values are reported elsewhere."""
+    """Number the tables of the list ``name``."""
     tables = top.get(name)
     return [(index, table) for index, table in enumerate(tables) if isinstance(table, dict)] if isinstance(tables, list) else []
 
@@ -44,25 +44,19 @@ def check(
     protocol: ProtocolTable | None,
 ) -> None:
     """Report every mistake between valid tables. ``top`` is the raw document."""
-    keys = {
-        (name, str(table.get("id"))): key_of(name, index, table)
-        for name in ("workload", "gate")
-        for index, table in tables_of(top, name)
-    }
+    keys = {str(table.get("id")): key_of("gate", index, table) for index, table in tables_of(top, "gate")}
     for index, table in tables_of(top, "workload"):  # raw tables: an invalid table may have a second mistake
         _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    written = {str(table.get("subject")) for _, table in tables_of(top, "workload")}
     for workload in workloads.values():
-        if workload.subject not in subjects and workload.subject not in {
-            str(w.get("subject")) for _, w in tables_of(top, "workload")
-        }:
-            problems.add(
-                f"workload {workload.id}", f'"{workload.subject}" is not a [[subject]]{suggest(workload.subject, subjects)}'
-            )
+        name = workload.subject
+        if name not in subjects and name not in written:
+            problems.add(f"workload {workload.id}", f'"{name}" is not a [[subject]]{suggest(name, subjects)}')
     seen: set[str] = set()
     for index, table in tables_of(top, "gate"):
         _check_gate_table(problems, key_of("gate", index, table), table, seen)
     for gate in gates.values():
-        key = keys["gate", gate.id]
+        key = keys[gate.id]
         _check_metric(problems, key, gate, protocol)
         _check_selection(problems, key, gate, subjects, workloads)
 
@@ -89,8 +83,7 @@ def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], se
 
 
 def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
-    metric = METRICS.get(gate.metric)
-    if metric is None:  # noted already
+    if (metric := METRICS.get(gate.metric)) is None:  # noted already
         return
     if metric.kind is not gate.evidence:
         problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')
@@ -127,13 +120,12 @@ def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
         problems.add(f"{key}.rule", f'a slow-down is judged by "<=", not "{gate.rule}"')
     for index, limit in enumerate(gate.limits):
         if not limit.value > 0:
-            problems.add(
-                f"{key}.limits[{index}].value", f"a margin of {limit.value:g} % can never be shown: give a margin above 0"
-            )
+            message = f"a margin of {limit.value:g} % can never be shown: give a margin above 0"
+            problems.add(f"{key}.limits[{index}].value", message)
 
 
 def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: bool) -> None:
-    """Refuse a rule ``>=`` that every reading passes, or that favours the worst."""
+    """Refuse a ``>=`` that all readings pass, or that favours the worst."""
     if lower_is_better:
         problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", but less is better')
     for index, limit in enumerate(gate.limits):
@@ -144,10 +136,7 @@ def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: b
 def _check_selection(
     problems: Problems, key: str, gate: Gate, subjects: Mapping[str, SubjectRef], workloads: Mapping[str, Workload]
 ) -> None:
-    """Report globs and tags that match nothing.
-
-    The planner checks globs over entry functions.
-    """
+    """Report globs and tags that match nothing. The planner checks globs over entry functions."""
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
         problems.add(key, f'roofs and tags select workloads, but "{gate.evidence}" is judged for each {scope}')
@@ -158,8 +147,7 @@ def _check_selection(
     if scope is Scope.ENTRY:
         return
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
-    globs = [("on", glob) for glob in gate.on]
-    globs += [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
-    for where, glob in globs:
+    globs = ((f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits))
+    for where, glob in (*(("on", glob) for glob in gate.on), *globs):
         if not any(fnmatchcase(name, glob) for name in ids):
             problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

@@ -17,10 +17,7 @@ FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")
 
 
 def expand(table: WorkloadTable) -> Iterator[Workload]:
-    """Yield the table's workloads: cases in order, each with all its axes.
-
-    Axes are like nested loops. KeyError for an unknown field.
-    """
+    """Yield the workloads: cases in order, axes as nested loops. KeyError for an unknown field."""
     axes = [[(name, value) for value in values] for name, values in table.each.items()]
     for case in table.cases:
         for combination in itertools.product(*axes):

@@ -1,4 +1,4 @@
-"""The only reader of suite files: TOML in, a checked ``Suite`` or all problems out."""
+"""TOML in, a checked ``Suite`` or all problems out."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
-
 WAIVERS = "waivers.toml"
 
 
 def load(path: Path, *, root: Path) -> Suite:
-    """Load the suite in ``path`` and the waivers next to it.
-
-    Paths in it are relative to ``root``, the checkout. SuiteError lists every mistake with file, key and suggestion.
-    """
+    """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
     top = read_document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")
@@ -40,6 +36,7 @@ def load(path: Path, *, root: Path) -> Suite:
         raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
     for key in ("name", "ridge", "protocol"):
         reader.remember(key, key)
+    timeouts = tuple(sorted(head.protocol.timeouts.items()))
     return Suite(
         name=head.name,
         file=reader.problems.file,
@@ -47,12 +44,8 @@ def load(path: Path, *, root: Path) -> Suite:
         workloads=tuple(workloads.values()),
         gates=tuple(gates.values()),
         waivers=waivers,
-        ridge=Ridge(device=head.ridge.device, flops=head.ridge.flops, bandwidth=head.ridge.bandwidth),
-        protocol=Protocol(
-            timing_processes=head.protocol.timing_processes,
-            repeats=head.protocol.repeats,
-            timeouts=tuple(sorted(head.protocol.timeouts.items())),
-        ),
+        ridge=Ridge(**head.ridge.model_dump()),
+        protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
     )
 
@@ -72,7 +65,7 @@ def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Reader:
-    """One file as it is read: its problems, and the key of each value."""
+    """One file: its problems, and the key of each value."""
 
     problems: Problems
     sources: dict[str, str] = field(default_factory=dict)
@@ -128,21 +121,9 @@ class _Reader:
 
 
 def _gate(table: GateTable) -> Gate:
-    return Gate(
-        id=table.id,
-        title=table.title,
-        evidence=table.evidence,
-        metric=table.metric,
-        statistic=table.statistic,
-        min_samples=table.min_samples,
-        rule=table.rule,
-        limits=tuple(Limit(**limit.model_dump()) for limit in table.limits),
-        on=tuple(table.on),
-        roofs=tuple(table.roofs),
-        tags=tuple(table.tags),
-        why=table.why,
-        owner=table.owner,
-    )
+    lists = {"on": tuple(table.on), "roofs": tuple(table.roofs), "tags": tuple(table.tags)}
+    limits = tuple(Limit(**limit.model_dump()) for limit in table.limits)
+    return Gate(**{**table.model_dump(), **lists, "limits": limits})
 
 
 def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
@@ -157,9 +138,8 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
             reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
         if (table.expires is None) == (not table.pair):
             reader.problems.add(key, "a waiver needs either a last day (expires) or the pair of builds in the verdict (pair)")
-        waivers[table.gate, table.target] = Waiver(
-            **{**table.model_dump(), "expires": table.expires.isoformat() if table.expires else ""}
-        )
+        expires = table.expires.isoformat() if table.expires else ""
+        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": expires})
         reader.remember(f"waiver {table.gate} {table.target}", key)
     return reader.problems.lines, tuple(waivers.values())
 

@@ -14,7 +14,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def suggest(word: object, words: Iterable[str]) -> str:
-    """Return `` (did you mean "..."?)`` for a close match, else list ``words``."""
+    """Return `` (did you mean "..."?)``, else list ``words``."""
     names = sorted(words)
     close = difflib.get_close_matches(str(word), names, n=1)
     if close:
@@ -24,20 +24,17 @@ def suggest(word: object, words: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class Problems:
-    """All problems of one file, in the order in which they were found."""
+    """All problems of one file, as found."""
 
     file: str
     lines: list[str] = field(default_factory=list)
 
     def add(self, key: str, message: str) -> None:
-        """Report ``message`` at ``key``. An empty key means the whole file."""
+        """Report ``message`` at ``key`` (empty: the file)."""
         self.lines.append(": ".join(part for part in (self.file, key, message) if part))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
-        """Return ``table`` as a ``model``, or None. Report mistakes.
-
-        Unknown keys are dropped after the report, so that the rest is still checked.
-        """
+        """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
         try:
             return model.model_validate_json(json.dumps(table, default=str))
         except ValidationError as error:
@@ -52,26 +49,19 @@ class Problems:
 
 
 def _path(key: str, location: tuple[str | int, ...]) -> str:
-    path = key
-    for part in location:
-        if part == "[key]":  # the key before this part is wrong
-            continue
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return path.lstrip(".")
+    known = (part for part in location if part != "[key]")  # which means that the key before it is wrong
+    return "".join((key, *(f"[{part}]" if isinstance(part, int) else f".{part}" for part in known))).lstrip(".")
 
 
 def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return f'unknown key "{detail["loc"][-1]}"{suggest(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
     if detail["type"] == "missing":
-        return _MISSING.get(str(detail["loc"][-1]), "this key is missing")
+        return f"{'a limit has a unit: ' if detail['loc'][-1] == 'unit' else ''}this key is missing"
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f'"{detail["input"]}" is not an allowed value{suggest(detail["input"], expected)}'
     return f"{detail['msg']}, not {detail['input']!r}"
-
-
-_MISSING = {"unit": "a limit has a unit: this key is missing"}
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

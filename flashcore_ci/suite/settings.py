@@ -14,10 +14,7 @@ SYSTEM_LOCKS = Path("/var/lock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Folders and programs on this machine.
-
-    ``home`` holds toolchain and build cache, ``lock_dir`` the locks of GPUs. ``python`` runs the worker.
-    """
+    """Folder of toolchain and cache (``home``), of GPU locks, and the worker's ``python``."""
 
     home: Path
     python: Path
@@ -25,10 +22,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
-        """Read FLASHCORE_CI_HOME, FLASHCORE_CI_PYTHON and FLASHCORE_CI_LOCK_DIR.
-
-        An empty value is unset. ``home`` falls back to XDG_CACHE_HOME, then ~/.cache.
-        """
+        """Read FLASHCORE_CI_HOME, FLASHCORE_CI_PYTHON and FLASHCORE_CI_LOCK_DIR. An empty value is unset."""
         cache = Path(environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache")
         locks = SYSTEM_LOCKS if os.access(SYSTEM_LOCKS, os.W_OK) else Path(tempfile.gettempdir())
         return cls(
@@ -39,7 +33,7 @@ class Settings:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """Return the home folder, or the temporary folder in containers without one."""
+    """Return the home folder, or a temporary one in containers."""
     try:
         return Path(environ.get("HOME") or Path.home())
     except RuntimeError:

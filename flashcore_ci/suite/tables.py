@@ -1,4 +1,4 @@
-"""The tables of a suite file as pydantic checks them. ``check`` compares tables."""
+"""The tables of a suite file for pydantic. ``check`` compares them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of other commits. They are kept, because the cache is bound to their path."""
+"""The files of other commits, kept because the cache is bound to their path."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ IDLE_SECONDS = 24 * 3600.0
 
 
 def check_out(commit: str, request: Request, scratch: Path, *, head_files: tuple[str, ...] = ()) -> Path:
-    """Return a shared folder with the files of ``commit``, but with head's version of ``head_files``.
-
-    CannotCollectError when git cannot give the files.
-    """
+    """Return a folder with the files of ``commit``, but head's ``head_files``. CannotCollectError when git cannot."""
     digests = [(name, hashlib.sha256((request.root / name).read_bytes()).hexdigest()) for name in head_files]
     tree = request.settings.home / "bases" / (f"{commit}-{digest_of(digests)[:DIGEST_DIGITS]}" if head_files else commit)
     if not tree.is_dir():

@@ -1,4 +1,4 @@
-"""Describe the base: first its own subjects, then head's subjects in the base's checkout."""
+"""Describe the base: its own subjects, then head's subjects in its checkout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from flashcore_ci.model.suite import SubjectRef, Suite, Workload
 MAX_WORKERS = 8
 
 
+Workloads = tuple[Workload, ...]
+Descriptions = tuple[Description, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectAnswer:
-    """A subject's description, and why it cannot run some workloads."""
+    """A description, and why some workloads cannot run."""
 
     description: Description | None = None
     reasons: dict[str, str] = field(default_factory=dict)
@@ -32,7 +36,7 @@ class BaseDescriber:
     scratch: Path
 
     def describe_base_subjects(self, suite: Suite, workloads: tuple[Workload, ...]) -> dict[str, SubjectAnswer]:
-        """Ask the base's own subject files. The answers are by subject."""
+        """Ask the base's own subject files, by subject."""
         return {
             subject.name: self._describe(suite, subject, of_subject, self.checkout)
             for subject in suite.subjects
@@ -40,12 +44,9 @@ class BaseDescriber:
         }
 
     def describe_both(
-        self, suite: Suite, workloads: tuple[Workload, ...], *, base_answers: Mapping[str, SubjectAnswer], root: Path
-    ) -> tuple[tuple[Description, ...], dict[str, str]]:
-        """Describe what the base can run, and say why it cannot run the rest.
-
-        ``root`` is the base's checkout with head's subject files.
-        """
+        self, suite: Suite, workloads: Workloads, *, base_answers: Mapping[str, SubjectAnswer], root: Path
+    ) -> tuple[Descriptions, dict[str, str]]:
+        """Describe what the base can run, and why it cannot run the rest. ``root`` has head's subject files."""
         descriptions: list[Description] = []
         reasons: dict[str, str] = {}
         for subject in suite.subjects:
@@ -57,9 +58,9 @@ class BaseDescriber:
         return tuple(descriptions), reasons
 
     def _describe_both(
-        self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], base: SubjectAnswer | None, root: Path
+        self, suite: Suite, subject: SubjectRef, workloads: Workloads, base: SubjectAnswer | None, root: Path
     ) -> SubjectAnswer:
-        """Ask head's subject about workloads that the base's subject does not know."""
+        """Ask head's subject about what the base's does not know."""
         base_description = base.description if base is not None else None
         unknown = tuple(workload for workload in workloads if base is None or workload.id in base.reasons)
         if not unknown:
@@ -78,7 +79,7 @@ class BaseDescriber:
         return SubjectAnswer(description=description, reasons=reasons)
 
     def _describe(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> SubjectAnswer:
-        """Ask about all workloads together. On failure, ask one by one."""
+        """Ask about all together. On failure, ask one by one."""
         together, alone = run_together_then_alone(
             workloads,
             together=lambda part: dict.fromkeys((workload.id for workload in part), self._ask(suite, subject, part, root)),

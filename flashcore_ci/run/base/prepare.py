@@ -1,52 +1,46 @@
 """The base of a comparison: check it out, describe it, build it.
 
-Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is
-built and which entry functions run a workload, so a renamed kernel is still compared. Workloads that the base cannot run
-leave the plan, with the reason.
+Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is built
+and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run leaves the plan.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci.adapters import git
-from flashcore_ci.build.subjects import build_subjects, load_builds
+from flashcore_ci.build.subjects import load_builds
 from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.judge.judge import is_comparison_final
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.errors import UsageError
-from flashcore_ci.model.evidence import BuildEvidence, Identity, Provenance
+from flashcore_ci.model.evidence import Identity, Provenance
 from flashcore_ci.model.identity import is_same_code, workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
-from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Kind, Suite, Workload
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.base.describe import BaseDescriber, SubjectAnswer
-from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
+from flashcore_ci.run.build import Builds, compile_subjects
+from flashcore_ci.run.request import Progress, Request
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
-    """Compare with the commit at which this branch left ``revision``.
-
-    UsageError without such a commit, or without a GPU.
-    """
+    """Compare with where this branch left ``revision``. UsageError without one, or without a GPU."""
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
-    with scratch_folder() as logs:
+    with host.scratch_folder() as logs:
         return replace(request, base=git.fork_point(request.root, revision, logs=logs))
 
 
 @contextlib.contextmanager
 def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base | None]:
-    """Prepare the base of the request, if it has one."""
+    """Prepare the base, if the request has one."""
     if request.base is None:
         yield None
         return
@@ -58,16 +52,14 @@ def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progres
 def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base]:
     """Prepare ``commit`` to run what it can of ``plan``."""
     progress(f"the base is {git.short(commit)}")
-    with scratch_folder() as scratch:
+    with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")
         answers = describer.describe_base_subjects(suite, workloads)
-        head_files = tuple(
-            subject.file
-            for subject in suite.subjects
-            if _has_build(subject.name, plan.descriptions) and _takes_head_file(answers.get(subject.name))
-        )
+        built = {description.subject for description in plan.descriptions if description.build is not None}
+        own = {name for name, answer in answers.items() if answer.description and answer.description.build is None}
+        head_files = tuple(subject.file for subject in suite.subjects if subject.name in built - own)
         root = check_out(commit, request, scratch, head_files=head_files)
         descriptions, cannot = describer.describe_both(suite, workloads, base_answers=answers, root=root)
         libraries = request.base_build or scratch / "libraries"
@@ -86,13 +78,11 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         )
 
 
-def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> InterimLooks:
-    """Return when the comparison may stop, by the verdict's own rule."""
+def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
+    """Return when the comparison may stop, by the verdict's rule."""
     known_references = references.of(request.root / request.suite)
-    heads = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds)
-    same = frozenset(
-        name for name, head in heads.items() if name in base.identities and is_same_code(base.identities[name], head)
-    )
+    heads, bases = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds), base.identities
+    same = frozenset(name for name, head in heads.items() if name in bases and is_same_code(bases[name], head))
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)
@@ -100,48 +90,22 @@ def interim_looks(base: Base, plan: Plan, builds: tuple[BuildEvidence, ...], req
     return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
 
 
-def _has_build(subject: str, descriptions: Iterable[Description]) -> bool:
-    """Tell whether the subject builds a library. If not, its file holds the kernel."""
-    return any(description.subject == subject and description.build is not None for description in descriptions)
-
-
-def _takes_head_file(base: SubjectAnswer | None) -> bool:
-    """Tell whether the base runs head's subject file."""
-    return base is None or base.description is None or base.description.build is not None
-
-
-def _build(
-    descriptions: tuple[Description, ...], root: Path, libraries: Path, request: Request, progress: Progress
-) -> tuple[BuildEvidence, ...]:
+def _build(descriptions: Descriptions, root: Path, libraries: Path, request: Request, progress: Progress) -> Builds:
     if request.base_build is not None:
         return load_builds(request.base_build, descriptions, root=root)
     progress("building the base")
-    return build_subjects(
-        descriptions,
-        root=root,
-        toolchain=host.compiler(request, progress),
-        out=libraries,
-        cache=request.settings.home / "cache",
-        jobs=request.compilers,
-        progress=lambda done, of, source: progress(f"compiled {done} of {of} of the base: {source}"),
-    )
+    return compile_subjects(descriptions, request, progress, root=root, out=libraries, side=" of the base")
 
 
-def _identities(
-    workloads: tuple[Workload, ...], plan: Plan, descriptions: tuple[Description, ...], builds: tuple[BuildEvidence, ...]
-) -> dict[str, Identity]:
+def _identities(workloads: Workloads, plan: Plan, descriptions: Descriptions, builds: Builds) -> dict[str, Identity]:
     build_of = {build.subject: build for build in builds}
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
-    identities = {
-        workload.id: workload_identity(
-            Kind.COMPARISON, workload, problems[workload.id], build_of[workload.subject], plan.protocol
-        )
-        for workload in workloads
-        if workload.subject in build_of
-    }
-    return {name: identity for name, identity in identities.items() if identity is not None}
+    built = [one for one in workloads if one.subject in build_of]
+    kind, protocol = Kind.COMPARISON, plan.protocol
+    found = {w.id: workload_identity(kind, w, problems[w.id], build_of[w.subject], protocol) for w in built}
+    return {name: identity for name, identity in found.items() if identity is not None}
 
 
-def _why_unbuilt(workload: Workload, builds: tuple[BuildEvidence, ...]) -> str:
+def _why_unbuilt(workload: Workload, builds: Builds) -> str:
     error = next((build.error for build in builds if build.subject == workload.subject), None)
     return f"the base does not build: {error.message if error else 'it has no entry function that the workload launches'}"

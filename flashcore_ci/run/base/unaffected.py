@@ -8,38 +8,31 @@ from pathlib import Path
 
 import flashcore_ci
 from flashcore_ci.adapters import git
-from flashcore_ci.build.subjects import build_subjects
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.judge.unaffected import Side, unaffected
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError
-from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.model.plan import Excluded, Plan
 from flashcore_ci.model.suite import Scope, Suite
 from flashcore_ci.plan import planner
 from flashcore_ci.report.formatting import plural
-from flashcore_ci.run import host, references
+from flashcore_ci.run import references
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedPlan:
-    """A plan, and one sentence on what it leaves out."""
+    """A plan, and what it leaves out."""
 
     plan: Plan
     summary: str
 
 
-def narrow(
-    suite: Suite, plan: Plan, builds: tuple[BuildEvidence, ...], *, base: str, request: Request, progress: Progress
-) -> NarrowedPlan:
-    """Leave out checks with the same digests at ``base``. Keep all if the base does not build.
-
-    UsageError when there is no such base.
-    """
+def narrow(suite: Suite, plan: Plan, builds: Builds, *, base: str, request: Request, progress: Progress) -> NarrowedPlan:
+    """Leave out checks with the digests of ``base``, none if it does not build. UsageError without such a base."""
     with scratch_folder() as logs:
         commit = git.fork_point(request.root, base, logs=logs)
         name = f"{base} ({git.short(commit)})"
@@ -59,15 +52,7 @@ def _side(tree: Path, scratch: Path, request: Request, progress: Progress) -> Si
     suite = load(tree / request.suite, root=tree)
     descriptions = describe(suite, root=tree, python=request.settings.python, scratch=scratch / "describe")
     plan = planner.narrow(planner.make_plan(suite, descriptions), request.only)
-    builds = build_subjects(
-        descriptions,
-        root=tree,
-        toolchain=host.compiler(request, progress),
-        out=scratch / "build",
-        cache=request.settings.home / "cache",
-        jobs=request.compilers,
-        progress=lambda done, of, source: progress(f"compiled {done} of {of} of the base: {source}"),
-    )
+    builds = compile_subjects(descriptions, request, progress, root=tree, out=scratch / "build", side=" of the base")
     return Side(plan=plan, builds=builds, waivers=suite.waivers, references=references.of(tree / request.suite))
 
 
@@ -85,7 +70,7 @@ def _without(plan: Plan, same: frozenset[tuple[str, str]], name: str) -> Narrowe
 
 
 def _tool_changed(root: Path, commit: str, logs: Path) -> bool:
-    """Tell whether the tool itself is in this checkout and differs. No digest covers it."""
+    """Tell whether this checkout holds the tool and it differs, as no digest shows."""
     package = Path(flashcore_ci.__file__).resolve().parent
     if not package.is_relative_to(root.resolve()):
         return False
