@@ -1,28 +1,23 @@
 // A KV iteration of attention without loads, masks and edges. Only the schedule limits the pipes.
 #pragma once
 
-#include <cuda_fp16.h>
-
+#include "flashcore/ptx/warpgroup.cuh"
+#include "flashcore/ptx/wgmma.cuh"
 #include "flashcore/sm90/smem_descriptor.cuh"
-#include "harness.cuh"
 #include "scalar.cuh"
-#include "wgmma_shapes.cuh"
 
 namespace microbench {
 
-// kFree: the softmax does not depend on the mmas of its iteration. kEarly: it waits for its scores, and for the PV of the
-// previous iteration before the exponentials. kLate: it waits for that PV after the exponentials, and holds twice the
-// probabilities.
-enum class Order { kFree, kEarly, kLate };
+namespace sm90 = flashcore::sm90;
 
 struct Step {
     int head_dim;
     int keys;
     int warpgroups;
-    Order order;
-    bool turns;               // named barriers order the mmas of the warpgroups
     bool query_in_registers;  // otherwise in shared memory
     Scalar softmax;
+    bool dependent;  // on the mmas of its iteration: it waits for its scores, and for the PV of the previous iteration
+    bool turns;      // named barriers order the mmas of the warpgroups
 };
 
 __host__ __device__ constexpr int attend_shared_bytes(const Step& step) {
@@ -31,24 +26,18 @@ __host__ __device__ constexpr int attend_shared_bytes(const Step& step) {
 // Clocks that the tensor cores need for one iteration of one warpgroup.
 __host__ __device__ constexpr double attend_tensor_clocks(const Step& step) { return 4.0 * 64 * step.keys * step.head_dim / 4096; }
 
-__device__ __forceinline__ void barrier_sync(int barrier) {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(2 * kWarpgroup) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(int barrier) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(2 * kWarpgroup) : "memory");
-}
+__device__ __forceinline__ void barrier_sync(int barrier) { ptx::named_barrier_sync(barrier, 2 * kWarpgroup); }
+__device__ __forceinline__ void barrier_arrive(int barrier) { ptx::named_barrier_arrive(barrier, 2 * kWarpgroup); }
 
 template <class S>
 class Attend {
     static constexpr Step kStep = S::step;
-    using Scores = Wgmma<kStep.keys>;
-    using Output = Wgmma<kStep.head_dim>;
+    using Scores = ptx::Wgmma<__half, kStep.keys>;
+    using Output = ptx::Wgmma<__half, kStep.head_dim>;
 
 public:
-    __device__ __forceinline__ Attend(uint8_t* memory, int warpgroup, float scale) : warpgroup_(warpgroup) {
-        softmax_.offset[0] = scale;
-        softmax_.offset[1] = 2.0f * scale;
-        namespace sm90 = flashcore::sm90;
+    __device__ __forceinline__ Attend(uint8_t* memory, int warpgroup, float scale)
+        : warpgroup_(warpgroup), softmax_(scale) {
         query_ = sm90::k_major_descriptor(memory + warpgroup * sm90::atom_column_bytes(64));
         uint8_t* keys = memory + sm90::tile_bytes<__half>(64 * kStep.warpgroups, kStep.head_dim);
         keys_ = sm90::k_major_descriptor(keys);
@@ -62,31 +51,22 @@ public:
         }
 #pragma unroll
         for (int i = 0; i < 16; ++i) free_[i] = 0.01f * i;
-        pin(free_);
+        ptx::warpgroup_fence_operand(free_);
     }
 
     __device__ __forceinline__ void step(float scale) {
         if constexpr (kStep.turns) barrier_sync(1 + warpgroup_);
         issue();
         if constexpr (kStep.turns) barrier_arrive(1 + (warpgroup_ + 1) % kStep.warpgroups);
-        if constexpr (kStep.order == Order::kFree) {
-            scalar_work<kStep.softmax, kStep.keys / 2, 16>(free_, scale, softmax_);
-            finish_output();
-            return;
-        }
-        wait<1>();
-        pin(scores_);
-        maxima(scores_, softmax_);
-        if constexpr (kStep.order == Order::kEarly) {
+        if constexpr (kStep.dependent) {
+            ptx::wgmma_wait<1>();
+            ptx::warpgroup_fence_operand(scores_);
+            maxima(scores_, softmax_);
             finish_output();
             exponentiate(scores_, scale, softmax_, probabilities_);
         } else {
-            uint32_t next[kStep.keys / 4];
-            exponentiate(scores_, scale, softmax_, next);
-            pin(next);
+            scalar_work<kStep.softmax, kStep.keys / 2, 16>(free_, scale, softmax_);
             finish_output();
-#pragma unroll
-            for (int i = 0; i < kStep.keys / 4; ++i) probabilities_[i] = next[i];
         }
     }
 
@@ -95,45 +75,41 @@ public:
     }
     __device__ __forceinline__ void close(uint64_t* out) {
         if (kStep.turns && warpgroup_ == 0) barrier_sync(1);
-        finish(softmax_, [&](const float(&sinks)[5]) { use(sinks, out); });
+        use(softmax_, out);
         use(free_, out);
         use(output_, out);
         use(scores_, out);
     }
 
 private:
-    template <int kAccumulate>
     __device__ __forceinline__ void issue_scores(int i) {
-        namespace sm90 = flashcore::sm90;
         const uint64_t keys = keys_ + sm90::k_major_offset(i, kStep.keys);
         if constexpr (kStep.query_in_registers) {
-            Scores::template registers<0, kAccumulate>(scores_, rows_ + 4 * i, keys);
+            Scores::template registers<ptx::Major::kK>(scores_, rows_ + 4 * i, keys, i > 0);
         } else {
-            Scores::template shared<kAccumulate>(scores_, query_ + sm90::k_major_offset(i, 64 * kStep.warpgroups), keys);
+            Scores::shared(scores_, query_ + sm90::k_major_offset(i, 64 * kStep.warpgroups), keys, i > 0);
         }
     }
     __device__ __forceinline__ void issue() {
-        namespace sm90 = flashcore::sm90;
-        pin(scores_);
-        fence();
-        issue_scores<0>(0);
+        ptx::warpgroup_fence_operand(scores_);
+        ptx::wgmma_fence();
 #pragma unroll
-        for (int i = 1; i < kStep.head_dim / sm90::ElementTraits<__half>::kMmaK; ++i) issue_scores<1>(i);
-        commit();
-        pin(output_);
-        pin(probabilities_);
-        fence();
+        for (int i = 0; i < kStep.head_dim / sm90::ElementTraits<__half>::kMmaK; ++i) issue_scores(i);
+        ptx::wgmma_commit();
+        ptx::warpgroup_fence_operand(output_);
+        ptx::warpgroup_fence_operand(probabilities_);
+        ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kStep.keys / sm90::ElementTraits<__half>::kMmaK; ++i) {
-            Output::template registers<1>(output_, probabilities_ + 4 * i, values_ + sm90::mn_major_offset<__half>(i));
+            Output::template registers<ptx::Major::kMn>(output_, probabilities_ + 4 * i, values_ + sm90::mn_major_offset<__half>(i), 1);
         }
-        commit();
+        ptx::wgmma_commit();
     }
     __device__ __forceinline__ void finish_output() {
-        wait<0>();
-        pin(output_);
-        pin(probabilities_);
-        if constexpr (kStep.query_in_registers) pin(rows_);
+        ptx::wgmma_wait<0>();
+        ptx::warpgroup_fence_operand(output_);
+        ptx::warpgroup_fence_operand(probabilities_);
+        if constexpr (kStep.query_in_registers) ptx::warpgroup_fence_operand(rows_);
     }
 
     int warpgroup_;
@@ -148,9 +124,9 @@ private:
     float output_[kStep.head_dim / 2] = {};
 };
 
-template <int kHeadDim, int kKeys, int kWarpgroups, Order kOrder, bool kTurns, Scalar kSoftmax, bool kQueryInRegisters>
+template <int kHeadDim, int kKeys, int kWarpgroups, bool kQueryInRegisters, Scalar kSoftmax, bool kDependent, bool kTurns>
 struct Schedule {
-    static constexpr Step step{kHeadDim, kKeys, kWarpgroups, kOrder, kTurns, kQueryInRegisters, kSoftmax};
+    static constexpr Step step{kHeadDim, kKeys, kWarpgroups, kQueryInRegisters, kSoftmax, kDependent, kTurns};
 };
 
 struct Interval {

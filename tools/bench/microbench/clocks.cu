@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "attend.cuh"
-#include "suite.h"
 
 namespace microbench {
 namespace {
@@ -87,14 +86,12 @@ void load(const Nvml& nvml, const std::string& what, int percent) {
 
 void run_clocks() {
     const Nvml nvml;
-    for (const int percent : {30, 50, 60, 70, 80, 90, 100}) {
-        load<Schedule<128, 128, 2, Order::kFree, false, Scalar::kNone, false>>(nvml, "D128 products", percent);
+    for (const int percent : {30, 60, 80, 90, 100}) {
+        load<Schedule<128, 128, 2, false, Scalar::kNone, false, false>>(nvml, "D128 products", percent);
     }
-    load<Schedule<64, 128, 3, Order::kEarly, false, Scalar::kSoftmax, false>>(nvml, "D64 192x128 with softmax", 100);
-    load<Schedule<64, 128, 3, Order::kFree, false, Scalar::kSoftmax, false>>(nvml, "D64 192x128 with independent softmax", 100);
-    load<Schedule<128, 128, 2, Order::kEarly, false, Scalar::kSoftmax, true>>(nvml, "D128 128x128 with softmax", 100);
-    load<Schedule<256, 80, 2, Order::kEarly, false, Scalar::kSoftmax, false>>(nvml, "D256 128x80 with softmax", 100);
-    load<Schedule<64, 64, 3, Order::kFree, false, Scalar::kSoftmax, false>>(nvml, "D64 192x64 with independent softmax", 100);
+    load<Schedule<64, 128, 3, false, Scalar::kSoftmax, true, false>>(nvml, "D64 192x128 with softmax", 100);
+    load<Schedule<128, 128, 2, true, Scalar::kSoftmax, true, false>>(nvml, "D128 128x128 with softmax", 100);
+    load<Schedule<256, 64, 2, false, Scalar::kSoftmax, true, false>>(nvml, "D256 128x64 with softmax", 100);
 }
 
 }  // namespace microbench
