@@ -1,9 +1,9 @@
-"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write kernel/variants.toml.
+"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write the report.
 
 usage: python3 tools/bench/tune.py space [--only PATTERN]
        python3 tools/bench/tune.py compile --out DIR [--only PATTERN] [--nvcc FILE] [--jobs N]     without a GPU
        python3 tools/bench/tune.py measure --candidates DIR --out FILE.json [--seconds N]          on a Hopper GPU, with torch
-       python3 tools/bench/tune.py choose [FILE.json] [--write]                                    report; --write: variants.toml too
+       python3 tools/bench/tune.py choose [FILE.json]                                              writes docs/tuner.md
 
 A name describes a candidate: d64-192x128-q2-kv3-wg3 has 64 elements per head, 192 queries by 128 keys, two query stages, three key
 and value stages, and three consumer warpgroups. Switches that are on follow. PATTERN is a regular expression for names.
@@ -85,7 +85,6 @@ def main(argv: list[str]) -> int:
     measuring.add_argument("--kernel", default="", help="the kernel's name in the report")
     measuring.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     choosing.add_argument("samples", type=Path, nargs="?", default=SAMPLES)
-    choosing.add_argument("--write", action="store_true", help="kernel/variants.toml too; then make generate")
     options = parser.parse_args(argv)
     try:
         return int(options.run(options))
@@ -176,13 +175,6 @@ def _choose(options: argparse.Namespace) -> int:
         print(
             f"D={result.head_dim} {result.mask}: {result.winner} (by hand {result.hand}), at least as fast on {result.not_slower} of {len(result.gains)} rows"
         )
-    if options.write:
-        path = ROOT / "kernel/variants.toml"
-        by_name = {candidate.name: candidate for base, *_ in bases(ROOT) for candidate in space.candidates(base)}
-        tiles = {(result.head_dim, result.mask): by_name[result.winner] for result in results}
-        path.write_text(choice.written(path.read_text(encoding="utf-8"), tiles), encoding="utf-8")
-        for width in sorted({tile.tile_n for tile in tiles.values()} - build.widths(ROOT)):
-            print(f"{build.HEADER} lacks wgmma of width {width}: add it there")
     return 0
 
 

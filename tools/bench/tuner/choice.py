@@ -1,17 +1,14 @@
-"""Choose tiles from cycles: successive halving, the winner, and kernel/variants.toml. Pure."""
+"""Choose tiles from cycles: successive halving and the winner. Pure."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from peerbench.samples import geometric_mean
-
-from tuner.space import Candidate
 
 FINALISTS = 4
 EQUAL = 0.003  # medians of the same binary differ by up to this share in one run
@@ -119,33 +116,3 @@ def split(finals: Cycles, single: str) -> tuple[str, int, str, float] | None:
         if gain > (best[3] if best else 1 + EQUAL):
             best = (short, most_keys, long, gain)
     return best
-
-
-def written(text: str, tiles: Mapping[tuple[int, str], Candidate]) -> str:
-    """Return kernel/variants.toml with these tiles by (head dimension, mask).
-
-    Full and causal share a table if they agree. Otherwise the causal tile gets its own. Entries with another table (for bf16, or
-    for short sequences) keep it.
-    """
-    for head_dim in sorted({head_dim for head_dim, _ in tiles}):
-        full, causal = (tiles[head_dim, mask] for mask in MASKS)
-        name, other = f"d{head_dim}", f"d{head_dim}_causal"
-        tables = [part for part in re.split(r"(?m)^(?=\[)", text) if not part.startswith(f"[attention.tiles.{other}]\n")]
-        place = next((at for at, part in enumerate(tables) if part.startswith(f"[attention.tiles.{name}]\n")), None)
-        if place is None:
-            raise ValueError(f"kernel/variants.toml has no [attention.tiles.{name}]")
-        tables[place] = _with_fields(tables[place], full)
-        if full != causal:
-            table = tables[place].rstrip("\n").replace(f"tiles.{name}]", f"tiles.{other}]") + "\n\n"
-            tables.insert(place + 1, _with_fields(table, causal))
-        pattern = rf'(symbol = "\w+_d{head_dim}_\w+_causal"\ntile = )"{name}(?:_causal)?"'
-        text = re.sub(pattern, rf'\1"{name if full == causal else other}"', "".join(tables))
-    return text
-
-
-def _with_fields(table: str, candidate: Candidate) -> str:
-    for key, value in candidate.fields().items():
-        table, count = re.subn(rf"^{key} = .*$", f"{key} = {str(value).lower()}", table, flags=re.MULTILINE)
-        if count != 1:
-            raise ValueError(f"{table.splitlines()[0]} must have one line {key} = ...")
-    return table
