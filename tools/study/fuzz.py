@@ -1,8 +1,7 @@
 """Feed damaged input to every reader: ``make fuzz N=1000000``.
 
-Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of its result. An
-input is a corpus file with a few mutations. Input ``i`` of a seed is always the same. The exit status is 1 if a reader raised another
-exception or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
+An input is a real file with a few mutations, and depends only on seed and number. The exit status is 1 if a reader raised an exception
+that it does not promise, or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fuzz_apart
 from fuzz_apart import DiedError, Reports
@@ -78,37 +78,31 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Decode as for every tool's output."""
+    """Decode as the output of a tool."""
     return data.decode("utf-8", errors="replace")
 
 
 def files(*patterns: str, folder: Path = RECORDINGS, most: int = MOST_BYTES) -> list[bytes]:
-    """Read the matching files, cut to ``most`` bytes so that many can be read."""
-    found = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
-    return [path.read_bytes()[:most] for path in found]
-
-
-def green(reading: object) -> bool:
-    """Tell if a sanitizer's reading would pass."""
-    return isinstance(reading, Measured) and reading.value == 0
+    """Read the first ``most`` bytes of the matching files."""
+    return [path.read_bytes()[:most] for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def sanitizer_reader(check: str) -> Reader:
     """Read logs of this check. With an exit status of findings, or without a worker, no log is clean."""
 
-    def read(data: bytes) -> object:
+    def read(data: bytes) -> list[bool]:
         log = sanitizer.parse(text(data), check)
         between_marks(sanitizer.parse_launches(text(data)), 0)
-        return [
+        found = [
             sanitizer.read_findings(log, returncode=status, version="2026.4.0", ran=ran)
             for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))
         ]
+        return [isinstance(reading, Measured) and reading.value == 0 for reading in found]
 
-    def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
-        assert isinstance(found, list)
-        if green(found[0]) or green(found[1]):
+    def wrong(_: bytes, damaged: bytes, clean: Any) -> str | None:
+        if clean[0] or clean[1]:
             return "clean, against the exit status or the worker"
-        return "clean without a summary" if green(found[2]) and b"SUMMARY: 0 " not in damaged else None
+        return "clean without a summary" if clean[2] and b"SUMMARY: 0 " not in damaged else None
 
     return Reader(corpus=files("sanitizer/*.log"), read=read, wrong=wrong)
 
@@ -127,7 +121,7 @@ def small_run() -> dict[str, bytes]:
 
 
 def run_reader(run: dict[str, bytes]) -> Reader:
-    """Damage one file of a run or its manifest. A file that is read must be unchanged."""
+    """Verify a run with one damaged file. Without a damaged manifest, every file that is read must be unchanged."""
 
     def read(data: bytes) -> object:
         name, _, content = data.partition(b"\n")
@@ -142,39 +136,30 @@ def run_reader(run: dict[str, bytes]) -> Reader:
     return Reader(corpus=corpus, read=read, promised=(EvidenceError, KeyError, UnicodeDecodeError), wrong=wrong)
 
 
-def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+def through(file: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
     """Make a reader of bytes from a reader of files."""
-    file = folder / name
-
-    def through(data: bytes) -> object:
-        file.write_bytes(data)
-        return read(file)
-
-    return through
+    return lambda data: (file.write_bytes(data), read(file))[1]
 
 
 def result_reader(folder: Path) -> Reader:
     """Read a worker's result. Readings are numbers or Missing."""
-    bound = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j"}
     outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
-    whole = {**bound, "environment": {"torch": "2"}, "started": None, "finished": True, "outcomes": {"w": outcome}}
+    whole = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j", "environment": {"torch": "2"}}
+    whole |= {"started": None, "finished": True, "outcomes": {"w": outcome}}
 
     def read(path: Path) -> object:
         content = child.read_result(path, kind="correctness", nonce="n", job="j", began=0.0)
-        if isinstance(content, Missing):
-            return content
-        for one in content["outcomes"].values():
+        for one in {} if isinstance(content, Missing) else content["outcomes"].values():
             child.missing_from(one)
             correctness.readings(one.get("readings", {}))
         return content
 
-    return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
+    return Reader(corpus=[json.dumps(whole).encode()], read=through(folder / "result.json", read))
 
 
 def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     """Return every reader of foreign files."""
     run = small_run()
-    suite = folder / "suite.toml"
     packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
     build_text = files("nvcc/*.txt")
     return {
@@ -202,13 +187,13 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
         "run": run_reader(run),
         "bundle": Reader(
             corpus=[packed],
-            read=file_reader(folder, "b.tar.xz", bundle.unpack),
+            read=through(folder / "b.tar.xz", bundle.unpack),
             promised=(EvidenceError,),
             wrong=lambda good, damaged, _: None if damaged == good else "a damaged bundle was read",
         ),
         "suite TOML": Reader(
             corpus=files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT),
-            read=lambda data: (suite.write_bytes(data), load(suite, root=ROOT)),
+            read=through(folder / "suite.toml", lambda file: load(file, root=ROOT)),
             promised=(SuiteError,),
         ),
         "result file": result_reader(folder),
