@@ -33,13 +33,11 @@ def choices(records: Sequence[Mapping[str, Any]]) -> list[choice.Choice]:
 def blocks(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
     """Write the generated blocks of the page. ``in_use`` names today's tile of each head dimension."""
     results, groups = choices(samples["records"]), rungs_of(samples["records"])
-    not_slower, total, faster = (
-        sum(map(count, results))
-        for count in (lambda result: result.not_slower, lambda result: len(result.gains), lambda result: result.faster)
-    )
+    not_slower, total = sum(result.not_slower for result in results), sum(len(result.gains) for result in results)
     kernel = samples.get("kernel") or "the kernel of that day"
     race = f"""\
-On **{not_slower}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {faster} rows it is faster.
+On **{not_slower}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On \
+{sum(result.faster for result in results)} rows it is faster.
 This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had {samples["possible"]} possible configurations."""
     lines = [
         "| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |",
@@ -58,12 +56,12 @@ This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had
 
 
 def finals(samples: Mapping[str, Any]) -> str:
-    """Write the generated block of the archive: megacycles of every finalist on every row, the best in bold."""
-    text = ""
-    for result in choices(samples["records"]):
-        last = rungs_of(samples["records"])[result.head_dim, result.mask][-1]
-        text += f"\n## D={result.head_dim}, {result.mask}\n\n{_finals(result, last)}"
-    return text.lstrip()
+    """Write the generated block of the archive."""
+    groups = rungs_of(samples["records"])
+    return "\n".join(
+        f"## D={result.head_dim}, {result.mask}\n\n{_finals(result, groups[result.head_dim, result.mask][-1])}"
+        for result in choices(samples["records"])
+    )
 
 
 def pictures(samples: Mapping[str, Any]) -> dict[str, str]:
@@ -79,11 +77,8 @@ def _file(result: choice.Choice) -> str:
 
 def _picture(result: choice.Choice, first: Mapping[str, Any]) -> str:
     """Draw the first rung: every candidate on a few rows."""
-    labels = (
-        {result.hand: " (by hand)", result.winner: " (chosen)"}
-        if result.hand != result.winner
-        else {result.hand: " (by hand, chosen)"}
-    )
+    same = result.hand == result.winner
+    labels = {result.hand: " (by hand, chosen)"} if same else {result.hand: " (by hand)", result.winner: " (chosen)"}
     ranked = sorted((score, name) for name, score in choice.scores(choice.megacycles(first)).items())
     values = [(name + labels.get(name, ""), 100 * (score - 1)) for score, name in ranked]
     rows = ", ".join(row.split()[0] for row in first["cycles"])
