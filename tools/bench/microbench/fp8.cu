@@ -14,9 +14,9 @@ __device__ __forceinline__ uint32_t to_fp16_pair(uint16_t pair) {
     return value;
 }
 
-// Each thread converts one register of four E4M3 values per product (two conversions), and multiplies if kMultiply.
-// kLoad: the register comes from shared memory (16 bytes at a time), as it would from a tile of the cache.
-template <bool kConvert, bool kMultiply, bool kLoad>
+// Each thread converts one register of four E4M3 values per product (two conversions). With kDecode it loads the register from
+// shared memory, 16 bytes at a time as from a tile of the cache, and multiplies.
+template <bool kDecode>
 __global__ void convert(uint64_t* out, uint64_t* sink) {
     extern __shared__ __align__(16) uint8_t memory[];
     fill_with_numbers(memory, 32768);
@@ -31,7 +31,7 @@ __global__ void convert(uint64_t* out, uint64_t* sink) {
     const uint64_t begin = clock_now();
 #pragma unroll 1
     for (int round = 0; round < kRounds; ++round) {
-        if constexpr (kLoad) {
+        if constexpr (kDecode) {
 #pragma unroll
             for (int i = 0; i < kProducts; i += 4) {
                 const uint32_t at = ((lane + round * 32) * 16 + i * 4096) % 32768;
@@ -43,13 +43,9 @@ __global__ void convert(uint64_t* out, uint64_t* sink) {
 #pragma unroll
         for (int i = 0; i < kProducts; ++i) {
             const uint32_t four = packed[i] ^ static_cast<uint32_t>(round);  // or the assembler converts before the loop
-            uint32_t low = four;
-            uint32_t high = four;
-            if constexpr (kConvert) {
-                low = to_fp16_pair(static_cast<uint16_t>(four));
-                high = to_fp16_pair(static_cast<uint16_t>(four >> 16));
-            }
-            if constexpr (kMultiply) {
+            const uint32_t low = to_fp16_pair(static_cast<uint16_t>(four));
+            const uint32_t high = to_fp16_pair(static_cast<uint16_t>(four >> 16));
+            if constexpr (kDecode) {
                 ptx::mma_16x8x16<__half>(sums[i], rows, low, high);
             } else {
                 kept ^= low + high;
@@ -63,13 +59,13 @@ __global__ void convert(uint64_t* out, uint64_t* sink) {
     if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
-template <bool kConvert, bool kMultiply, bool kLoad>
+template <bool kDecode>
 void measure(const char* what, int warps) {
     const DeviceArray<uint64_t> sink(1);
     const double elements = 4.0 * kProducts * 32 * warps * kRounds;
     const double rate = median_of<uint64_t>(
         multiprocessors(),
-        [&](uint64_t* out) { convert<kConvert, kMultiply, kLoad><<<multiprocessors(), 32 * warps, 32768>>>(out, sink.get()); },
+        [&](uint64_t* out) { convert<kDecode><<<multiprocessors(), 32 * warps, 32768>>>(out, sink.get()); },
         [elements](uint64_t cycles) { return elements / static_cast<double>(cycles); });
     const std::string where = std::string(what) + ", " + std::to_string(warps) + " warps";
     report("fp8", where, rate, "elements/clk/SM");
@@ -80,10 +76,8 @@ void measure(const char* what, int warps) {
 
 void run_fp8() {
     for (const int warps : {4, 8, 12, 16}) {
-        measure<true, false, false>("e4m3 to fp16", warps);
-        measure<false, true, false>("m16n8k16 alone", warps);
-        measure<true, true, false>("e4m3 to fp16 and m16n8k16", warps);
-        measure<true, true, true>("16-byte loads, e4m3 to fp16 and m16n8k16", warps);
+        measure<false>("e4m3 to fp16", warps);
+        measure<true>("16-byte loads, e4m3 to fp16 and m16n8k16", warps);
     }
 }
 
