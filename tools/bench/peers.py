@@ -3,9 +3,8 @@
 usage: python3 tools/bench/peers.py measure --library [NAME=]FILE ... [--row B,H,S,D,MASK,DTYPE ...] --out FILE.json.xz
        python3 tools/bench/peers.py serving --build DIR --out FILE.json.xz
 
-`measure` times every prefill row and keeps the samples, in about three minutes. A second library takes part under its NAME. `serving`
-does so for decode over caches and for ragged prefill, in about a minute. All contenders are interleaved in one process
-(tools/bench/peerbench/timing.py). `make performance` writes docs/performance.md from the samples.
+`measure` times every prefill row, in about three minutes. A second library takes part under its NAME. `serving` times decode over
+caches and ragged prefill, in about a minute. `make performance` writes docs/performance.md from the samples.
 """
 
 from __future__ import annotations
