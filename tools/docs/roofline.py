@@ -1,7 +1,4 @@
-"""Draw docs/roofline.md and its picture from recorded evidence. `make performance` writes them.
-
-The evidence is the default suite's, with the profiles of Nsight Compute. The roofs are the suite's ridge.
-"""
+"""Draw docs/roofline.md and its picture from the default suite's recorded profiles and its ridge."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One profiled workload: least FLOP and bytes, seconds, and ncu's shares of the peaks in per cent."""
+    """One workload: least FLOP and bytes, profiled seconds, and ncu's shares of the peaks in per cent."""
 
     name: str
     group: str
@@ -48,7 +45,7 @@ class Point:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte."""
+        """FLOP/byte."""
         return self.flops / self.bytes
 
     @property
@@ -62,7 +59,7 @@ class Point:
 
 
 def points(run: Run) -> list[Point]:
-    """Return every profiled workload in the order of the plan. Incomplete profiles are omitted."""
+    """Return every workload with a complete profile, in the order of the plan."""
     problems = {problem.workload: problem for description in run.plan.descriptions for problem in description.problems}
     profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
@@ -87,10 +84,7 @@ def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
     memory = _span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS])
     compute = _span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS])
     device = f"one {ridge.device} ({ridge.bandwidth / 1e12:.1f} TB/s and {ridge.flops / 1e12:.0f} TFLOP/s)"
-    lines = [
-        "| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |", "| --- " * 7 + "|"]
     for p in found:
         speeds = f"{_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} %"
         lines.append(f"| `{p.name}` | {_short(p.intensity)} | {speeds} | {p.dram:.1f} % | {p.sm:.1f} % |")
