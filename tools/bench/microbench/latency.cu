@@ -1,8 +1,12 @@
-// Clocks from issue to result: mmas, a hand-over between warpgroups, a copy from L2 and from device memory.
-#include "attend.cuh"
+// Clocks from issue to result: mmas, and a copy from L2 and from device memory.
+#include "flashcore/ptx/wgmma.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
+#include "harness.cuh"
 
 namespace microbench {
 namespace {
+
+namespace sm90 = flashcore::sm90;
 
 constexpr int kRounds = 200;
 constexpr int kSharedBytes = 2 * 64 * (64 + 128);
@@ -29,21 +33,6 @@ __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) 
     }
     const uint64_t end = clock_now();
     use(sums, out);
-    if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
-}
-
-// Two warpgroups alternate through named barriers.
-__global__ void __launch_bounds__(2 * kWarpgroup, 1) turn_latency(uint64_t* out) {
-    const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
-    const uint64_t begin = clock_now();
-    if (warpgroup == 1) barrier_arrive(1);
-#pragma unroll 1
-    for (int round = 0; round < kRounds; ++round) {
-        barrier_sync(1 + warpgroup);
-        barrier_arrive(2 - warpgroup);
-    }
-    if (warpgroup == 0) barrier_sync(1);
-    const uint64_t end = clock_now();
     if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
@@ -81,8 +70,6 @@ void products() {
 void run_latency() {
     products<1>();
     products<4>();
-    const double turns = clocks_of(multiprocessors(), [](uint64_t* out) { turn_latency<<<multiprocessors(), 2 * kWarpgroup>>>(out); });
-    report("latency", "turn taken and passed by named barriers, two warpgroups, each way", turns / 2, "clk");
     constexpr int64_t kFar = 1 << 20;
     const DeviceArray<uint8_t> data(kFar * kRounds);
     const DeviceArray<uint8_t> other(size_t{256} << 20);

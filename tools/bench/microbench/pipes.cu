@@ -14,7 +14,7 @@ constexpr int kSharedBytes = 3 * kRowsBytes + 256 * kDepth * 2;
 constexpr int kRounds = 500;
 constexpr int kElements = 64;  // elements of scalar work per thread and round
 
-enum class Operands { kShared, kRegisters, kRegistersValues };  // where A is. In kRegistersValues B is contiguous along N
+enum class Operands { kShared, kRegistersValues };  // where A is. In kRegistersValues B is contiguous along N
 
 template <int kRoles>
 struct Works {
@@ -42,8 +42,6 @@ __device__ __forceinline__ void products(uint8_t* memory, int warpgroup, int rou
         for (int step = 0; step < kDepth / sm90::ElementTraits<__half>::kMmaK; ++step) {
             if constexpr (kOperands == Operands::kShared) {
                 Product::shared(sums, a + sm90::k_major_offset(step, 64), b + sm90::k_major_offset(step, kN), 1);
-            } else if constexpr (kOperands == Operands::kRegisters) {
-                Product::template registers<ptx::Major::kK>(sums, rows + 4 * step, b + sm90::k_major_offset(step, kN), 1);
             } else {
                 Product::template registers<ptx::Major::kMn>(sums, rows + 4 * step, b + sm90::mn_major_offset<__half>(step), 1);
             }
@@ -127,7 +125,6 @@ void beside(const std::string& what) {
 void run_pipes() {
     shape<64, Operands::kRegistersValues>("m64n64k16 from registers, values");
     shape<128, Operands::kShared>("m64n128k16 from shared memory");
-    shape<128, Operands::kRegisters>("m64n128k16 from registers, keys");
     shape<256, Operands::kRegistersValues>("m64n256k16 from registers, values");
     beside<Scalar::kExp2>("exp2");
     beside<Scalar::kFma, 4>("multiply-add in 4 chains");
