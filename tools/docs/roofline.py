@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from flashcore_ci.model.reading import Measured
@@ -31,8 +31,7 @@ GROUPS = {  # in the order of the legend
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """One workload: least FLOP and bytes, profiled seconds, and ncu's shares of the peaks in per cent."""
 
     name: str
@@ -64,11 +63,11 @@ def points(run: Run) -> list[Point]:
     profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
     for workload in run.plan.workloads:
-        readings = profiles.get(workload.id, {})
-        time, dram, sm = (readings.get(name) for name in ("time/gpu/profiled", "sol/dram", "sol/sm"))
+        name, problem = workload.id, problems[workload.id]
+        time, dram, sm = (profiles.get(name, {}).get(key) for key in ("time/gpu/profiled", "sol/dram", "sol/sm"))
         if isinstance(time, Measured) and isinstance(dram, Measured) and isinstance(sm, Measured):
-            work = {"flops": problems[workload.id].flops, "bytes": problems[workload.id].bytes, "seconds": time.value / 1e3}
-            found.append(Point(name=workload.id, group=_group(workload), dram=dram.value, sm=sm.value, **work))
+            work = (problem.flops, problem.bytes, time.value / 1e3, dram.value, sm.value)
+            found.append(Point(name, _group(workload), *work))
     return found
 
 

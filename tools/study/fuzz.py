@@ -41,7 +41,7 @@ WORDS = [b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\x00", b"
 WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 warnings)", b"Launch #1", b"[[gate]]\n", b"\\u0000"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Reader:
     """A reader, its corpus, the exceptions it may raise, and ``wrong``: the reason why a result is wrong, or None."""
 
@@ -161,41 +161,27 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     """Return every reader of foreign files."""
     run = small_run()
     packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
-    build_text = files("nvcc/*.txt")
+    build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT)
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
         "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
-        "compiler errors": Reader(
-            corpus=build_text, read=lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))
-        ),
+        "compiler errors": Reader(build_text, lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))),
         "compiler's files": Reader(
             corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
             read=lambda data: (nvcc.parse_dependencies(text(data)), nvcc.parse_host_code(text(data), {"a.cu"})),
         ),
-        "nvdisasm JSON": Reader(
-            corpus=files("nvcc/*.json", most=10**6), read=lambda data: nvdisasm.parse(text(data)), promised=(ValueError,)
-        ),
+        "nvdisasm JSON": Reader(files("nvcc/*.json", most=10**6), lambda data: nvdisasm.parse(text(data)), (ValueError,)),
         "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=elf.read, promised=(ValueError,)),
-        "evidence": Reader(
-            corpus=[run["evidence.json"]],
-            read=lambda data: codec.decode(Evidence, data, where="evidence"),
-            promised=(EvidenceError,),
-        ),
-        "plan": Reader(
-            corpus=[run["plan.json"]], read=lambda data: codec.decode(Plan, data, where="plan"), promised=(EvidenceError,)
-        ),
+        "evidence": Reader([run["evidence.json"]], lambda data: codec.decode(Evidence, data, where="evidence"), (EvidenceError,)),
+        "plan": Reader([run["plan.json"]], lambda data: codec.decode(Plan, data, where="plan"), (EvidenceError,)),
         "run": run_reader(run),
         "bundle": Reader(
-            corpus=[packed],
-            read=through(folder / "b.tar.xz", bundle.unpack),
-            promised=(EvidenceError,),
+            [packed],
+            through(folder / "b.tar.xz", bundle.unpack),
+            (EvidenceError,),
             wrong=lambda good, damaged, _: None if damaged == good else "a damaged bundle was read",
         ),
-        "suite TOML": Reader(
-            corpus=files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT),
-            read=through(folder / "suite.toml", lambda file: load(file, root=ROOT)),
-            promised=(SuiteError,),
-        ),
+        "suite TOML": Reader(suites, through(folder / "suite.toml", lambda file: load(file, root=ROOT)), (SuiteError,)),
         "result file": result_reader(folder),
         "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(

@@ -1,7 +1,6 @@
-"""The published rules of other tools, each from its own documentation.
+"""The published rules of other tools, each from its documentation.
 
-A rule gets one value per fresh process and returns whether head is slower. Our values are medians of settled blocks, which favours
-tools that look at one process only.
+A rule gets a median of settled blocks per fresh process, and returns whether head is slower.
 """
 
 from __future__ import annotations

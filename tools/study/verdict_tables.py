@@ -50,15 +50,9 @@ def tables(noise: Noise) -> str:
     rows = rows_of(noise, references.margins(load(SUITE, root=ROOT)))
     unchanged = resample_unchanged(rows)
     detections = {(row.workload, level): count_detections(row, level) for row in rows for level in LEVELS}
-    blocks = [
-        source(noise, rows),
-        workload_table(rows, unchanged, detections),
-        target_table(rows, unchanged, detections),
-        planted_table(rows),
-        rival_table(rows, unchanged, detections),
-        simulation_table(),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    measured = (rows, unchanged, detections)
+    blocks = [source(noise, rows), workload_table(*measured), target_table(*measured), planted_table(rows)]
+    return "\n\n".join([*blocks, rival_table(*measured), simulation_table()]) + "\n"
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -152,15 +146,8 @@ def planted_table(rows: tuple[Row, ...]) -> str:
         samples = planted_draws(source, len(slowdown.base.process), PLANTED_DRAWS)
         codes = Counter(row.verdict(slowdown.base, slowdown.head, draw) for draw in samples)
         counts = (_failing(codes), _undecided(codes), sum(codes[code] for code in PASSING))
-        lines.append(
-            (
-                f"`{row.workload}`",
-                f"+{slowdown.percent:g} %",
-                f"{slowdown.confirmed:+.2f} %",
-                str(len(slowdown.base.process)),
-                *(_rate(count, PLANTED_DRAWS) for count in counts),
-            )
-        )
+        planted = (f"+{slowdown.percent:g} %", f"{slowdown.confirmed:+.2f} %", str(len(slowdown.base.process)))
+        lines.append((f"`{row.workload}`", *planted, *(_rate(count, PLANTED_DRAWS) for count in counts)))
     titles = ("workload", "planted slowdown", "confirmed in cycles", "recorded rounds", "SLOWER", "undecided", "SAME or FASTER")
     return table(titles, lines)
 

@@ -67,10 +67,8 @@ def line(measured: Measured) -> str:
 
 def _by_head(run: Run) -> dict[tuple[bool, int], list[Measured]]:
     """Group rows by (one long sequence, head dimension)."""
-    groups: dict[tuple[bool, int], list[Measured]] = {}
-    for measured in run.rows:
-        groups.setdefault((measured.row.b == 1, measured.row.d), []).append(measured)
-    return groups
+    keys = dict.fromkeys((measured.row.b == 1, measured.row.d) for measured in run.rows)
+    return {key: [one for one in run.rows if (one.row.b == 1, one.row.d) == key] for key in keys}
 
 
 def _by_suite(run: Run) -> dict[str, list[Measured]]:
@@ -152,7 +150,7 @@ def _summary(groups: Iterable[Sequence[Measured]]) -> str:
 
 
 def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
-    """Compare the rate per clock of long sequences with that of the shortest."""
+    """Compare the rate per clock with that of the shortest sequence."""
     shortest = {(one.row.d, one.row.causal): one for one in sorted(rows, key=lambda one: -one.row.s)}
 
     def rate(measured: Measured) -> float | None:
@@ -171,12 +169,9 @@ def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
 
 def _missing(measurements: Sequence[Measured]) -> str:
     """List the kernels that were not measured everywhere, with the reasons."""
-    reasons: dict[tuple[str, str], list[Measured]] = {}
-    for measured in measurements:
-        for name, why in measured.missing.items():
-            reasons.setdefault((name, why), []).append(measured)
     texts = []
-    for (name, why), where in reasons.items():
+    for name, why in dict.fromkeys(reason for measured in measurements for reason in measured.missing.items()):
+        where = [measured for measured in measurements if measured.missing.get(name) == why]
         places = ", ".join(dict.fromkeys(measured.row.suite or f"D {measured.row.d}" for measured in where))
         texts.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({places}): {why}")
     return "\n".join(texts or ["Nothing. Every contender of every row was measured."])

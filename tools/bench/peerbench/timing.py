@@ -6,6 +6,7 @@ A round times every contender once. Each launch follows a flush of the L2, betwe
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import itertools
@@ -132,10 +133,8 @@ def versions() -> dict[str, str]:
     cudnn = "none" if number is None else f"{number // 10000}.{number // 100 % 100}.{number % 100}"
     found = {"torch": torch.__version__, "cuDNN": cudnn}
     for package in ("tokenspeed-fa3", "flash-attn-3", "flash_attn_3"):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
