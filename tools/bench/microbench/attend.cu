@@ -17,9 +17,8 @@ struct Step {
     int keys;
     int warpgroups;
     bool query_in_registers;  // otherwise in shared memory
-    Scalar softmax;
-    bool dependent;  // on the mmas of its iteration: it waits for its scores, and for the PV of the previous iteration
-    bool turns;      // named barriers order the mmas of the warpgroups
+    bool softmax;             // between the scores and PV of the next iteration
+    bool turns;               // named barriers order the mmas of the warpgroups
 };
 
 __host__ __device__ constexpr int attend_shared_bytes(const Step& step) {
@@ -48,25 +47,19 @@ public:
 #pragma unroll
             for (int i = 0; i < kStep.head_dim / 4; ++i) rows_[i] = words[threadIdx.x + 128 + i];
         }
-#pragma unroll
-        for (int i = 0; i < 16; ++i) free_[i] = 0.01f * i;
-        ptx::warpgroup_fence_operand(free_);
     }
 
     __device__ __forceinline__ void step(float scale) {
         if constexpr (kStep.turns) ptx::named_barrier_sync(1 + warpgroup_, 2 * kWarpgroup);
         issue();
         if constexpr (kStep.turns) ptx::named_barrier_arrive(1 + (warpgroup_ + 1) % kStep.warpgroups, 2 * kWarpgroup);
-        if constexpr (kStep.dependent) {
+        if constexpr (kStep.softmax) {
             ptx::wgmma_wait<1>();
             ptx::warpgroup_fence_operand(scores_);
             maxima(scores_, softmax_);
-            finish_output();
-            exponentiate(scores_, scale, softmax_, probabilities_);
-        } else {
-            scalar_work<kStep.softmax, kStep.keys / 2, 16>(free_, scale, softmax_);
-            finish_output();
         }
+        finish_output();
+        if constexpr (kStep.softmax) exponentiate(scores_, scale, softmax_, probabilities_);
     }
 
     __device__ __forceinline__ void open() {
@@ -75,7 +68,6 @@ public:
     __device__ __forceinline__ void close(uint64_t* out) {
         if (kStep.turns && warpgroup_ == 0) ptx::named_barrier_sync(1, 2 * kWarpgroup);
         use(softmax_, out);
-        use(free_, out);
         use(output_, out);
         use(scores_, out);
     }
@@ -116,16 +108,15 @@ private:
     uint64_t keys_;
     uint64_t values_;
     Rows softmax_;
-    float free_[16];
     uint32_t rows_[kStep.head_dim / 4];
     uint32_t probabilities_[kStep.keys / 4];
     float scores_[kStep.keys / 2] = {};
     float output_[kStep.head_dim / 2] = {};
 };
 
-template <int kHeadDim, int kKeys, int kWarpgroups, bool kQueryInRegisters, Scalar kSoftmax, bool kDependent, bool kTurns>
+template <int kHeadDim, int kKeys, int kWarpgroups, bool kQueryInRegisters, bool kSoftmax, bool kTurns>
 struct Schedule {
-    static constexpr Step step{kHeadDim, kKeys, kWarpgroups, kQueryInRegisters, kSoftmax, kDependent, kTurns};
+    static constexpr Step step{kHeadDim, kKeys, kWarpgroups, kQueryInRegisters, kSoftmax, kTurns};
 };
 
 struct Interval {
@@ -158,9 +149,9 @@ __global__ void __launch_bounds__(S::step.warpgroups* kWarpgroup, 1)
 constexpr int kRounds = 1000;
 constexpr int kBurst = 4;
 
-template <int kHeadDim, int kKeys, int kWarpgroups, bool kQueryInRegisters, Scalar kSoftmax, bool kDependent, bool kTurns>
+template <int kHeadDim, int kKeys, int kWarpgroups, bool kQueryInRegisters, bool kSoftmax, bool kTurns>
 void measure(const std::string& what) {
-    using S = Schedule<kHeadDim, kKeys, kWarpgroups, kQueryInRegisters, kSoftmax, kDependent, kTurns>;
+    using S = Schedule<kHeadDim, kKeys, kWarpgroups, kQueryInRegisters, kSoftmax, kTurns>;
     constexpr int kShared = attend_shared_bytes(S::step);
     allow_shared(attend<S>, kShared);
     const double step = median_of<Interval>(
@@ -175,10 +166,9 @@ void measure(const std::string& what) {
 
 template <int kHeadDim, int kKeys, int kWarpgroups, bool kQ>
 void orders(const std::string& what) {
-    measure<kHeadDim, kKeys, kWarpgroups, kQ, Scalar::kNone, false, false>(what + " products alone");
-    measure<kHeadDim, kKeys, kWarpgroups, kQ, Scalar::kSoftmax, false, false>(what + " softmax, independent");
-    measure<kHeadDim, kKeys, kWarpgroups, kQ, Scalar::kSoftmax, true, false>(what + " softmax, output first");
-    measure<kHeadDim, kKeys, kWarpgroups, kQ, Scalar::kSoftmax, true, true>(what + " softmax, output first, turns");
+    measure<kHeadDim, kKeys, kWarpgroups, kQ, false, false>(what + " products alone");
+    measure<kHeadDim, kKeys, kWarpgroups, kQ, true, false>(what + " softmax, output first");
+    measure<kHeadDim, kKeys, kWarpgroups, kQ, true, true>(what + " softmax, output first, turns");
 }
 
 constexpr double kSettle = 0.9;   // seconds of load before readings count
@@ -233,11 +223,11 @@ void run_attend() {
 
 void run_clocks() {
     for (const int percent : {30, 60, 80, 90, 100}) {
-        load<Schedule<128, 128, 2, false, Scalar::kNone, false, false>>("D128 products", percent);
+        load<Schedule<128, 128, 2, false, false, false>>("D128 products", percent);
     }
-    load<Schedule<64, 128, 3, false, Scalar::kSoftmax, true, false>>("D64 192x128 with softmax", 100);
-    load<Schedule<128, 128, 2, true, Scalar::kSoftmax, true, false>>("D128 128x128 with softmax", 100);
-    load<Schedule<256, 64, 2, false, Scalar::kSoftmax, true, false>>("D256 128x64 with softmax", 100);
+    load<Schedule<64, 128, 3, false, true, false>>("D64 192x128 with softmax", 100);
+    load<Schedule<128, 128, 2, true, true, false>>("D128 128x128 with softmax", 100);
+    load<Schedule<256, 64, 2, false, true, false>>("D256 128x64 with softmax", 100);
 }
 
 }  // namespace microbench
