@@ -49,8 +49,7 @@ def main(argv: list[str]) -> int:
 
 def _prefill(options: argparse.Namespace) -> int:
     libraries = _libraries(options.library)
-    chosen = [rows.parse(text) for text in options.row] if options.row else rows.prefill() + rows.long_context()
-    return _run(options, chosen, libraries)
+    return _run(options, [rows.parse(text) for text in options.row or ()] or rows.prefill() + rows.long_context(), libraries)
 
 
 def _serving(options: argparse.Namespace) -> int:
@@ -91,6 +90,7 @@ def _run(options: argparse.Namespace, chosen: list[rows.Row], libraries: dict[st
     """Measure row by row, and write all samples after each row."""
     timing = _timing()
     protocol = timing.Protocol(settle=options.settle, measure=options.seconds)
+    seconds = {"settle_seconds": options.settle, "sample_seconds": options.seconds}
     name, multiprocessors, driver = timing.device()
     clock, rng = timing.Driver(), random.Random(1)  # noqa: S311 - an order, not a secret
     measured: list[samples.Measured] = []
@@ -104,12 +104,7 @@ def _run(options: argparse.Namespace, chosen: list[rows.Row], libraries: dict[st
             driver=driver,
             date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
             versions={**({"FlashCore": options.kernel} if options.kernel else {}), **timing.versions()},
-            protocol={
-                "layout": "bshd",
-                "settle_seconds": options.settle,
-                "sample_seconds": options.seconds,
-                "flush_bytes": timing.FLUSH_BYTES,
-            },
+            protocol={"layout": "bshd", **seconds, "flush_bytes": timing.FLUSH_BYTES},
             rows=tuple(measured),
         )
         options.out.write_bytes(samples.encode(run))

@@ -100,18 +100,12 @@ def workload_table(rows: tuple[Row, ...], unchanged: Unchanged, detections: Dete
     lines = []
     for row in rows:
         prior, budget = row.priors[0], row.budget
-        lines.append(
-            (
-                f"`{row.workload}`",
-                f"{row.median_ms:.3g}",
-                f"{100 * math.sqrt(prior.variance / 2):.3f} %{'' if row.compute_bound else ' (time)'}",
-                f"{percent(row.margin):.2g} %",
-                f"{percent(resolvable_margin(prior, budget)):.2f} %",
-                f"{percent(minimum_detectable_slowdown(prior, row.margin, budget)):.2f} %",
-                _rate(_undecided(unchanged[0][row.workload]), SUITES),
-                *(_rate(detections[row.workload, level], DRAWS) for level in LEVELS),
-            )
-        )
+        scatter = f"{100 * math.sqrt(prior.variance / 2):.3f} %{'' if row.compute_bound else ' (time)'}"
+        least = (resolvable_margin(prior, budget), minimum_detectable_slowdown(prior, row.margin, budget))
+        margins = (f"{percent(row.margin):.2g} %", *(f"{percent(one):.2f} %" for one in least))
+        rates = (_rate(detections[row.workload, level], DRAWS) for level in LEVELS)
+        undecided = _rate(_undecided(unchanged[0][row.workload]), SUITES)
+        lines.append((f"`{row.workload}`", f"{row.median_ms:.3g}", scatter, *margins, undecided, *rates))
     return table(titles, lines)
 
 

@@ -58,7 +58,7 @@ def line(measured: Measured) -> str:
     """Describe one row for a terminal."""
     row, peers = measured.row, [name for name in measured.series if name != FLASHCORE]
     rate, unit, digits = (measured.tflops, "TFLOP/s", 0) if row.suite in {"", "varlen"} else (measured.terabytes, "TB/s", 2)
-    parts = [f"{name} {series.time:8.4f} ms {number(rate(name), digits)} {unit}" for name, series in measured.series.items()]
+    parts = [f"{name} {one.time:8.4f} ms {number(rate(name), digits)} {unit}" for name, one in measured.series.items()]
     parts += [f"x{peer} {number(measured.ratio(peer))} ({number(measured.ratio(peer, cycles=True))} in cycles)" for peer in peers]
     parts += [f"{name} missing: {why}" for name, why in measured.missing.items()]
     place = f"{row.suite}{f' page {row.page}' if row.page else ''}" if row.suite else f"D{row.d}"
