@@ -1,7 +1,6 @@
 """Check that each pinned action is the commit of the tag in its comment. Needs the network, but no token.
 
-For ``uses: owner/repository/path@COMMIT # TAG``, COMMIT must be what ``git ls-remote`` prints for TAG. An annotated tag counts by its
-commit.
+For ``uses: owner/repository/path@COMMIT # TAG``, ``git ls-remote`` must print COMMIT for TAG.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ PIN = re.compile(r"uses:\s*([\w.-]+/[\w.-]+)[\w./-]*@([0-9a-f]{40})\s+#\s+(v\S+)
 
 
 def pins(folder: Path) -> set[tuple[str, str, str]]:
-    """Return (repository, commit, tag) of every action that the files in ``folder`` use."""
+    """Return (repository, commit, tag) of every action in ``folder``."""
     return {match.groups() for path in sorted(folder.rglob("*.yml")) for match in PIN.finditer(path.read_text(encoding="utf-8"))}
 
 
 def tagged(lines: str, tag: str) -> str:
-    """Return the commit that ``git ls-remote`` prints for the tag, or nothing."""
+    """Return the tag's commit, also of an annotated tag, or nothing."""
     found = {name: commit for commit, _, name in (line.partition("\t") for line in lines.splitlines())}
     return found.get(f"refs/tags/{tag}^{{}}", found.get(f"refs/tags/{tag}", ""))
 

@@ -1,7 +1,4 @@
-"""Refuse a release while an owner placeholder remains, or while the changelog has no entry for the version.
-
-usage: python3 tools/check_release.py
-"""
+"""Refuse a release with an owner placeholder, or without a changelog entry for the version."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 
 def problems(root: Path) -> Iterator[str]:
-    """One line per placeholder, then one if the changelog lacks the version."""
+    """Yield a line for each problem."""
     for path in sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()}):
         try:
             lines = path.read_text(encoding="utf-8").splitlines()

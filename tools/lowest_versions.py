@@ -1,10 +1,4 @@
-"""Print the lowest version of every dependency in pyproject.toml as pip constraints, or try every command with them.
-
-usage: python3 tools/lowest_versions.py                  constraints, one per line
-       python3 tools/lowest_versions.py --try PROGRAM    PROGRAM is an installed flashcore-ci
-
-``make lowest`` installs these versions in a fresh environment and tries them: a floor that is too low fails there.
-"""
+"""Print the lowest version of every dependency as pip constraints, or try every command with them: ``make lowest``."""
 
 from __future__ import annotations
 
@@ -25,7 +19,7 @@ OUT = "build/lowest/judged"
 
 
 def constraints(project: str) -> list[str]:
-    """``name==version`` of each dependency. ValueError for one without a lower bound."""
+    """Return ``name==version`` of each dependency. ValueError if one has no lower bound."""
     found = []
     for dependency in tomllib.loads(project)["project"]["dependencies"]:
         match = DEPENDENCY.fullmatch(dependency)
@@ -36,7 +30,7 @@ def constraints(project: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """The names of the commands in a help text. Empty for a command without subcommands."""
+    """Return the names of the subcommands in a help text."""
     _, found, listed = text.partition("\nCommands:\n")
     return COMMAND.findall(listed.split("\n\n")[0]) if found else []
 
@@ -54,7 +48,7 @@ def helps(program: str, path: Sequence[str] = ()) -> Iterator[list[str]]:
 
 
 def failures(program: str) -> list[list[str]]:
-    """Every command line that failed: the help of all commands, the plan of the smoke suite, and judging its recorded run."""
+    """Return what failed of the help of all commands, the smoke suite's plan, and judging its recorded run."""
     failed = list(helps(program))
     for arguments in (["plan", "--suite", SUITE], ["judge", BUNDLE, "--suite", SUITE, "--out", OUT]):
         done = subprocess.run([program, *arguments], check=False, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=600)
@@ -65,7 +59,7 @@ def failures(program: str) -> list[list[str]]:
 
 
 def main(argv: list[str]) -> int:
-    """Print the constraints, or try the program. 1 when a command failed."""
+    """Print the constraints, or try the program. 1 if a command failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--try", dest="program", type=Path, help="an installed flashcore-ci")
     program = parser.parse_args(argv).program

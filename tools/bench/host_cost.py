@@ -1,7 +1,6 @@
 """Time FlashCore's Python functions without a launch: ``python3 tools/bench/host_cost.py LIBRARY``.
 
-LIBRARY is a built library of any operation, for example build/decode/libflashcore_decode.so. PyTorch is needed, a GPU is not: tensors
-are on the CPU, the library reads them, and nothing is launched. tests/kernel/gpu/test_flash_api.py times calls with their launch.
+LIBRARY is for example build/decode/libflashcore_decode.so. It reads tensors on the CPU, so that no GPU is needed.
 """
 
 from __future__ import annotations
@@ -30,24 +29,21 @@ class NoKernels:
         self.flashcore_read = shared.flashcore_read
 
     def __getattr__(self, name: str) -> Callable[[Any], int]:
-        """Return an entry point that launches nothing and needs no workspace."""
+        """Return an entry point that does nothing."""
         if not name.startswith("flashcore_"):
             raise AttributeError(name)
         return lambda _arguments: 0
 
 
 def bind(library: str) -> None:
-    """Have the package take CPU tensors, and launch nothing."""
-    vars(_tensors).update(
-        DEVICE="cpu",
-        _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8),
-    )
+    """Let the package take CPU tensors and launch nothing."""
+    vars(_tensors).update(DEVICE="cpu", _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8))
     vars(_launch)["current_stream"] = lambda _device: 0
     vars(_library)["_libraries"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
 
 
 def cases() -> dict[str, Callable[[], Any]]:
-    """Return calls as a server makes them. Caches are small, because only their shapes matter."""
+    """Return calls as a server makes them, with small caches."""
 
     def half(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float16)
@@ -65,7 +61,7 @@ def cases() -> dict[str, Callable[[], Any]]:
 
 
 def main(library: str) -> None:
-    """Print microseconds per call, the least of several tries."""
+    """Print the least microseconds per call of several tries."""
     bind(library)
     for name, call in cases().items():
         call()

@@ -3,9 +3,8 @@
 usage: python3 tools/bench/peers.py measure --library [NAME=]FILE ... [--row B,H,S,D,MASK,DTYPE ...] --out FILE.json.xz
        python3 tools/bench/peers.py serving --build DIR --out FILE.json.xz
 
-`measure` times every prefill row and keeps the samples, in about three minutes. A second library takes part under its NAME. `serving`
-does so for decode over caches and for ragged prefill, in about a minute. All contenders are interleaved in one process
-(tools/bench/peerbench/timing.py). `make performance` writes docs/performance.md from the samples.
+`measure` times every prefill row, in about three minutes. A second library takes part under its NAME. `serving` times decode over
+caches and ragged prefill, in about a minute. `make performance` writes docs/performance.md from the samples.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def main(argv: list[str]) -> int:
 
 def _prefill(options: argparse.Namespace) -> int:
     libraries = _libraries(options.library)
-    chosen = [rows.parse(text) for text in options.row] if options.row else rows.prefill() + rows.long_context()
-    return _run(options, chosen, libraries)
+    return _run(options, [rows.parse(text) for text in options.row or ()] or rows.prefill() + rows.long_context(), libraries)
 
 
 def _serving(options: argparse.Namespace) -> int:
@@ -92,6 +90,7 @@ def _run(options: argparse.Namespace, chosen: list[rows.Row], libraries: dict[st
     """Measure row by row, and write all samples after each row."""
     timing = _timing()
     protocol = timing.Protocol(settle=options.settle, measure=options.seconds)
+    seconds = {"settle_seconds": options.settle, "sample_seconds": options.seconds}
     name, multiprocessors, driver = timing.device()
     clock, rng = timing.Driver(), random.Random(1)  # noqa: S311 - an order, not a secret
     measured: list[samples.Measured] = []
@@ -105,12 +104,7 @@ def _run(options: argparse.Namespace, chosen: list[rows.Row], libraries: dict[st
             driver=driver,
             date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
             versions={**({"FlashCore": options.kernel} if options.kernel else {}), **timing.versions()},
-            protocol={
-                "layout": "bshd",
-                "settle_seconds": options.settle,
-                "sample_seconds": options.seconds,
-                "flush_bytes": timing.FLUSH_BYTES,
-            },
+            protocol={"layout": "bshd", **seconds, "flush_bytes": timing.FLUSH_BYTES},
             rows=tuple(measured),
         )
         options.out.write_bytes(samples.encode(run))

@@ -1,12 +1,12 @@
-"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write kernel/variants.toml.
+"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write the report.
 
 usage: python3 tools/bench/tune.py space [--only PATTERN]
        python3 tools/bench/tune.py compile --out DIR [--only PATTERN] [--nvcc FILE] [--jobs N]     without a GPU
        python3 tools/bench/tune.py measure --candidates DIR --out FILE.json [--seconds N]          on a Hopper GPU, with torch
-       python3 tools/bench/tune.py choose [FILE.json] [--write]                                    report; --write: variants.toml too
+       python3 tools/bench/tune.py choose [FILE.json]                                              writes docs/tuner.md
 
-A name describes a candidate: d64-192x128-q2-kv3-wg3 has 64 elements per head, 192 queries by 128 keys, two query stages, three key
-and value stages, and three consumer warpgroups. Switches that are on follow. PATTERN is a regular expression for names.
+PATTERN is a regular expression for names. The name d64-192x128-q2-kv3-wg3 means 64 elements per head, 192 queries by 128 keys, two
+query stages, three key and value stages, and three consumer warpgroups. Switches that are on follow.
 """
 
 from __future__ import annotations
@@ -54,14 +54,8 @@ def files(samples: dict[str, Any]) -> dict[str, str]:
 
 def jobs(root: Path, pattern: str) -> list[build.Job]:
     """Return the candidates whose name matches, and always those in use."""
-    found = []
-    for base, tile, _ in bases(root):
-        found += [
-            (candidate, tile, candidate == base)
-            for candidate in space.candidates(base)
-            if candidate == base or re.search(pattern, candidate.name)
-        ]
-    return found
+    found = [(one, tile, one == base) for base, tile, _ in bases(root) for one in space.candidates(base)]
+    return [job for job in found if job[2] or re.search(pattern, job[0].name)]
 
 
 def main(argv: list[str]) -> int:
@@ -85,7 +79,6 @@ def main(argv: list[str]) -> int:
     measuring.add_argument("--kernel", default="", help="the kernel's name in the report")
     measuring.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     choosing.add_argument("samples", type=Path, nargs="?", default=SAMPLES)
-    choosing.add_argument("--write", action="store_true", help="kernel/variants.toml too; then make generate")
     options = parser.parse_args(argv)
     try:
         return int(options.run(options))
@@ -117,17 +110,16 @@ def _measure(options: argparse.Namespace) -> int:
     argv += ["--seconds", str(options.seconds), "--kernel", options.kernel]
     while True:
         marker.unlink(missing_ok=True)
-        completed = process.run(
-            argv,
-            logs=options.candidates / "logs",
-            name="race",
-            timeout=MEASURE_TIMEOUT,
-            should_stop=lambda: marker.is_file() and time.time() - marker.stat().st_mtime > HANG_SECONDS,
-        )
+        logs = options.candidates / "logs"
+        completed = process.run(argv, logs=logs, name="race", timeout=MEASURE_TIMEOUT, should_stop=lambda: _hangs(marker))
         sys.stderr.write(completed.error_text())
         if not (completed.returncode and marker.is_file()):
             return completed.returncode
         hangs.write_text(json.dumps([*_names(hangs), marker.read_text(encoding="utf-8")]), encoding="utf-8")
+
+
+def _hangs(marker: Path) -> bool:
+    return marker.is_file() and time.time() - marker.stat().st_mtime > HANG_SECONDS
 
 
 def _names(path: Path) -> list[str]:
@@ -150,11 +142,9 @@ def _race(options: argparse.Namespace) -> int:
         "records": [],
         "rejected": rejected,
     }
-    usable = sorted(
-        (entry for entry in built if not entry.rejected and entry.candidate.name not in hangs), key=lambda entry: not entry.base
-    )
+    usable = [entry for entry in built if not entry.rejected and entry.candidate.name not in hangs]
     for head_dim in sorted({entry.candidate.head_dim for entry in built}):
-        group = [entry for entry in usable if entry.candidate.head_dim == head_dim]
+        group = sorted((one for one in usable if one.candidate.head_dim == head_dim), key=lambda one: not one.base)
         if not group or not group[0].base:
             raise ValueError(f"D={head_dim}: the configuration in use did not compile or hangs")
         libraries = {entry.candidate.name: build.library(options.candidates, entry.candidate) for entry in group}
@@ -171,18 +161,9 @@ def _choose(options: argparse.Namespace) -> int:
     samples = json.loads(options.samples.read_text(encoding="utf-8"))
     for path, text in files(samples).items():
         (ROOT / path).write_text(text, encoding="utf-8")
-    results = report.choices(samples["records"])
-    for result in results:
-        print(
-            f"D={result.head_dim} {result.mask}: {result.winner} (by hand {result.hand}), at least as fast on {result.not_slower} of {len(result.gains)} rows"
-        )
-    if options.write:
-        path = ROOT / "kernel/variants.toml"
-        by_name = {candidate.name: candidate for base, *_ in bases(ROOT) for candidate in space.candidates(base)}
-        tiles = {(result.head_dim, result.mask): by_name[result.winner] for result in results}
-        path.write_text(choice.written(path.read_text(encoding="utf-8"), tiles), encoding="utf-8")
-        for width in sorted({tile.tile_n for tile in tiles.values()} - build.widths(ROOT)):
-            print(f"{build.HEADER} lacks wgmma of width {width}: add it there")
+    for result in report.choices(samples["records"]):
+        share = f"at least as fast on {result.not_slower} of {len(result.gains)} rows"
+        print(f"D={result.head_dim} {result.mask}: {result.winner} (by hand {result.hand}), {share}")
     return 0
 
 

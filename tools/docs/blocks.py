@@ -4,10 +4,7 @@ from __future__ import annotations
 
 
 def filled(text: str, **blocks: str) -> str:
-    """Return ``text`` with new content between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` for each block.
-
-    ValueError if a block has no markers.
-    """
+    """Exchange what is between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``. ValueError without these markers."""
     for name, content in blocks.items():
         begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
         before, found, rest = text.partition(begin)

@@ -1,9 +1,4 @@
-"""Write the documents that come from code, samples and recorded evidence.
-
-usage: python3 tools/docs/generate.py [--check] NAME ...     NAME: codes schemas selftest performance roofline
-
---check writes nothing. Its exit status is 1 if a file is not up to date.
-"""
+"""Write the documents that come from code, samples and recorded evidence."""
 
 from __future__ import annotations
 
@@ -21,6 +16,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools/bench"), str(ROOT / "tools/docs")]
 import roofline  # noqa: E402 - from the folders above, which are not installed
 from blocks import filled  # noqa: E402
 from peerbench import page, samples  # noqa: E402
+from peerbench.columns import lines  # noqa: E402
 
 from flashcore_ci.model.codes import NEXT_STEP, Code  # noqa: E402
 from flashcore_ci.model.errors import MEANING, ExitCode, FlashcoreError  # noqa: E402
@@ -40,19 +36,16 @@ def fill(path: str, **blocks: str) -> str:
 def codes() -> dict[str, str]:
     """List exit codes with the errors that lead to each, and reason codes."""
     errors = sorted(FlashcoreError.__subclasses__(), key=lambda error: error.__name__)
-    exits, reasons = (
-        "| code | meaning | raised as |\n| --- | --- | --- |\n",
-        "| code | verdict | next step |\n| --- | --- | --- |\n",
-    )
+    exits = []
     for exit_code in ExitCode:
         names = ", ".join(f"`{error.__name__}`" for error in errors if error.exit_code is exit_code)
-        exits += f"| {int(exit_code)} | {MEANING[exit_code]} | {names} |\n"
-    for code in Code:
-        reasons += f"| `{code}` | {verdict_of(code)} | {NEXT_STEP.get(code, '')} |\n"
-    return {
-        "docs/exit-codes.md": fill("docs/exit-codes.md", table=exits),
-        "docs/reasons.md": fill("docs/reasons.md", table=reasons),
+        exits.append((str(int(exit_code)), MEANING[exit_code], names))
+    reasons = ((f"`{code}`", verdict_of(code), NEXT_STEP.get(code, "")) for code in Code)
+    tables = {
+        "docs/exit-codes.md": lines(("code", "meaning", "raised as"), exits),
+        "docs/reasons.md": lines(("code", "verdict", "next step"), reasons),
     }
+    return {path: fill(path, table=text) for path, text in tables.items()}
 
 
 def schemas() -> dict[str, str]:
@@ -70,9 +63,8 @@ def selftest() -> dict[str, str]:
     name = f"one {device.device.name}, driver {device.device.driver}" if device.device else "a machine without a GPU"
     seconds = json.loads((ROOT / test.recording).with_name("defects.json").read_bytes())["seconds"]
     where = f"{name}, {device.collected_at[:10]}. The run took {seconds:.0f} s from its first process to its last"
-    end = table.summary(result)[-1]
-    lines = [f"Recorded on {where}.", "", *table.as_markdown(result), "", f"**{end}**", ""]
-    return {"docs/selftest.md": fill("docs/selftest.md", table="\n".join(lines))}
+    text = [f"Recorded on {where}.", "", *table.as_markdown(result), "", f"**{table.summary(result)[-1]}**", ""]
+    return {"docs/selftest.md": fill("docs/selftest.md", table="\n".join(text))}
 
 
 def performance() -> dict[str, str]:
@@ -88,8 +80,8 @@ def performance() -> dict[str, str]:
 def roofs() -> dict[str, str]:
     """Draw the roofline from the committed evidence."""
     ridge, found = roofline.committed()
-    page_text = fill(roofline.PAGE, **roofline.blocks(found, ridge))
-    return {roofline.PAGE: page_text, roofline.PICTURE: roofline.picture(found, ridge)}
+    text = fill(roofline.PAGE, **roofline.blocks(found, ridge))
+    return {roofline.PAGE: text, roofline.PICTURE: roofline.picture(found, ridge)}
 
 
 GENERATORS: dict[str, Callable[[], dict[str, str]]] = {
@@ -102,7 +94,7 @@ GENERATORS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 def stale(root: Path, files: dict[str, str]) -> Iterable[str]:
-    """Yield the paths below ``root`` that do not have the text of ``files``."""
+    """Yield the paths whose text differs."""
     for path, text in files.items():
         if not (root / path).is_file() or (root / path).read_text(encoding="utf-8") != text:
             yield path

@@ -1,9 +1,6 @@
 """Write kernel/instantiations/ and the host's list of variants from kernel/variants.toml.
 
-usage: python3 tools/docs/generate_instantiations.py [--check]
-
 Each entry function has its own small translation unit. So they compile in parallel, and each has its own digest.
-With --check nothing is written, and the exit status is 1 if a file is missing, stale or left over.
 """
 
 from __future__ import annotations
@@ -19,54 +16,38 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BANNER = "// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.\n"
 DTYPES = {"fp16": "kFp16", "bf16": "kBf16"}
 
-ATTENTION = """\
+TILED = """\
 #include "{header}"
 
 namespace {{
 struct Tuning {{
-    static constexpr flashcore::attention::Config config = {{
-        .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
+    static constexpr flashcore::%(space)s::Config config = {{
+        %(config)s}};
+}};
+constexpr int kThreads = flashcore::%(space)s::threads(Tuning::config);
+constexpr int kSharedBytes = {dynamic_shared_bytes};
+static_assert(kSharedBytes == flashcore::%(space)s::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    {symbol}(const __grid_constant__ flashcore::%(space)s::Params params) {{
+    flashcore::%(space)s::%(function)s<Tuning>(params);
+}}
+
+extern "C" const flashcore::%(space)s::%(variant)s {symbol}_variant = {{
+    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::%(space)s::Params>}};
+"""
+
+ATTENTION = """\
+.head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
         .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
         .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers},
         .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
-        .recompute_qk = {recompute_qk}}};
-}};
-constexpr int kThreads = flashcore::attention::threads(Tuning::config);
-constexpr int kSharedBytes = {dynamic_shared_bytes};
-static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
-}}  // namespace
-
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::attention::Params params) {{
-    flashcore::attention::forward<Tuning>(params);
-}}
-
-extern "C" const flashcore::attention::AttentionVariant {symbol}_variant = {{
-    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::attention::Params>}};
-"""
+        .recompute_qk = {recompute_qk}"""
 
 DECODE = """\
-#include "{header}"
-
-namespace {{
-struct Tuning {{
-    static constexpr flashcore::decode::Config config = {{
-        .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
-        .consumer_warps = {consumer_warps}}};
-}};
-constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = {dynamic_shared_bytes};
-static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
-}}  // namespace
-
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::decode::Params params) {{
-    flashcore::decode::decode<Tuning>(params);
-}}
-
-extern "C" const flashcore::decode::DecodeVariant {symbol}_variant = {{
-    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::decode::Params>}};
-"""
+.head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
+        .consumer_warps = {consumer_warps}"""
 
 STREAM = """\
 #include "{header}"
@@ -104,7 +85,12 @@ extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
     {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::VarlenBatch>}};
 """
 
-TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
+TEMPLATES = {
+    "attention": TILED % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant"},
+    "varlen": VARLEN,
+    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant"},
+    "stream": STREAM,
+}
 LISTED = ("attention", "decode")  # their launchers choose among several entry functions
 
 
@@ -132,28 +118,24 @@ def _variant_list(subject: str, entries: list[Mapping[str, Any]]) -> str:
 
 def stale(root: pathlib.Path) -> list[str]:
     """Return one line for each file that differs from what the generator would write."""
-    files = render(_table(root))
     problems = []
-    for path, text in sorted(files.items()):
+    for path, text in _expected(root).items():
         if not (root / path).is_file():
             problems.append(f"{path}: missing")
         elif (root / path).read_text(encoding="utf-8") != text:
-            problems.append(f"{path}: stale")
-    present = {path.relative_to(root).as_posix() for path in (root / "kernel/instantiations").glob("*.cu")}
-    return problems + [f"{path}: left over" for path in sorted(present - files.keys())]
+            problems.append(f"{path}: {'left over' if text is None else 'stale'}")
+    return problems
 
 
 def write(root: pathlib.Path) -> None:
     """Write every file that differs and remove left-over ones."""
-    files = render(_table(root))
-    for path, text in files.items():
-        target = root / path
-        if not target.is_file() or target.read_text(encoding="utf-8") != text:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-    for path in (root / "kernel/instantiations").glob("*.cu"):
-        if path.relative_to(root).as_posix() not in files:
-            path.unlink()
+    files = _expected(root)
+    for path in [problem.partition(":")[0] for problem in stale(root)]:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if (text := files[path]) is None:
+            (root / path).unlink()
+        else:
+            (root / path).write_text(text, encoding="utf-8")
 
 
 def main(argv: list[str]) -> int:
@@ -165,11 +147,13 @@ def main(argv: list[str]) -> int:
         return 0
     problems = stale(ROOT)
     sys.stderr.writelines(f"{problem}\n" for problem in problems)
-    return 1 if problems else 0
+    return int(bool(problems))
 
 
-def _table(root: pathlib.Path) -> dict[str, Any]:
-    return tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
+def _expected(root: pathlib.Path) -> dict[str, str | None]:
+    """Return the text of every file by path, None for one that is left over."""
+    present = sorted(path.relative_to(root).as_posix() for path in (root / "kernel/instantiations").glob("*.cu"))
+    return dict.fromkeys(present) | render(tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

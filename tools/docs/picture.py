@@ -1,7 +1,6 @@
 """Draw the reports of a run for the README: ``make picture OUT=runs/latest``.
 
-``docs/images/SUITE.svg`` shows the terminal. With Chromium, parts of the page and the comment on a pull request become PNGs,
-the comment as GitHub renders its Markdown.
+``docs/images/SUITE.svg`` shows the terminal. With Chromium, parts of the page and the pull-request comment become PNGs.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ h2 { border-bottom: 1px solid #d5dae0; padding-bottom: 6px; } details { margin: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Describe a picture of a part of the page: CSS that selects the part, and its size in pixels."""
+    """A part of the page: CSS that selects it, and its size in pixels."""
 
     name: str
     height: int
@@ -57,7 +56,7 @@ RED = (COMMENT, Part(name="findings", height=620, css=ONLY.format(keep="#finding
 
 
 def draw(report: Report) -> str:
-    """Return the report as an SVG picture of a terminal."""
+    """Return an SVG of the report in a terminal."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text.from_ansi(terminal.render(report, COLUMNS, color=True)))
     title = f"flashcore-ci gate --suite gates/{report.suite}.toml"
@@ -79,7 +78,7 @@ def photograph(page: str, part: Part, suite: str, browser: str) -> Path:
 
 
 def comment(text: str) -> str:
-    """Return the pull-request comment as HTML: CommonMark with tables, as on GitHub."""
+    """Return the comment as HTML: CommonMark with tables."""
     body = MarkdownIt("commonmark").enable("table").render(text)
     return f"<!DOCTYPE html><meta charset=utf-8><style>{COMMENT_STYLE}</style>{body}"
 

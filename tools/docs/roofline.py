@@ -1,13 +1,10 @@
-"""Draw docs/roofline.md and its picture from recorded evidence. `make performance` writes them.
-
-The evidence is the default suite's, with the profiles of Nsight Compute. The roofs are the suite's ridge.
-"""
+"""Draw docs/roofline.md and its picture from the default suite's recorded profiles and its ridge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from flashcore_ci.model.reading import Measured
@@ -34,9 +31,8 @@ GROUPS = {  # in the order of the legend
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One profiled workload: least FLOP and bytes, seconds, and ncu's shares of the peaks in per cent."""
+class Point(NamedTuple):
+    """One workload: least FLOP and bytes, profiled seconds, and ncu's shares of the peaks in per cent."""
 
     name: str
     group: str
@@ -48,7 +44,7 @@ class Point:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte."""
+        """FLOP/byte."""
         return self.flops / self.bytes
 
     @property
@@ -62,16 +58,16 @@ class Point:
 
 
 def points(run: Run) -> list[Point]:
-    """Return every profiled workload in the order of the plan. Incomplete profiles are omitted."""
+    """Return every workload with a complete profile, in the order of the plan."""
     problems = {problem.workload: problem for description in run.plan.descriptions for problem in description.problems}
     profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
     for workload in run.plan.workloads:
-        readings = profiles.get(workload.id, {})
-        time, dram, sm = (readings.get(name) for name in ("time/gpu/profiled", "sol/dram", "sol/sm"))
+        name, problem = workload.id, problems[workload.id]
+        time, dram, sm = (profiles.get(name, {}).get(key) for key in ("time/gpu/profiled", "sol/dram", "sol/sm"))
         if isinstance(time, Measured) and isinstance(dram, Measured) and isinstance(sm, Measured):
-            work = {"flops": problems[workload.id].flops, "bytes": problems[workload.id].bytes, "seconds": time.value / 1e3}
-            found.append(Point(name=workload.id, group=_group(workload), dram=dram.value, sm=sm.value, **work))
+            work = (problem.flops, problem.bytes, time.value / 1e3, dram.value, sm.value)
+            found.append(Point(name, _group(workload), *work))
     return found
 
 
@@ -87,10 +83,7 @@ def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
     memory = _span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS])
     compute = _span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS])
     device = f"one {ridge.device} ({ridge.bandwidth / 1e12:.1f} TB/s and {ridge.flops / 1e12:.0f} TFLOP/s)"
-    lines = [
-        "| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |", "| --- " * 7 + "|"]
     for p in found:
         speeds = f"{_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} %"
         lines.append(f"| `{p.name}` | {_short(p.intensity)} | {speeds} | {p.dram:.1f} % | {p.sm:.1f} % |")

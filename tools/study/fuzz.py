@@ -1,8 +1,7 @@
 """Feed damaged input to every reader: ``make fuzz N=1000000``.
 
-Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of its result. An
-input is a corpus file with a few mutations. Input ``i`` of a seed is always the same. The exit status is 1 if a reader raised another
-exception or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
+An input is a real file with a few mutations, and depends only on seed and number. The exit status is 1 if a reader raised an exception
+that it does not promise, or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fuzz_apart
 from fuzz_apart import DiedError, Reports
@@ -41,7 +41,7 @@ WORDS = [b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\x00", b"
 WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 warnings)", b"Launch #1", b"[[gate]]\n", b"\\u0000"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Reader:
     """A reader, its corpus, the exceptions it may raise, and ``wrong``: the reason why a result is wrong, or None."""
 
@@ -78,37 +78,31 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Decode as for every tool's output."""
+    """Decode as the output of a tool."""
     return data.decode("utf-8", errors="replace")
 
 
 def files(*patterns: str, folder: Path = RECORDINGS, most: int = MOST_BYTES) -> list[bytes]:
-    """Read the matching files, cut to ``most`` bytes so that many can be read."""
-    found = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
-    return [path.read_bytes()[:most] for path in found]
-
-
-def green(reading: object) -> bool:
-    """Tell if a sanitizer's reading would pass."""
-    return isinstance(reading, Measured) and reading.value == 0
+    """Read the first ``most`` bytes of the matching files."""
+    return [path.read_bytes()[:most] for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def sanitizer_reader(check: str) -> Reader:
     """Read logs of this check. With an exit status of findings, or without a worker, no log is clean."""
 
-    def read(data: bytes) -> object:
+    def read(data: bytes) -> list[bool]:
         log = sanitizer.parse(text(data), check)
         between_marks(sanitizer.parse_launches(text(data)), 0)
-        return [
+        found = [
             sanitizer.read_findings(log, returncode=status, version="2026.4.0", ran=ran)
             for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))
         ]
+        return [isinstance(reading, Measured) and reading.value == 0 for reading in found]
 
-    def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
-        assert isinstance(found, list)
-        if green(found[0]) or green(found[1]):
+    def wrong(_: bytes, damaged: bytes, clean: Any) -> str | None:
+        if clean[0] or clean[1]:
             return "clean, against the exit status or the worker"
-        return "clean without a summary" if green(found[2]) and b"SUMMARY: 0 " not in damaged else None
+        return "clean without a summary" if clean[2] and b"SUMMARY: 0 " not in damaged else None
 
     return Reader(corpus=files("sanitizer/*.log"), read=read, wrong=wrong)
 
@@ -127,7 +121,7 @@ def small_run() -> dict[str, bytes]:
 
 
 def run_reader(run: dict[str, bytes]) -> Reader:
-    """Damage one file of a run or its manifest. A file that is read must be unchanged."""
+    """Verify a run with one damaged file. Without a damaged manifest, every file that is read must be unchanged."""
 
     def read(data: bytes) -> object:
         name, _, content = data.partition(b"\n")
@@ -142,75 +136,52 @@ def run_reader(run: dict[str, bytes]) -> Reader:
     return Reader(corpus=corpus, read=read, promised=(EvidenceError, KeyError, UnicodeDecodeError), wrong=wrong)
 
 
-def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+def through(file: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
     """Make a reader of bytes from a reader of files."""
-    file = folder / name
-
-    def through(data: bytes) -> object:
-        file.write_bytes(data)
-        return read(file)
-
-    return through
+    return lambda data: (file.write_bytes(data), read(file))[1]
 
 
 def result_reader(folder: Path) -> Reader:
     """Read a worker's result. Readings are numbers or Missing."""
-    bound = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j"}
     outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
-    whole = {**bound, "environment": {"torch": "2"}, "started": None, "finished": True, "outcomes": {"w": outcome}}
+    whole = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j", "environment": {"torch": "2"}}
+    whole |= {"started": None, "finished": True, "outcomes": {"w": outcome}}
 
     def read(path: Path) -> object:
         content = child.read_result(path, kind="correctness", nonce="n", job="j", began=0.0)
-        if isinstance(content, Missing):
-            return content
-        for one in content["outcomes"].values():
+        for one in {} if isinstance(content, Missing) else content["outcomes"].values():
             child.missing_from(one)
             correctness.readings(one.get("readings", {}))
         return content
 
-    return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
+    return Reader(corpus=[json.dumps(whole).encode()], read=through(folder / "result.json", read))
 
 
 def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     """Return every reader of foreign files."""
     run = small_run()
-    suite = folder / "suite.toml"
     packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
-    build_text = files("nvcc/*.txt")
+    build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT)
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
         "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
-        "compiler errors": Reader(
-            corpus=build_text, read=lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))
-        ),
+        "compiler errors": Reader(build_text, lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))),
         "compiler's files": Reader(
             corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
             read=lambda data: (nvcc.parse_dependencies(text(data)), nvcc.parse_host_code(text(data), {"a.cu"})),
         ),
-        "nvdisasm JSON": Reader(
-            corpus=files("nvcc/*.json", most=10**6), read=lambda data: nvdisasm.parse(text(data)), promised=(ValueError,)
-        ),
+        "nvdisasm JSON": Reader(files("nvcc/*.json", most=10**6), lambda data: nvdisasm.parse(text(data)), (ValueError,)),
         "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=elf.read, promised=(ValueError,)),
-        "evidence": Reader(
-            corpus=[run["evidence.json"]],
-            read=lambda data: codec.decode(Evidence, data, where="evidence"),
-            promised=(EvidenceError,),
-        ),
-        "plan": Reader(
-            corpus=[run["plan.json"]], read=lambda data: codec.decode(Plan, data, where="plan"), promised=(EvidenceError,)
-        ),
+        "evidence": Reader([run["evidence.json"]], lambda data: codec.decode(Evidence, data, where="evidence"), (EvidenceError,)),
+        "plan": Reader([run["plan.json"]], lambda data: codec.decode(Plan, data, where="plan"), (EvidenceError,)),
         "run": run_reader(run),
         "bundle": Reader(
-            corpus=[packed],
-            read=file_reader(folder, "b.tar.xz", bundle.unpack),
-            promised=(EvidenceError,),
+            [packed],
+            through(folder / "b.tar.xz", bundle.unpack),
+            (EvidenceError,),
             wrong=lambda good, damaged, _: None if damaged == good else "a damaged bundle was read",
         ),
-        "suite TOML": Reader(
-            corpus=files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT),
-            read=lambda data: (suite.write_bytes(data), load(suite, root=ROOT)),
-            promised=(SuiteError,),
-        ),
+        "suite TOML": Reader(suites, through(folder / "suite.toml", lambda file: load(file, root=ROOT)), (SuiteError,)),
         "result file": result_reader(folder),
         "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(

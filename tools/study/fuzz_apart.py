@@ -40,7 +40,7 @@ class Reports:
         self._server: subprocess.Popen[bytes] | None = None
 
     def read(self, data: bytes) -> object:
-        """Return the readings of the first workload in these bytes. DiedError as in ``actions``."""
+        """Return the readings of the recorded workload. DiedError as in ``actions``."""
         return ncu.make_readings(self.actions(data), WORKLOAD, (KERNEL,))
 
     def actions(self, data: bytes) -> tuple[ncu.Action, ...]:
@@ -67,20 +67,18 @@ class Reports:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._server is None:
-            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-            argv = [sys.executable, "-c", SERVER]
-            self._server = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nothing)
+            argv, pipe = [sys.executable, "-c", SERVER], subprocess.PIPE
+            self._server = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         return self._server
 
 
 def recorded() -> bytes:
-    """Return a report of ncu."""
+    """Return a recorded report."""
     return lzma.decompress(RECORDED.read_bytes())
 
 
 def wrong(_good: bytes, _damaged: bytes, found: object) -> str | None:
     """Return a complaint if the kernel came out faster than it was."""
     shares = [found[name] for name in SHARES] if isinstance(found, dict) else []
-    return (
-        "a low share became a high one" if any(isinstance(share, Measured) and share.value >= LOW for share in shares) else None
-    )
+    high = any(isinstance(share, Measured) and share.value >= LOW for share in shares)
+    return "a low share became a high one" if high else None

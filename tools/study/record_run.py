@@ -1,11 +1,8 @@
 """Turn a live run into a recording for the functional tests: ``make record OUT=runs/defects``.
 
-Usage: ``record_run.py RUN DEST``. DEST gets two files, named after the run's suite:
+usage: record_run.py RUN DEST
 
-* ``SUITE.tar.xz``: the packed run (plan, evidence, and the tools' files: sanitizer logs, .ncu-rep, samples);
-* ``SUITE.json``: seconds of all processes together, the tools' versions, the verdicts, and each process with its command line, its
-  exit, its output, and the worker's result.
-
+DEST gets the packed run, ``SUITE.tar.xz``, and ``SUITE.json`` with its time, the tools' versions, the verdicts and every process.
 Folders of files in command lines are cut. Nothing else is changed, so collect at a path that may be published.
 """
 
@@ -40,17 +37,15 @@ def _recording(run: Path) -> dict[str, Any]:
     logs = run / LOGS
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     return {
-        "seconds": _seconds(logs),
+        "seconds": round(max(_times(logs, "ended")) - min(_times(logs, "job")), 1),
         "versions": {name: _read(logs / f"{name}-version.out") for name in ("compute-sanitizer", "ncu")},
         "verdicts": [[v["gate"], v["target"], v["outcome"], v["reason"]["code"]] for v in report["verdicts"]],
         "processes": [_process(folder) for folder in sorted(logs.iterdir()) if folder.is_dir()],
     }
 
 
-def _seconds(logs: Path) -> float:
-    """Return the time from the first job to the end of the last process."""
-    begun, ended = ([file.stat().st_mtime for file in logs.glob(f"*/{name}.json")] for name in ("job", "ended"))
-    return round(max(ended) - min(begun), 1)
+def _times(logs: Path, name: str) -> list[float]:
+    return [file.stat().st_mtime for file in logs.glob(f"*/{name}.json")]
 
 
 def _process(folder: Path) -> dict[str, Any]:
@@ -61,8 +56,7 @@ def _process(folder: Path) -> dict[str, Any]:
         "kind": job["kind"],
         "workloads": [workload["id"] for workload in job["workloads"]],
         "argv": [Path(part).name if part.startswith("/") else part for part in ended["argv"]],
-        "exit_status": ended["exit_status"],
-        "timed_out": ended["timed_out"],
+        **{key: ended[key] for key in ("exit_status", "timed_out")},
         "out": _read(folder / "worker.out"),
         "err": _read(folder / "worker.err"),
         "result": {key: result[key] for key in ("environment", "started", "finished", "outcomes")},
@@ -74,7 +68,7 @@ def _read(file: Path) -> str:
 
 
 def _text(recording: dict[str, Any]) -> str:
-    """JSON with a line for each verdict and each process, so that a difference can be read."""
+    """Write a line for each verdict and each process, so that a difference can be read."""
     parts = []
     for key, value in recording.items():
         lines = value if isinstance(value, list) else [value]

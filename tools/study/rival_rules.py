@@ -1,7 +1,6 @@
-"""The published rules of other tools, each from its own documentation.
+"""The published rules of other tools, each from its documentation.
 
-A rule gets one value per fresh process and returns whether head is slower. Our values are medians of settled blocks, which favours
-tools that look at one process only.
+A rule gets a median of settled blocks per fresh process, and returns whether head is slower.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSamples:
+class ProcessSamples(NamedTuple):
     """The processes of one side."""
 
     ms: Sequence[float]
@@ -98,24 +97,8 @@ def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
 
 @cache
 def orderings(m: int, n: int) -> tuple[int, ...]:
-    """How many orderings of m and n values give each U: the coefficients of the Gaussian binomial."""
-    row = [1]
-    for index in range(1, n + 1):
-        row = _divided(_times(row, m + index), index)
-    return tuple(row)
-
-
-def _times(row: list[int], power: int) -> list[int]:
-    """``row`` times (1 - q^power)."""
-    wide = [*row, *([0] * power)]
-    for index, value in enumerate(row):
-        wide[index + power] -= value
-    return wide
-
-
-def _divided(row: list[int], power: int) -> list[int]:
-    """``row`` over (1 - q^power), which divides it."""
-    whole = list(row)
-    for index in range(power, len(whole)):
-        whole[index] += whole[index - power]
-    return whole[: len(row) - power]
+    """How many orderings of m and n values give each U, by the sample that has the largest value."""
+    if not m or not n:
+        return (1,)
+    ours, theirs = (*[0] * n, *orderings(m - 1, n)), orderings(m, n - 1)
+    return tuple(x + y for x, y in zip_longest(ours, theirs, fillvalue=0))

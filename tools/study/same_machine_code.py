@@ -1,12 +1,7 @@
-"""Compare the machine code of every entry function of kernel/variants.toml in two revisions of this checkout.
+"""Compare the machine code of the kernel's entry functions in two revisions or folders. Exit code 1 unless all are the same.
 
-usage: python3 tools/study/same_machine_code.py BASE HEAD [--only REGEX] [--jobs N]
-
-BASE and HEAD are each a git revision or a folder. The pinned toolchain compiles both (`flashcore-ci toolchain install`).
-Prints one line per entry function: same, different, or the side that has it. Exit code 1 unless all are the same.
-
-Compared: bytes of instructions, constants and initialised data, sizes of static shared memory, registers per thread.
-Not compared: line numbers, debug sections, names of symbols. Cubins are cached by the tokens of their sources.
+The pinned toolchain compiles both sides. Compared are instructions, constants, initialised data, static shared memory and registers
+per thread, but not line numbers and names. Cubins are cached by the tokens of their sources.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ class Cubin:
 
 
 def machine_code(cubin: bytes) -> str:
-    """Digest what the hardware reads of a cubin."""
+    """Digest what the GPU uses of a cubin."""
     parts: list[object] = []
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         data = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
@@ -99,8 +94,8 @@ def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: i
 def main(argv: list[str]) -> int:
     """Compare two sides and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("base", help="git revision or folder")
-    parser.add_argument("head", help="git revision or folder")
+    parser.add_argument("base")
+    parser.add_argument("head")
     parser.add_argument("--only", default="", help="only entry functions whose name matches this regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     args = parser.parse_args(argv)

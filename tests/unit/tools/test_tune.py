@@ -1,4 +1,4 @@
-"""The tuner's pure parts: possible tiles, survivors, the choice, and kernel/variants.toml."""
+"""The tuner's pure parts: possible tiles, survivors, and the choice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import itertools
 import json
 import math
-import re
 import sys
 import tomllib
 import xml.etree.ElementTree as ET
@@ -64,12 +63,6 @@ def test_registers_are_what_the_launch_allocates() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tile_m": 128}, "3 warpgroups of 64 rows do not make 128 rows"),
-        ({"tile_n": 120}, "120 keys are not a multiple of 16"),
-        ({"tile_n": 272, "kv_stages": 2}, "272 keys are not a multiple of 16 up to 256"),
-        ({"consumer_warpgroups": 5, "tile_m": 320}, "a TMA box has at most 256 rows"),
-        ({"head_dim": 96}, "does not consist of swizzle atoms of 64 columns"),
-        ({"kv_stages": 1}, "at least two stages"),
         ({"kv_stages": 6}, "bytes of shared memory, 232448 are allowed"),
         ({"tile_n": 96}, "skip more than one KV block"),
         ({"tile_n": 144}, "about 163 registers, setmaxnreg can grant 160"),
@@ -140,13 +133,6 @@ def test_two_tiles_are_offered_where_length_decides() -> None:
     assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
 
 
-def test_entries_with_a_table_of_their_own_keep_it() -> None:
-    entry = '[[attention.entries]]\nsymbol = "x_d64_bf16_causal"\ntile = "d64_special"\n'
-    text = choice.written(VARIANTS + entry, {(64, "full"): in_use(64), (64, "causal"): replace(in_use(64), kv_stages=2)})
-    assert text.endswith(entry)
-    assert 'tile = "d64_causal"' in text
-
-
 def test_a_tma_store_epilogue_needs_its_slot() -> None:
     staged = replace(GOOD, switches=(("query_in_registers", False), ("ping_pong_barrier", True), ("tma_store_epilogue", True)))
     assert list(space.objections(staged)) == []
@@ -163,29 +149,6 @@ def tiles_of(text: str) -> dict[str, Any]:
 
 def in_use(head_dim: int) -> Any:
     return space.of_table(tiles_of(VARIANTS)[f"d{head_dim}"])
-
-
-def test_writing_what_is_in_use_changes_nothing() -> None:
-    assert choice.written(VARIANTS, {(64, mask): in_use(64) for mask in choice.MASKS}) == VARIANTS
-
-
-def test_a_choice_is_written_for_each_mask_and_back_again() -> None:
-    other = replace(in_use(64), q_stages=1)
-    text = choice.written(VARIANTS, {(64, "full"): in_use(64), (64, "causal"): other})
-    assert tiles_of(text)["d64_causal"] == {**tiles_of(VARIANTS)["d64"], **other.fields()}
-    entries = tomllib.loads(text)["attention"]["entries"]
-    used = {(entry["causal"], entry["tile"]) for entry in entries if "_d64_fp16_" in entry["symbol"]}
-    assert used == {(False, "d64"), (True, "d64_causal")}
-    again = choice.written(text, {(64, mask): in_use(64) for mask in choice.MASKS})
-    assert tomllib.loads(again) == tomllib.loads(VARIANTS)
-    assert again == VARIANTS
-
-
-def test_a_table_that_lacks_a_field_is_refused() -> None:
-    with pytest.raises(ValueError, match="one line q_stages"):
-        choice.written(
-            re.sub("^q_stages.*\n", "", VARIANTS, flags=re.MULTILINE), {(64, mask): in_use(64) for mask in choice.MASKS}
-        )
 
 
 def test_the_kernel_s_own_shapes_are_found_and_others_generated() -> None:

@@ -1,4 +1,4 @@
-// Common code of the microbenchmarks: launches on all multiprocessors, clocks, medians, and one JSON line per reading.
+// Common code of the microbenchmarks: the groups, launches, clocks, medians, and one JSON line per reading.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "flashcore/ptx/mbarrier.cuh"
+
 namespace microbench {
+
+namespace ptx = flashcore::ptx;
+
+void run_pipes();
+void run_attend();
+void run_latency();
+void run_memory();
+void run_clocks();
+void run_fp8();
 
 constexpr int kWarpgroup = 128;
 
@@ -52,6 +63,21 @@ private:
     size_t count_;
 };
 
+// Median of `rate(result)` over the blocks of four launches, after one that does not count.
+template <class Result, class Launch, class Rate>
+double median_of(int blocks, Launch launch, Rate rate) {
+    const DeviceArray<Result> out(blocks);
+    std::vector<double> values;
+    for (int repetition = 0; repetition < 5; ++repetition) {
+        launch(out.get());
+        check(cudaGetLastError(), "launch");
+        for (const Result& one : out.copy()) {
+            if (repetition > 0) values.push_back(rate(one));
+        }
+    }
+    return median(values);
+}
+
 // One reading: what was measured, the conditions ("name=value ..."), the number and its unit.
 inline void report(const char* group, const std::string& what, double value, const char* unit) {
     std::printf("{\"group\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", group, what.c_str(), value, unit);
@@ -90,6 +116,13 @@ __device__ __forceinline__ void use(const float (&values)[kCount], uint64_t* out
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sum += values[i];
     if (sum == 1.2345678e-30f) *out = 1;
+}
+
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, uint32_t bytes, uint64_t* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     ptx::shared_address(shared)),
+                 "l"(global), "r"(bytes), "r"(ptx::shared_address(barrier))
+                 : "memory");
 }
 
 template <class Kernel>

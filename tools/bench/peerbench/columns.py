@@ -19,19 +19,19 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def bold(value: float | None) -> str:
-    """Format a ratio, in bold where FlashCore is at least as fast."""
+    """Format a ratio, bold if FlashCore is at least as fast."""
     return f"**{value:.3f}**" if value is not None and value >= 1.0 else number(value)
 
 
-def cells(texts: Iterable[str]) -> str:
-    """Write one row of a table."""
-    return f"| {' | '.join(texts)} |"
+def lines(titles: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Write a table."""
+    first, *rest = [f"| {' | '.join(cells)} |" for cells in (titles, *rows)]
+    return "\n".join([first, "| --- " * len(titles) + "|", *rest])
 
 
 def table(columns: Sequence[Column], rows: Sequence[Measured]) -> str:
     """Write a table with one line per measured row."""
-    lines = [cells(title for title, _ in columns), "| --- " * len(columns) + "|"]
-    return "\n".join([*lines, *(cells(cell(measured) for _, cell in columns) for measured in rows)]) + "\n"
+    return lines([title for title, _ in columns], ([cell(measured) for _, cell in columns] for measured in rows)) + "\n"
 
 
 def ratio(peer: str, title: str) -> Column:
@@ -76,10 +76,7 @@ PREFILL = (
     ("best peer", lambda measured: NAMES.get(measured.best_peer() or "", ABSENT)),
     ("x best peer, in time", lambda measured: bold(measured.ratio(measured.best_peer()))),
     figure("in cycles", lambda measured: measured.ratio(measured.best_peer(), cycles=True)),
-    (
-        "clock: FlashCore, best peer (MHz)",
-        lambda measured: f"{_clock(measured, FLASHCORE)}, {_clock(measured, measured.best_peer())}",
-    ),
+    ("clock: FlashCore, best peer (MHz)", lambda one: f"{_clock(one, FLASHCORE)}, {_clock(one, one.best_peer())}"),
 )
 CONTIGUOUS_RATIO = figure("of contiguous", lambda measured: measured.ratio(CONTIGUOUS))
 SUITES: Mapping[str, Sequence[Column]] = {

@@ -23,16 +23,13 @@ Contender = Callable[[], Any]
 
 
 def make(row: Row, libraries: Mapping[str, Path]) -> dict[str, Contender]:
-    """Return every contender of the row by name. Calling one shows whether it supports the row.
-
-    ``libraries`` are builds of FlashCore's attention by the name of the contender, for the prefill rows.
-    """
+    """Return every contender of the row by name. ``libraries`` are builds of FlashCore for the prefill rows."""
     makers = {"": functools.partial(_prefill, libraries=libraries), "varlen": _varlen, "latency": _graphs}
     return makers.get(row.suite, _decode)(row)
 
 
 def libraries_on(row: Row, libraries: Mapping[str, Path]) -> tuple[list[Any], dict[str, Contender]]:
-    """Return new tensors q, k, v (batch, length, heads, elements) and a call of each library on them."""
+    """Return new q, k, v (batch, length, heads, elements) and a call of each library on them."""
     tensors = [_randn(row, row.b, row.s, row.h, row.d) for _ in range(3)]
     out = torch.empty_like(tensors[0])
     if len(libraries) == 1:
@@ -67,7 +64,7 @@ def _varlen(row: Row) -> dict[str, Contender]:
 
 
 def _decode(row: Row) -> dict[str, Contender]:
-    """One new query per sequence. cuDNN and FlashAttention-2 know neither pages nor lengths, so they need equal lengths."""
+    """One new query per sequence. cuDNN and FlashAttention-2 need equal lengths without pages."""
     q = _randn(row, row.b, 1, row.h, row.d)
     lengths = torch.tensor(row.lengths, dtype=torch.int32, device="cuda")
     k, v = (_randn(row, row.b, max(row.lengths), row.hkv, row.d) for _ in range(2))
@@ -88,13 +85,13 @@ def _decode(row: Row) -> dict[str, Contender]:
 
 
 def _graphs(row: Row) -> dict[str, Contender]:
-    """A CUDA graph of CALLS calls, each on its own cache, so that all caches are cold."""
+    """A CUDA graph of CALLS calls, each on its own cold cache."""
     layers = [_decode(row) for _ in range(CALLS)]
     return {name: _captured([layer[name] for layer in layers]) for name in layers[0]}
 
 
 def _captured(calls: list[Contender]) -> Contender:
-    """Return a call that replays ``calls`` and returns the last output. Its first call captures the graph."""
+    """Return a call that replays a graph of ``calls`` and returns the last output."""
 
     @functools.cache
     def capture() -> tuple[Any, list[Any]]:

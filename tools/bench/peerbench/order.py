@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 def rounds(names: Sequence[str], rng: random.Random) -> Iterator[list[str]]:
     """Yield endless rounds in random order, balanced after every square.
 
-    A Williams square (Australian Journal of Scientific Research 1949) has as many rounds as names, twice as many if they are odd.
-    In it each name has each position equally often, and follows each other name equally often. So a contender that leaves the GPU
-    cool, or its clock high, helps all others equally.
+    In a Williams square (Australian Journal of Scientific Research 1949) each name has each position, and follows each other name,
+    equally often. So a contender that leaves the GPU cool helps all others equally.
     """
     count = len(names)
     zigzag = [(index + 1) // 2 if index % 2 else count - index // 2 for index in range(count)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from peerbench import columns, plot
-from peerbench.columns import ABSENT, Column, cells, number, table
+from peerbench.columns import ABSENT, Column, lines, number, table
 from peerbench.rows import FLASHCORE, NAMES
 from peerbench.samples import Measured, Run, geometric_mean
 
@@ -58,7 +58,7 @@ def line(measured: Measured) -> str:
     """Describe one row for a terminal."""
     row, peers = measured.row, [name for name in measured.series if name != FLASHCORE]
     rate, unit, digits = (measured.tflops, "TFLOP/s", 0) if row.suite in {"", "varlen"} else (measured.terabytes, "TB/s", 2)
-    parts = [f"{name} {series.time:8.4f} ms {number(rate(name), digits)} {unit}" for name, series in measured.series.items()]
+    parts = [f"{name} {one.time:8.4f} ms {number(rate(name), digits)} {unit}" for name, one in measured.series.items()]
     parts += [f"x{peer} {number(measured.ratio(peer))} ({number(measured.ratio(peer, cycles=True))} in cycles)" for peer in peers]
     parts += [f"{name} missing: {why}" for name, why in measured.missing.items()]
     place = f"{row.suite}{f' page {row.page}' if row.page else ''}" if row.suite else f"D{row.d}"
@@ -66,11 +66,9 @@ def line(measured: Measured) -> str:
 
 
 def _by_head(run: Run) -> dict[tuple[bool, int], list[Measured]]:
-    """Group rows by whether they are one long sequence, and by head dimension."""
-    groups: dict[tuple[bool, int], list[Measured]] = {}
-    for measured in run.rows:
-        groups.setdefault((measured.row.b == 1, measured.row.d), []).append(measured)
-    return groups
+    """Group rows by (one long sequence, head dimension)."""
+    keys = dict.fromkeys((measured.row.b == 1, measured.row.d) for measured in run.rows)
+    return {key: [one for one in run.rows if (one.row.b == 1, one.row.d) == key] for key in keys}
 
 
 def _by_suite(run: Run) -> dict[str, list[Measured]]:
@@ -105,12 +103,8 @@ def _lead(run: Run) -> str:
 
 
 def _prefill_summary(run: Run) -> str:
-    """For the README: three lengths of each head dimension, and every row on which a peer is ahead."""
-    shown = [
-        measured
-        for measured in run.rows
-        if measured.row.b > 1 and measured.row.dtype == "fp16" and measured.row.s in README_LENGTHS
-    ]
+    """For the README: three lengths, and every row on which a peer is ahead."""
+    shown = [one for one in run.rows if one.row.b > 1 and one.row.dtype == "fp16" and one.row.s in README_LENGTHS]
     readme_columns = [columns.D, columns.SHAPE, columns.MASK, ("TFLOP/s", columns.tflops(FLASHCORE)[1])]
     for title, peer in (("FA2", "fa2"), ("cuDNN", "cudnn"), ("FA3", "fa3")):
         readme_columns.append(columns.figure(f"x {title}", lambda measured, peer=peer: measured.ratio(peer), 2))
@@ -129,37 +123,35 @@ def serving_summary(run: Run) -> str:
     """For the README: the smallest and largest ratio of each suite."""
     suites = _by_suite(run)
     speeds = _known(measured.terabytes(FLASHCORE) for measured in suites["contiguous"])
-    lines = [cells(("serving", "x cuDNN", "x FA3")), "| --- | --- | --- |"]
-    for suite, title in README_SUITES.items():
-        ratios = (_span(_known(measured.ratio(peer) for measured in suites[suite])) for peer in ("cudnn", "fa3"))
-        lines.append(cells((title, *ratios)))
-    return "\n".join(
-        [
-            f"Decode reads contiguous caches of 0.5 to 2 GiB at {_span(speeds)} TB/s, where the datasheet says 4.8.\n",
-            *lines,
-            "\n[All rows of decode and serving](docs/performance.md#decode-and-serving).\n",
-        ]
-    )
+    rows = [
+        [title, *(_span(_known(one.ratio(peer) for one in suites[suite])) for peer in ("cudnn", "fa3"))]
+        for suite, title in README_SUITES.items()
+    ]
+    return f"""\
+Decode reads contiguous caches of 0.5 to 2 GiB at {_span(speeds)} TB/s, where the datasheet says 4.8.
+
+{lines(("serving", "x cuDNN", "x FA3"), rows)}
+
+[All rows of decode and serving](docs/performance.md#decode-and-serving).
+"""
 
 
 def _summary(groups: Iterable[Sequence[Measured]]) -> str:
     """Count the rows of each head dimension on which FlashCore leads."""
     titles = ("at least as fast as the best peer, in time", "in cycles", "geometric mean of the ratios, in time", "in cycles")
-    lines = [cells(("D", "rows", *titles, "smallest", "largest")), "| --- " * (len(titles) + 4) + "|"]
+    summaries = []
     for rows in groups:
         time, cycles = (_known(row.ratio(row.best_peer(), cycles=cycles) for row in rows) for cycles in (False, True))
         ahead = (f"{sum(ratio >= 1.0 for ratio in ratios)} of {len(ratios)}" for ratios in (time, cycles))
         means = (number(geometric_mean(ratios)) for ratios in (time, cycles))
         ends = (number(pick(time, default=None)) for pick in (min, max))
-        lines.append(cells((str(rows[0].row.d), str(len(rows)), *ahead, *means, *ends)))
-    return "\n".join(lines)
+        summaries.append((str(rows[0].row.d), str(len(rows)), *ahead, *means, *ends))
+    return lines(("D", "rows", *titles, "smallest", "largest"), summaries)
 
 
 def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
-    """Compare the rate per clock of long sequences with that of the shortest."""
-    shortest = {
-        (measured.row.d, measured.row.causal): measured for measured in sorted(rows, key=lambda measured: -measured.row.s)
-    }
+    """Compare the rate per clock with that of the shortest sequence."""
+    shortest = {(one.row.d, one.row.causal): one for one in sorted(rows, key=lambda one: -one.row.s)}
 
     def rate(measured: Measured) -> float | None:
         return measured.flops_per_clock(FLASHCORE, run.multiprocessors)
@@ -177,30 +169,27 @@ def _long_columns(run: Run, rows: Sequence[Measured]) -> Sequence[Column]:
 
 def _missing(measurements: Sequence[Measured]) -> str:
     """List the kernels that were not measured everywhere, with the reasons."""
-    reasons: dict[tuple[str, str], list[Measured]] = {}
-    for measured in measurements:
-        for name, why in measured.missing.items():
-            reasons.setdefault((name, why), []).append(measured)
-    lines = []
-    for (name, why), where in reasons.items():
+    texts = []
+    for name, why in dict.fromkeys(reason for measured in measurements for reason in measured.missing.items()):
+        where = [measured for measured in measurements if measured.missing.get(name) == why]
         places = ", ".join(dict.fromkeys(measured.row.suite or f"D {measured.row.d}" for measured in where))
-        lines.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({places}): {why}")
-    return "\n".join(lines or ["Nothing. Every contender of every row was measured."])
+        texts.append(f"- {NAMES.get(name, name)}, on {len(where)} of {len(measurements)} rows ({places}): {why}")
+    return "\n".join(texts or ["Nothing. Every contender of every row was measured."])
 
 
 def picture(title: str, rows: Sequence[Measured]) -> str:
     """Draw TFLOP/s by length, full and causal."""
     panels: dict[str, list[plot.Line]] = {"full": [], "causal": []}
-    for mask, lines in panels.items():
+    for mask, curves in panels.items():
         shown = [measured for measured in rows if measured.row.mask == mask and measured.row.dtype == "fp16"]
         for name, label in NAMES.items():
             points = [(measured.row.s, speed) for measured in shown if (speed := measured.tflops(name)) is not None]
-            lines.append(plot.Line(name=label, colour=COLOURS[name], points=points, strong=name == FLASHCORE))
+            curves.append(plot.Line(name=label, colour=COLOURS[name], points=points, strong=name == FLASHCORE))
     return plot.draw(title, "TFLOP/s", panels)
 
 
 def decode_picture(run: Run) -> str:
-    """Draw TB/s of every contender on the contiguous rows. FlashCore's bar names the row."""
+    """Draw TB/s on the contiguous rows. FlashCore's bar names the row."""
     values = [
         (f"{measured.row.shape}   {label}" if name == FLASHCORE else label, speed)
         for measured in run.rows
@@ -209,6 +198,5 @@ def decode_picture(run: Run) -> str:
         if (speed := measured.terabytes(name)) is not None
     ]
     strong = frozenset(label for label, _ in values if label.endswith(NAMES[FLASHCORE]))
-    return plot.bars(
-        "Decode: keys and values read", "TB/s; batch·query/key heads·length·head dimension", values, strong, digits=2
-    )
+    unit = "TB/s; batch·query/key heads·length·head dimension"
+    return plot.bars("Decode: keys and values read", unit, values, strong, digits=2)

@@ -35,10 +35,10 @@ RAGGED = {"b": 32, "s": 32768}
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Row:
-    """One problem: attention of ``b`` sequences of up to ``s`` keys with ``h`` heads of ``d`` elements.
+    """Attention of ``b`` sequences of up to ``s`` keys with ``h`` heads of ``d`` elements.
 
-    Rows without a ``suite`` are prefill. Those of the suite ``varlen`` are prefill of sequences of different lengths, and those of
-    all other suites decode one new query per sequence. Only rows of a suite have ``hkv`` key heads and pages of ``page`` keys.
+    Rows without a ``suite`` and of the suite ``varlen`` are prefill. Other suites decode one new query per sequence. Only rows of a
+    suite have ``hkv`` key heads and pages of ``page`` keys.
     """
 
     b: int

@@ -24,14 +24,14 @@ class Series:
     mhz: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rounds without a clock, and values that cannot be measurements."""
+        """Refuse values that cannot be measurements."""
         if not self.ms or len(self.ms) != len(self.mhz):
             raise ValueError("a time and a clock are needed for every round")
         if not all(math.isfinite(value) and value > 0 for value in self.ms + self.mhz):
             raise ValueError("a time and a clock are finite and above 0")
 
     def divided(self, count: int) -> Series:
-        """Return the series of one of ``count`` equal parts of each round."""
+        """Return one of ``count`` equal parts of each round."""
         return Series(ms=tuple(round(ms / count, 7) for ms in self.ms), mhz=self.mhz)
 
     @property
@@ -52,10 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The contenders that were measured on one row, and why the others were not.
-
-    The figures below are None for a contender that was not measured.
-    """
+    """The measured contenders of one row, and why the others are missing. Their figures are None."""
 
     row: Row
     series: Mapping[str, Series]
@@ -66,19 +63,19 @@ class Measured:
         return self.row.flops / self.series[name].time / 1e9 if name in self.series else None
 
     def terabytes(self, name: str) -> float | None:
-        """TB/s of keys and values that a contender reads in a decode."""
+        """TB/s of keys and values in a decode."""
         return self.row.bytes / self.series[name].time / 1e9 if name in self.series else None
 
     def flops_per_clock(self, name: str, multiprocessors: int) -> float | None:
-        """FLOP per clock and multiprocessor. The tensor cores do at most 4096."""
+        """FLOP per clock and multiprocessor, at most 4096."""
         return self.row.flops / (self.series[name].megacycles * 1e6 * multiprocessors) if name in self.series else None
 
     def best_peer(self) -> str | None:
-        """Return the fastest of ``BEST_OF``, or None if none of them was measured."""
+        """Return the fastest of ``BEST_OF``, or None."""
         return min((name for name in BEST_OF if name in self.series), key=lambda name: self.series[name].time, default=None)
 
     def ratio(self, peer: str | None, *, cycles: bool = False) -> float | None:
-        """How many times as long as FlashCore the peer takes. Above 1, FlashCore is faster."""
+        """Divide the peer's time by FlashCore's. Above 1, FlashCore is faster."""
         base, other = self.series.get(FLASHCORE), self.series.get(peer or "")
         if base is None or other is None:
             return None
@@ -87,7 +84,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One measurement: everything that the page needs."""
+    """One measurement."""
 
     device: str
     multiprocessors: int
@@ -105,12 +102,12 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 def encode(run: Run) -> bytes:
     """Write one line per row, compressed. The same run gives the same bytes."""
-    head = {key: value for key, value in asdict(run).items() if key != "rows"}
+    head = asdict(run)
     lines = []
-    for measured in run.rows:
-        row = {key: value for key, value in asdict(measured.row).items() if measured.row.suite or key not in SUITE_FIELDS}
-        record = {**row, "series": {k: asdict(v) for k, v in measured.series.items()}, "missing": dict(measured.missing)}
-        lines.append(json.dumps(record, separators=(",", ":"), ensure_ascii=False))
+    for record in head.pop("rows"):
+        row = record.pop("row")
+        row = {key: value for key, value in row.items() if row["suite"] or key not in SUITE_FIELDS}
+        lines.append(json.dumps({**row, **record}, separators=(",", ":"), ensure_ascii=False))
     rows = ",\n".join(lines)
     text = f'{{"schema": "{SCHEMA}",\n"run": {json.dumps(head, ensure_ascii=False)},\n"rows": [\n{rows}\n]}}\n'
     return lzma.compress(text.encode())

@@ -1,12 +1,12 @@
 """Time contenders on a GPU: one process, the same tensors, random order, cold L2, settled clocks.
 
 A round times every contender once. Each launch follows a flush of the L2, between two readings of all SM clocks in the stream
-(clock64 against globaltimer), so that every sample has its clock. Rounds are submitted in batches behind a pause of the stream, so
-that no launch waits for the host. Rounds before the clock has settled are dropped.
+(clock64 against globaltimer). Batches of rounds start behind a pause of the stream, so that no launch waits for the host.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import itertools
@@ -54,7 +54,7 @@ def compare(row: Row, libraries: Mapping[str, Path], driver: Driver, protocol: P
 
 
 def usable(runs: Mapping[str, Contender], dtype: str, part: Callable[[Any], Any]) -> tuple[dict[str, Contender], dict[str, str]]:
-    """Return the contenders that run and agree on ``part`` of the output, and why the others do not."""
+    """Return the contenders that run and agree on ``part`` of the output, and why others do not."""
     outputs: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, run in runs.items():
@@ -133,10 +133,8 @@ def versions() -> dict[str, str]:
     cudnn = "none" if number is None else f"{number // 10000}.{number // 100 % 100}.{number % 100}"
     found = {"torch": torch.__version__, "cuDNN": cudnn}
     for package in ("tokenspeed-fa3", "flash-attn-3", "flash_attn_3"):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -47,7 +47,7 @@ class Compiler:
     out: Path
 
     def compile(self, source: Path, target: Path, *includes: str) -> process.Completed:
-        """Compile one translation unit."""
+        """Compile one source."""
         paths = [part for include in includes for part in ("-I", include)]
         argv = ["nice", str(self.program), *nvcc.OPTIONS, *paths, "-o", str(target.resolve()), "-c", str(source)]
         return process.run(argv, logs=target.parent, name=target.stem, timeout=TIMEOUT, cwd=self.root)
@@ -97,7 +97,7 @@ struct flashcore::ptx::Wgmma<__half, {width}> {{
 
 
 def sources(root: Path, candidate: Candidate, tile: Mapping[str, Any]) -> dict[str, str]:
-    """Return the generated files as if kernel/variants.toml had only this candidate, in fp16, full and causal."""
+    """Generate files as if kernel/variants.toml had only this candidate, in fp16, full and causal."""
     import generate_instantiations  # noqa: PLC0415 - tune.py adds its folder to the path
 
     variants = table(root)
@@ -114,7 +114,7 @@ def sources(root: Path, candidate: Candidate, tile: Mapping[str, Any]) -> dict[s
 
 
 def compile_all(compiler: Compiler, jobs: list[Job], workers: int) -> list[Built]:
-    """Compile candidates into the output folder, without those that an interrupted search has compiled."""
+    """Compile candidates, except those that an interrupted search has compiled."""
     out = compiler.out
     outcomes = {built.candidate.name: built for built in read(out)} if (out / MANIFEST).is_file() else {}
     lock, launchers = threading.Lock(), _launchers(compiler, *jobs[0][:2])
@@ -137,13 +137,13 @@ def compile_all(compiler: Compiler, jobs: list[Job], workers: int) -> list[Built
 
 
 def write(out: Path, candidates: Iterable[Built]) -> None:
-    """Keep the outcomes for `tune.py measure`."""
+    """Keep the outcomes for measuring."""
     records = [{**asdict(built), "candidate": built.candidate.fields()} for built in candidates]
     (out / MANIFEST).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
 
 
 def read(out: Path) -> list[Built]:
-    """Read the outcomes of all compilations into ``out``."""
+    """Read the outcomes in ``out``."""
     records = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
     return [Built(**{**record, "candidate": of_table(record["candidate"])}) for record in records]
 
@@ -169,7 +169,7 @@ def _launchers(compiler: Compiler, candidate: Candidate, tile: Mapping[str, Any]
 
 
 def _compile(compiler: Compiler, candidate: Candidate, tile: Mapping[str, Any], launchers: list[Path]) -> tuple[str, int]:
-    """Build the candidate's library. Returns the reason for a rejection, or nothing, and registers at launch."""
+    """Build a library. Returns the reason for a rejection, or nothing, and registers at launch."""
     folder = compiler.out / candidate.name
     folder.mkdir(parents=True, exist_ok=True)
     objects, registers = [], 0

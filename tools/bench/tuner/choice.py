@@ -1,17 +1,14 @@
-"""Choose tiles from cycles: successive halving, the winner, and kernel/variants.toml. Pure."""
+"""Choose tiles from cycles: successive halving and the winner. Pure."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from peerbench.samples import geometric_mean
-
-from tuner.space import Candidate
 
 FINALISTS = 4
 EQUAL = 0.003  # medians of the same binary differ by up to this share in one run
@@ -23,10 +20,7 @@ Cycles = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The winner of one head dimension and mask, compared with the hand-picked tile.
-
-    ``gains`` has for each row the cycles of the hand-picked tile divided by the winner's. Above 1, the winner is faster.
-    """
+    """The winner of one head dimension and mask. ``gains`` are the hand-picked tile's cycles over its cycles by row."""
 
     head_dim: int
     mask: str
@@ -36,20 +30,19 @@ class Choice:
 
     @property
     def not_slower(self) -> int:
-        """Rows on which the winner is at least as fast."""
+        """Rows on which it is at least as fast."""
         return sum(gain >= 1 - EQUAL for gain in self.gains.values())
 
     @property
     def faster(self) -> int:
-        """Rows on which the winner is faster by more than the noise."""
+        """Rows on which it is faster by more than the noise."""
         return sum(gain > 1 + EQUAL for gain in self.gains.values())
 
 
 def rungs(entrants: int, rows: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Plan the rounds of successive halving down to FINALISTS: the number of candidates and the rows of each.
+    """Plan successive halving down to FINALISTS: the number of candidates and the rows of each rung.
 
-    Only the last rung has every row, the others three of them. Every rung has the same seconds per row, so each half of the
-    candidates is timed twice as often.
+    Only the last rung has every row, the others three of them.
     """
     if entrants < 1 or not rows:
         raise ValueError("successive halving needs a candidate and a row")
@@ -63,20 +56,13 @@ def rungs(entrants: int, rows: Sequence[str]) -> list[tuple[int, tuple[str, ...]
 
 def megacycles(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the cycles of a rung's record."""
-    return {
-        row: {name: values["megacycles"] for name, values in row_cycles.items()} for row, row_cycles in record["cycles"].items()
-    }
+    rows = record["cycles"].items()
+    return {row: {name: values["megacycles"] for name, values in row_cycles.items()} for row, row_cycles in rows}
 
 
 def scores(cycles: Cycles) -> dict[str, float]:
-    """Return each candidate's cycles relative to the best of a row, as a geometric mean over rows.
-
-    The score is infinite if a row is missing or has no valid number.
-    """
-    valid = [
-        {name: value for name, value in row_cycles.items() if math.isfinite(value) and value > 0}
-        for row_cycles in cycles.values()
-    ]
+    """Return each candidate's geometric mean of cycles by the least of the row, infinite if a row has no valid number."""
+    valid = [{name: one for name, one in row.items() if math.isfinite(one) and one > 0} for row in cycles.values()]
     out = {}
     for name in {name for row_cycles in cycles.values() for name in row_cycles}:
         ratios = [row_cycles[name] / min(row_cycles.values()) for row_cycles in valid if name in row_cycles]
@@ -85,14 +71,14 @@ def scores(cycles: Cycles) -> dict[str, float]:
 
 
 def survivors(cycles: Cycles, keep: int, always: Sequence[str] = ()) -> list[str]:
-    """Return the ``keep`` best, best first, and those of ``always``, so that they are timed on every row."""
+    """Return the ``keep`` best, best first, and those of ``always``."""
     ranked = sorted(scores(cycles).items(), key=lambda item: (item[1], item[0]))
     best = [name for name, score in ranked[:keep] if math.isfinite(score)]
     return best + [name for name in always if name not in best]
 
 
 def choose(head_dim: int, mask: str, hand: str, finals: Cycles) -> Choice:
-    """Choose the finalist with the fewest cycles, or the hand-picked tile unless that is slower by more than the noise."""
+    """Choose the finalist with the fewest cycles, but only if the hand-picked tile is slower by more than the noise."""
     ranked = scores({row: row_cycles for row, row_cycles in finals.items() if hand in row_cycles})
     if hand not in ranked:
         raise ValueError(f"D={head_dim} {mask}: the hand-picked {hand} was not timed")
@@ -105,8 +91,7 @@ def choose(head_dim: int, mask: str, hand: str, finals: Cycles) -> Choice:
 def split(finals: Cycles, single: str) -> tuple[str, int, str, float] | None:
     """Return the best pair of tiles by length: (short, its most keys, long, gain over ``single``).
 
-    Rows are named ``B·H·S mask dtype``. Both tiles must be timed on every row that they would serve. None if no pair is better by
-    more than the noise.
+    Rows are named ``B·H·S mask dtype``. None if no pair that was timed on its rows is better by more than the noise.
     """
     lengths = {row: int(row.split()[0].split("·")[2]) for row in finals}
     names = sorted({name for row_cycles in finals.values() for name in row_cycles})
@@ -119,33 +104,3 @@ def split(finals: Cycles, single: str) -> tuple[str, int, str, float] | None:
         if gain > (best[3] if best else 1 + EQUAL):
             best = (short, most_keys, long, gain)
     return best
-
-
-def written(text: str, tiles: Mapping[tuple[int, str], Candidate]) -> str:
-    """Return kernel/variants.toml with these tiles by (head dimension, mask).
-
-    Full and causal share a table if they agree. Otherwise the causal tile gets its own. Entries with another table (for bf16, or
-    for short sequences) keep it.
-    """
-    for head_dim in sorted({head_dim for head_dim, _ in tiles}):
-        full, causal = (tiles[head_dim, mask] for mask in MASKS)
-        name, other = f"d{head_dim}", f"d{head_dim}_causal"
-        tables = [part for part in re.split(r"(?m)^(?=\[)", text) if not part.startswith(f"[attention.tiles.{other}]\n")]
-        place = next((at for at, part in enumerate(tables) if part.startswith(f"[attention.tiles.{name}]\n")), None)
-        if place is None:
-            raise ValueError(f"kernel/variants.toml has no [attention.tiles.{name}]")
-        tables[place] = _with_fields(tables[place], full)
-        if full != causal:
-            table = tables[place].rstrip("\n").replace(f"tiles.{name}]", f"tiles.{other}]") + "\n\n"
-            tables.insert(place + 1, _with_fields(table, causal))
-        pattern = rf'(symbol = "\w+_d{head_dim}_\w+_causal"\ntile = )"{name}(?:_causal)?"'
-        text = re.sub(pattern, rf'\1"{name if full == causal else other}"', "".join(tables))
-    return text
-
-
-def _with_fields(table: str, candidate: Candidate) -> str:
-    for key, value in candidate.fields().items():
-        table, count = re.subn(rf"^{key} = .*$", f"{key} = {str(value).lower()}", table, flags=re.MULTILINE)
-        if count != 1:
-            raise ValueError(f"{table.splitlines()[0]} must have one line {key} = ...")
-    return table

@@ -27,10 +27,7 @@ def label(row: Row) -> str:
 
 
 def preflight(libraries: Mapping[str, Path], head_dim: int, marker: Path) -> dict[str, str]:
-    """Run each candidate once on a few shapes, and return why some may not race.
-
-    The name of the running candidate is in ``marker``, so that a hang has a culprit.
-    """
+    """Run each candidate on a few shapes, and return why some may not race. ``marker`` names the one that runs."""
     rejections: dict[str, str] = {}
     for causal, length in ((False, 2048), (False, 300), (True, 2048), (True, 300)):
         row = Row(d=head_dim, b=2, h=8, s=length, causal=causal, dtype="fp16")
@@ -54,10 +51,7 @@ def preflight(libraries: Mapping[str, Path], head_dim: int, marker: Path) -> dic
 
 
 def race(libraries: Mapping[str, Path], hand: str, group: tuple[int, str], seconds: float) -> list[dict[str, Any]]:
-    """Run all rungs of one head dimension and mask on the fp16 rows of the table.
-
-    Returns a record per rung: by row and candidate the median megacycles and milliseconds, and the rounds.
-    """
+    """Run all rungs of one head dimension and mask on the fp16 rows, and return a record for each."""
     head_dim, mask = group
     table = {label(row): row for row in rows.prefill() if (row.d, row.mask, row.dtype) == (head_dim, mask, "fp16")}
     driver, rng, names = Driver(), random.Random(1), list(libraries)  # noqa: S311 - an order, not a secret

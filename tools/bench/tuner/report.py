@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from peerbench import plot
-from peerbench.columns import cells
+from peerbench.columns import lines
 from peerbench.samples import geometric_mean
 
 from tuner import choice
@@ -33,37 +33,43 @@ def choices(records: Sequence[Mapping[str, Any]]) -> list[choice.Choice]:
 def blocks(samples: Mapping[str, Any], in_use: Mapping[int, str]) -> dict[str, str]:
     """Write the generated blocks of the page. ``in_use`` names today's tile of each head dimension."""
     results, groups = choices(samples["records"]), rungs_of(samples["records"])
-    not_slower, total, faster = (
-        sum(map(count, results))
-        for count in (lambda result: result.not_slower, lambda result: len(result.gains), lambda result: result.faster)
-    )
+    not_slower, total = sum(result.not_slower for result in results), sum(len(result.gains) for result in results)
     kernel = samples.get("kernel") or "the kernel of that day"
     race = f"""\
-On **{not_slower}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On {faster} rows it is faster.
+On **{not_slower}** of {total} rows the tuner's choice is at least as fast as the hand-picked tile. On \
+{sum(result.faster for result in results)} rows it is faster.
 This race ran on {kernel}, on one {samples["device"]}, {samples["date"]}. It had {samples["possible"]} possible configurations."""
-    lines = [
-        "| D | mask | picked by hand | chosen in this race | speedup, geometric mean | rows at least as fast | rows faster | in use |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    sections = []
+    titles = (
+        "D",
+        "mask",
+        "picked by hand",
+        "chosen in this race",
+        "speedup, geometric mean",
+        "rows at least as fast",
+        "rows faster",
+    )
+    rows, sections = [], []
     for result in results:
         gain = f"{geometric_mean(list(result.gains.values())):.3f}"
-        rows = (f"{result.not_slower} of {len(result.gains)}", str(result.faster), in_use.get(result.head_dim, "n/a"))
-        lines.append(cells((str(result.head_dim), result.mask, f"`{result.hand}`", f"`{result.winner}`", gain, *rows)))
+        counts = (f"{result.not_slower} of {len(result.gains)}", str(result.faster), in_use.get(result.head_dim, "n/a"))
+        rows.append((str(result.head_dim), result.mask, f"`{result.hand}`", f"`{result.winner}`", gain, *counts))
         sections += [f"\n## D={result.head_dim}, {result.mask}\n", f"![Cycles of every candidate](performance/{_file(result)})"]
         sections += _two_tiles(result, groups[result.head_dim, result.mask][-1])
     reasons = Counter(reason for _, reason in samples["rejected"]).most_common()
     rejected = [f"- {count} x {reason}" for reason, count in reasons] or ["None."]
-    return {"race": race, "choices": "\n".join([*lines, *sections, "\n## Compiled and rejected\n", *rejected])}
+    return {
+        "race": race,
+        "choices": "\n".join([lines((*titles, "in use"), rows), *sections, "\n## Compiled and rejected\n", *rejected]),
+    }
 
 
 def finals(samples: Mapping[str, Any]) -> str:
-    """Write the generated block of the archive: megacycles of every finalist on every row, the best in bold."""
-    text = ""
-    for result in choices(samples["records"]):
-        last = rungs_of(samples["records"])[result.head_dim, result.mask][-1]
-        text += f"\n## D={result.head_dim}, {result.mask}\n\n{_finals(result, last)}"
-    return text.lstrip()
+    """Write the generated block of the archive."""
+    groups = rungs_of(samples["records"])
+    return "\n".join(
+        f"## D={result.head_dim}, {result.mask}\n\n{_finals(result, groups[result.head_dim, result.mask][-1])}"
+        for result in choices(samples["records"])
+    )
 
 
 def pictures(samples: Mapping[str, Any]) -> dict[str, str]:
@@ -79,11 +85,8 @@ def _file(result: choice.Choice) -> str:
 
 def _picture(result: choice.Choice, first: Mapping[str, Any]) -> str:
     """Draw the first rung: every candidate on a few rows."""
-    labels = (
-        {result.hand: " (by hand)", result.winner: " (chosen)"}
-        if result.hand != result.winner
-        else {result.hand: " (by hand, chosen)"}
-    )
+    same = result.hand == result.winner
+    labels = {result.hand: " (by hand, chosen)"} if same else {result.hand: " (by hand)", result.winner: " (chosen)"}
     ranked = sorted((score, name) for name, score in choice.scores(choice.megacycles(first)).items())
     values = [(name + labels.get(name, ""), 100 * (score - 1)) for score, name in ranked]
     rows = ", ".join(row.split()[0] for row in first["cycles"])
@@ -107,9 +110,9 @@ def _two_tiles(result: choice.Choice, last: Mapping[str, Any]) -> list[str]:
 def _finals(result: choice.Choice, last: Mapping[str, Any]) -> str:
     """List megacycles of every finalist on every row, the best in bold."""
     names = sorted({name for row_cycles in last["cycles"].values() for name in row_cycles})
-    lines = [cells(("Mcycles", *(f"`{name}`" for name in names), "by hand / chosen")), "| --- " * (len(names) + 2) + "|"]
+    rows = []
     for row, row_cycles in choice.megacycles(last).items():
         best = min(row_cycles.values())
         texts = {name: f"**{value:.4f}**" if value == best else f"{value:.4f}" for name, value in row_cycles.items()}
-        lines.append(cells((row, *(texts.get(name, "n/a") for name in names), f"{result.gains[row]:.3f}")))
-    return "\n".join(lines) + "\n"
+        rows.append((row, *(texts.get(name, "n/a") for name in names), f"{result.gains[row]:.3f}"))
+    return lines(("Mcycles", *(f"`{name}`" for name in names), "by hand / chosen"), rows) + "\n"

@@ -1,7 +1,4 @@
-"""The configurations that the machine and the kernel allow. Pure.
-
-The kernel asserts the same constraints when it compiles. Here they cost no compilation.
-"""
+"""The configurations that the machine and the kernel allow, without compiling the kernel's assertions. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +12,6 @@ BARRIER_BYTES = 1024
 ELEMENT_BYTES = 2
 WARPGROUP_ROWS = 64
 WARPGROUP_THREADS = 128
-MMA_DEPTH = 16
-MMA_WIDEST = 256
-BOX_ROWS = 256  # of a TMA box, at most
 REGISTER_FILE = 65536
 REGISTER_STEP = 8
 PRODUCER_LEAST = 24  # registers, the minimum of setmaxnreg
@@ -25,12 +19,12 @@ ADDRESSING = 23  # registers that compiled schedules need in addition to the ope
 STAGES = (2, 3, 4)
 QUERY_STAGES = (1, 2)
 WARPGROUPS = (2, 3)
-TILE_N = range(48, MMA_WIDEST + 1, MMA_DEPTH)
+TILE_N = range(48, 257, 16)  # the widths of wgmma are the multiples of its depth up to 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Candidate:
-    """One tile: the tunable fields of a table ``[attention.tiles.NAME]``. ``switches`` are its booleans, sorted by name."""
+    """The tunable fields of a table ``[attention.tiles.NAME]``. ``switches`` are its booleans, sorted by name."""
 
     head_dim: int
     tile_m: int
@@ -42,7 +36,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """A short and unique name."""
+        """A unique name."""
         stages = f"q{self.q_stages}-kv{self.kv_stages}-wg{self.consumer_warpgroups}"
         on = "".join(f"-{key.replace('_', '')}" for key, value in self.switches if value)
         return f"d{self.head_dim}-{self.tile_m}x{self.tile_n}-{stages}{on}"
@@ -50,24 +44,23 @@ class Candidate:
     @property
     def shared_bytes(self) -> int:
         """Bytes of queries, keys, values and barriers, as in attention/config.h."""
-        query = self.tile_m * self.head_dim * ELEMENT_BYTES
-        keys = self.tile_n * self.head_dim * ELEMENT_BYTES
-        return self.q_stages * query + 2 * self.kv_stages * keys + BARRIER_BYTES
+        rows = self.q_stages * self.tile_m + 2 * self.kv_stages * self.tile_n
+        return rows * self.head_dim * ELEMENT_BYTES + BARRIER_BYTES
 
     @property
     def registers_at_launch(self) -> int:
-        """Registers per thread before setmaxnreg moves them between roles."""
+        """Registers per thread before setmaxnreg."""
         return REGISTER_FILE // ((1 + self.consumer_warpgroups) * WARPGROUP_THREADS) // REGISTER_STEP * REGISTER_STEP
 
     @property
     def registers_granted(self) -> int:
-        """The most registers of a consumer thread: those of the launch without the producer's minimum."""
+        """The most registers of a consumer thread, if the producer has its minimum."""
         pool = (1 + self.consumer_warpgroups) * self.registers_at_launch - PRODUCER_LEAST
         return min(pool // self.consumer_warpgroups // REGISTER_STEP * REGISTER_STEP, 240)
 
     @property
     def registers_needed(self) -> int:
-        """Registers of scores and output in fp32, and of probabilities and perhaps the query in 16 bits."""
+        """Registers of scores and output in fp32, of probabilities, and perhaps of the query."""
         subtiles = self.tile_m // (self.consumer_warpgroups * WARPGROUP_ROWS)
         query = self.head_dim // 4 if dict(self.switches).get("query_in_registers") else 0
         return subtiles * (self.head_dim // 2 + self.tile_n // 4 + query) + self.tile_n // 2 + ADDRESSING
@@ -90,16 +83,6 @@ def of_table(tile: Mapping[str, Any]) -> Candidate:
 def objections(candidate: Candidate) -> Iterator[str]:
     """Yield a sentence for each constraint that the candidate breaks."""
     one = candidate
-    if one.tile_m % (one.consumer_warpgroups * WARPGROUP_ROWS):
-        yield f"{one.consumer_warpgroups} warpgroups of {WARPGROUP_ROWS} rows do not make {one.tile_m} rows"
-    if one.tile_n % MMA_DEPTH or not MMA_DEPTH <= one.tile_n <= MMA_WIDEST:
-        yield f"{one.tile_n} keys are not a multiple of {MMA_DEPTH} up to {MMA_WIDEST}"
-    if one.tile_m > BOX_ROWS:
-        yield f"a TMA box has at most {BOX_ROWS} rows"
-    if one.head_dim % WARPGROUP_ROWS:
-        yield f"head dimension {one.head_dim} does not consist of swizzle atoms of 64 columns"
-    if one.kv_stages < min(STAGES):
-        yield "QK of one KV block overlaps with PV of another, which needs at least two stages"
     if one.shared_bytes > SHARED_LIMIT:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
     if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
