@@ -36,7 +36,8 @@ class Subjects:
         if name not in self._ready:
             subject = self._declared[name]
             module = load(subject)
-            module.load(subject.library)
+            if subject.library is not None or hasattr(module, "load"):  # without a library there may be nothing to load
+                module.load(subject.library)
             self._ready[name] = module
         return self._ready[name]
 

@@ -56,7 +56,9 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     for file, old, new in edits:
         count = sources[file].count(old)
         if count != 1:
-            raise ValueError(f"{SUBJECT}: kernel/{file} has {old.strip()!r:.80} {count} times and must be there once. Fix mutants.toml")
+            raise ValueError(
+                f"{SUBJECT}: kernel/{file} has {old.strip()!r:.80} {count} times and must be there once. Fix mutants.toml"
+            )
         sources[file] = sources[file].replace(old, new)
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
     sources[variants] = f"#pragma once\n#define FLASHCORE_{_get_operation(entry).upper()}_VARIANTS(X) X({symbol}_variant)\n"

@@ -51,6 +51,14 @@ def test_the_library_is_loaded_once(tmp_path):
     assert subjects["my subject"].loaded == [Path("/lib.so")]
 
 
+def test_a_subject_without_a_library_is_told_so(tmp_path):
+    assert Subjects(make_job(tmp_path, GOOD))["my subject"].loaded == [None]
+
+
+def test_a_subject_without_a_library_may_have_nothing_to_load(tmp_path):
+    assert Subjects(make_job(tmp_path, GOOD.partition("def load")[0]))["my subject"].loaded == []
+
+
 def test_a_description(tmp_path):
     outcome = described(tmp_path, GOOD, params=({"n": 1}, {"n": 2}))
     assert outcome["description"]["build"] == {"library": "lib.so", "root": str(tmp_path)}

@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The measured contenders of one row, and why the others are missing. Their figures are None."""
+    """The measured contenders of one row, and why the others are missing. They have no figures."""
 
     row: Row
     series: Mapping[str, Series]
