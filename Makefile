@@ -84,13 +84,13 @@ selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_A
 lowest: $(VENV)/.python ## Install the lowest versions that pyproject.toml allows, and try every command with them
 	rm -rf $(LOWEST)
 	$(BIN)/python -m venv $(LOWEST)
-	$(BIN)/python tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(BIN)/python .github/checks/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
-	$(BIN)/python tools/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
+	$(BIN)/python .github/checks/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
 
 .PHONY: release
 release: $(VENV)/.python ## Refuse a release while placeholders remain or the changelog has no entry for it
-	$(BIN)/python tools/check_release.py
+	$(BIN)/python .github/checks/check_release.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output

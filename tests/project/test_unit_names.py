@@ -12,9 +12,11 @@ TESTS = sorted(path.relative_to(UNIT) for path in UNIT.rglob("test_*.py"))
 
 
 def folders_of(test: Path) -> list[Path]:
-    """The folders that may hold the module: a room of the package, or every folder of the tools."""
+    """The folders that may hold the module: a room of the package, every folder of the tools, or the checks of CI."""
     if test.parts[0] == "tools":
         return [path for path in (ROOT / "tools").rglob("*") if path.is_dir()] + [ROOT / "tools"]
+    if test.parts[0] == "checks":
+        return [ROOT / ".github/checks"]
     return [ROOT / "flashcore_ci" / test.parent]
 
 

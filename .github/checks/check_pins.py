@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-GITHUB = Path(__file__).resolve().parents[1] / ".github"
+GITHUB = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"uses:\s*([\w.-]+/[\w.-]+)[\w./-]*@([0-9a-f]{40})\s+#\s+(v\S+)\s*$", re.MULTILINE)
 
 

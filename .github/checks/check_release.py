@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PLACEHOLDER = re.compile(r"\bOWNER\b")
 FILES = ("*.md", "pyproject.toml", ".pre-commit-hooks.yaml", "docs/**/*.md", ".github/**/*")
 VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def check_release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / ".github/checks"))
     return importlib.import_module("check_release")
 
 

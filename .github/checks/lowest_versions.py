@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DEPENDENCY = re.compile(r"([\w.-]+)(?:\[[\w,-]+\])?\s*(?:>=|==)\s*([\w.]+)")
 COMMAND = re.compile(r"^  ([a-z][\w-]*) ", re.MULTILINE)
 SUITE = "gates/smoke.toml"

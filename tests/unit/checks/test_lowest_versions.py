@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def lowest(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.syspath_prepend(str(ROOT / ".github/checks"))
     return importlib.import_module("lowest_versions")
 
 
