@@ -65,6 +65,7 @@ class Calibration:
 
 def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
     """Continue the recording. CannotCollectError if this machine cannot, UsageError when code or machine changed."""
+    host.require_gpu(run.suite.gpu)
     if not (run.planted.root / run.planted.suite).is_file():
         raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
     ledger, file = _record(run, progress)
@@ -82,7 +83,6 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     if run.out is not None:
         _refuse_foreign(run.out)
     _refuse_foreign_folder(run.folder)
-    host.require_gpu(run.suite.gpu)
     began = clock.monotonic()
     with mark_folder(run.folder, option="--work"), host.scratch_folder() as scratch, _gpu_held(run.suite, progress):
         sessions = (_session(run.suite, scratch / "same", progress), _session(run.planted, scratch / "planted", progress))
