@@ -40,9 +40,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
-	$(BIN)/python tools/docs/generate_docs.py
-	$(BIN)/python tools/docs/generate_schemas.py
-	$(BIN)/python tools/docs/generate_selftest.py
+	$(BIN)/python tools/docs/generate.py codes schemas selftest
 	$(BIN)/python tools/docs/generate_instantiations.py
 	$(BIN)/python tools/study/verdict_tables.py
 
@@ -68,8 +66,7 @@ serving: ## Time decode and ragged prefill in OUT/build and their peers (PYTHON 
 
 .PHONY: performance
 performance: $(VENV)/.package ## Write docs/performance.md from the samples and docs/roofline.md from the evidence
-	$(BIN)/python tools/bench/peers.py draw
-	$(BIN)/python tools/docs/roofline.py
+	$(BIN)/python tools/docs/generate.py performance roofline
 
 .PHONY: microbench
 microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GPU)
@@ -87,13 +84,13 @@ selftest: $(VENV)/.tools ## Are all planted defects caught? On a GPU, SELFTEST_A
 lowest: $(VENV)/.python ## Install the lowest versions that pyproject.toml allows, and try every command with them
 	rm -rf $(LOWEST)
 	$(BIN)/python -m venv $(LOWEST)
-	$(BIN)/python tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(BIN)/python .github/checks/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
-	$(BIN)/python tools/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
+	$(BIN)/python .github/checks/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
 
 .PHONY: release
 release: $(VENV)/.python ## Refuse a release while placeholders remain or the changelog has no entry for it
-	$(BIN)/python tools/check_release.py
+	$(BIN)/python .github/checks/check_release.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment, runs and build output

@@ -1,7 +1,7 @@
-"""The steps of the actions `gate` and `require`, and of nightly jobs: install flashcore-ci, run it, and say how it went.
+"""Install and run flashcore-ci in the steps of actions and nightly jobs.
 
-Standard library only. Inputs come from the environment and leave as an argument list: no shell ever sees them. Annotations and
-the step summary are the tool's own.
+Standard library only. Inputs come from the environment and become an argument list, never a shell command. The tool
+writes annotations and the step summary itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-"""flashcore-ci's own sources: the runner fetches an action with its whole repository."""
+"""The sources of flashcore-ci: the runner fetches an action with its whole repository."""
 
 OLDEST = (3, 11)
 PASSED, USAGE, GATE_FAILED, INCONCLUSIVE = 0, 2, 10, 11
@@ -39,64 +39,67 @@ INPUTS = {
 }
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
-AS_GIVEN = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
-"""Inputs that are options of the same name."""
+SAME_NAME_OPTIONS = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
+"""Inputs that become options of the same name."""
 
 
 class InputError(ValueError):
-    """An input that is empty, none of its choices, or looks like an option."""
+    """An input that is empty, not one of its choices, or looks like an option."""
 
 
 def main(command: str) -> int:
-    """The exit status of the step."""
+    """Run the step and return its exit status."""
     try:
         inputs = read(command, os.environ)
     except InputError as error:
         return _refuse(str(error))
     if sys.version_info < OLDEST:
-        return _refuse(f"Python {'.'.join(map(str, OLDEST))} or newer is needed: put actions/setup-python before this step")
+        return _refuse(f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step")
     tool = install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(inputs, os.environ))
     if tool is None:
-        return _refuse("flashcore-ci could not be installed: see the lines above")
+        return _refuse("flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
     status = _run([tool, command, *arguments(command, inputs)], python)
     if command not in WITH_VERDICT:
         return status
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
-        return _refuse("flashcore-ci ended well and left no green report")
-    _hand_over(inputs, tool, status)
+        return _refuse("flashcore-ci passed but wrote no green report")
+    _write_outputs(inputs, tool, status)
     return 0 if status in TOLERATED[inputs.get("fail-on", "inconclusive")] else status
 
 
 def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The inputs, from ``INPUT_…`` as the action sets them. InputError names the first that cannot be one."""
-    given = {name: environ.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip() for name in INPUTS[command]}
-    for name, value in given.items():
+    """Read the inputs from ``INPUT_…``. InputError names the first invalid one."""
+    values = {name: environ.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip() for name in INPUTS[command]}
+    for name, value in values.items():
         if not value and name not in MAY_BE_EMPTY:
             raise InputError(f"{name}: is empty")
         if value.startswith("-"):
             raise InputError(f"{name}: {value!r} looks like an option")
         if value not in CHOICES.get(name, (value,)):
-            raise InputError(f"{name}: {value!r} is none of {', '.join(CHOICES[name])}")
-    return given
+            raise InputError(f"{name}: {value!r} is not one of {', '.join(CHOICES[name])}")
+    return values
 
 
 def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
-    """The command line after the command. Options and values are one word each: a value that looks like an option is none."""
+    """Return the arguments of the command. Each option and its value are one word."""
     words = [*FLAGS.get(command, ()), *((f"--{inputs['measure']}",) if "measure" in inputs else ())]
-    words += [f"--{name}={inputs[name]}" for name in AS_GIVEN if inputs.get(name)]
+    words += [f"--{name}={inputs[name]}" for name in SAME_NAME_OPTIONS if inputs.get(name)]
     return [*words, "--", inputs["evidence"]] if "evidence" in inputs else words
 
 
 def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """What the tool needs besides where there is something to measure; torch too, unless another interpreter has it."""
+    """Return the extras to install: none without measurements.
+
+    torch is included unless another interpreter has it.
+    """
     if "python" not in inputs or inputs.get("measure") == "recorded":
         return ""
     return "[measure]" if inputs["python"] or environ.get("FLASHCORE_CI_PYTHON") else "[gpu]"
 
 
 def install(folder: Path, extra: str) -> Path | None:
-    """The tool in an environment of its own; None when pip could not. A job that needs it twice installs once."""
+    """Install the tool into its own environment, once per job. None if pip fails."""
     tool = folder / "bin/flashcore-ci"
     stamp = folder / f"installed{extra}"
     if stamp.is_file():
@@ -109,15 +112,15 @@ def install(folder: Path, extra: str) -> Path | None:
     return tool
 
 
-def _hand_over(inputs: Mapping[str, str], tool: Path, status: int) -> None:
-    """The outputs, and the packed run where there is one."""
+def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:
+    """Write the outputs, and the packed run if there is one."""
     out = Path(inputs["out"])
     evidence = out.with_name(f"{out.name}.tar.xz")
     packed = (out / "manifest.json").is_file() and _run([tool, "pack", out, evidence]) == PASSED
-    given = {"verdict": _verdict(out), "exit-code": status, "reports": out, "evidence": evidence if packed else ""}
+    outputs = {"verdict": _verdict(out), "exit-code": status, "reports": out, "evidence": evidence if packed else ""}
     if os.environ.get("GITHUB_OUTPUT"):
         with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
-            file.write("".join(f"{name}={value}\n" for name, value in given.items()))
+            file.write("".join(f"{name}={value}\n" for name, value in outputs.items()))
 
 
 def _verdict(out: Path) -> str:
@@ -127,8 +130,8 @@ def _verdict(out: Path) -> str:
         return "INCONCLUSIVE"
 
 
-def _run(argv: Sequence[str | Path], more: Mapping[str, str] | None = None) -> int:
-    return subprocess.run(argv, env={**os.environ, **(more or {})}, check=False).returncode
+def _run(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> int:
+    return subprocess.run(argv, env={**os.environ, **(variables or {})}, check=False).returncode
 
 
 def _refuse(message: str) -> int:

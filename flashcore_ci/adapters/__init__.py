@@ -1,1 +1,1 @@
-"""The outside world: each module a pure argv(), a pure parse(), and one door."""
+"""The outside world: per tool a pure argv(), a pure parse(), and one entry point."""

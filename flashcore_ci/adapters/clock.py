@@ -1,4 +1,4 @@
-"""Time, in one place, so that nothing else needs to ask for it."""
+"""Time. Nothing else reads a clock."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from datetime import UTC, datetime
 
 
 def now() -> str:
-    """The present moment: ISO 8601, UTC, to the second, e.g. ``2026-01-31T12:00:00Z``."""
+    """Return now in UTC to the second, e.g. ``2026-01-31T12:00:00Z``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def today() -> str:
-    """The present day in UTC, e.g. ``2026-01-31``."""
+    """Return today in UTC, e.g. ``2026-01-31``."""
     return now()[:10]
 
 
 def monotonic() -> float:
-    """Seconds since some fixed moment; never goes back."""
+    """Return seconds that never decrease."""
     return time.monotonic()
 
 
 def wall() -> float:
-    """Seconds since 1970, as files' times are given."""
+    """Return seconds since 1970, as files have."""
     return time.time()
 
 

@@ -1,7 +1,4 @@
-"""What this machine shows of itself to whoever runs on it: files under ``/proc`` and ``/dev``, and the environment it was given.
-
-Nothing is started and nothing is changed. What cannot be seen is None, never a guess.
-"""
+"""What a job can see of its machine, without a change to it. What cannot be seen becomes None, never a guess."""
 
 from __future__ import annotations
 
@@ -12,88 +9,70 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SECRETIVE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
-    ".ssh/id_*",
-    ".aws/credentials",
-    ".azure/*token*",
-    ".config/gcloud/*credentials*",
-    ".config/gh/hosts.yml",
-    ".docker/config.json",
-    ".git-credentials",
-    ".kube/config",
-    ".netrc",
-    ".pypirc",
-    ".cache/huggingface/token",
-)
+    ".ssh/id_*", ".aws/credentials", ".azure/*token*", ".config/gcloud/*credentials*", ".config/gh/hosts.yml",
+    ".docker/config.json", ".git-credentials", ".kube/config", ".netrc", ".pypirc", ".cache/huggingface/token",
+)  # fmt: skip
 SOCKETS = ("var/run/docker.sock", "run/containerd/containerd.sock", "run/podman/podman.sock")
 CAP_SYS_ADMIN = 21
-INIT = frozenset({"systemd", "init"})
+INIT_NAMES = frozenset({"systemd", "init"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """A machine as a job on it sees it.
+class HostInfo:
+    """A machine as a job sees it. ``capabilities`` is the mask of effective ones. ``ephemeral``: None without a GitHub runner.
 
-    ``profiling_is_restricted`` is the driver's word, ``capabilities`` the effective ones as a mask, ``processes`` the names of
-    all that can be seen, ``contained`` whether others may live where this job cannot see them. ``ephemeral`` is None where no
-    runner of GitHub is installed; ``cleans`` says whether it has a hook for after each job. ``secrets`` are names of variables.
+    ``in_container``: other processes may be invisible. ``has_cleanup_hook``: the runner cleans up after each job.
     """
 
     gpus: int
     root: bool
     capabilities: int | None
-    contained: bool
+    in_container: bool
     profiling_is_restricted: bool | None
     processes: tuple[str, ...]
     secrets: tuple[str, ...]
     credentials: tuple[str, ...]
     sockets: tuple[str, ...]
     ephemeral: bool | None
-    cleans: bool
+    has_cleanup_hook: bool
     leftovers: tuple[str, ...]
 
     @property
     def is_admin(self) -> bool:
-        """Whether this job has CAP_SYS_ADMIN, with which it may do nearly all that root may."""
+        """Whether this job has CAP_SYS_ADMIN: nearly all that root may do."""
         return self.capabilities is not None and bool(self.capabilities >> CAP_SYS_ADMIN & 1)
 
 
-def look(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, own: Path) -> Host:
-    """The machine whose files begin at ``root``. Our own scratch folder ``own`` in ``temporary`` is no leftover."""
+def inspect(environ: Mapping[str, str], *, root: Path = Path("/"), temporary: Path, scratch: Path) -> HostInfo:
+    """Inspect the machine whose files begin at ``root``. The tool's own ``scratch`` is not a leftover."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
-    processes = tuple(sorted(_names(root / "proc")))
-    return Host(
+    names = (read_text(folder / "comm").strip() for folder in (root / "proc").glob("[0-9]*"))
+    return HostInfo(
         gpus=sum(path.name.removeprefix("nvidia").isdecimal() for path in (root / "dev").glob("nvidia*")),
         root=os.geteuid() == 0,
         capabilities=_capabilities(root / "proc/self/status"),
-        contained=_text(root / "proc/1/comm").strip() not in INIT,
+        in_container=read_text(root / "proc/1/comm").strip() not in INIT_NAMES,
         profiling_is_restricted=_restricted(root / "proc/driver/nvidia/params"),
-        processes=processes,
-        secrets=tuple(sorted(name for name, value in environ.items() if value and SECRETIVE.search(name))),
+        processes=tuple(sorted(name for name in names if name)),
+        secrets=tuple(sorted(name for name, value in environ.items() if value and SECRET_NAME.search(name))),
         credentials=tuple(_readable(home, CREDENTIALS)) if home else (),
         sockets=tuple(f"/{name}" for name in SOCKETS if os.access(root / name, os.W_OK)),
         ephemeral=_ephemeral(environ),
-        cleans=bool(environ.get("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")),
-        leftovers=tuple(str(path) for path in sorted(temporary.glob("flashcore-ci-*")) if path.is_dir() and path != own),
+        has_cleanup_hook=bool(environ.get("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")),
+        leftovers=tuple(str(path) for path in sorted(temporary.glob("flashcore-ci-*")) if path.is_dir() and path != scratch),
     )
 
 
-def _names(proc: Path) -> Iterator[str]:
-    for folder in proc.glob("[0-9]*"):
-        name = _text(folder / "comm").strip()
-        if name:
-            yield name
-
-
 def _capabilities(status: Path) -> int | None:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text(status), re.MULTILINE)
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(status), re.MULTILINE)
     return int(found[1], 16) if found else None
 
 
 def _restricted(parameters: Path) -> bool | None:
-    """The driver's ``RmProfilingAdminOnly``, which the module option NVreg_RestrictProfilingToAdminUsers sets."""
-    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", _text(parameters), re.MULTILINE)
+    """Read what NVreg_RestrictProfilingToAdminUsers set."""
+    found = re.search(r"^RmProfilingAdminOnly:\s*(\d+)$", read_text(parameters), re.MULTILINE)
     return bool(int(found[1])) if found else None
 
 
@@ -103,13 +82,12 @@ def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:
 
 
 def _ephemeral(environ: Mapping[str, str]) -> bool | None:
-    """What the runner's own settings say; they lie two folders above the folder for temporary files that a job is given."""
+    """The settings are two folders above the job's temporary folder."""
     temporary = environ.get("RUNNER_TEMP")
     if not temporary:
         return None
     for folder in Path(temporary).parents[:3]:
-        text = _text(folder / ".runner")
-        if text:
+        if text := read_text(folder / ".runner"):
             try:
                 return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
             except (ValueError, AttributeError):
@@ -117,7 +95,8 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     return None
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a small file. One that cannot be read is empty."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

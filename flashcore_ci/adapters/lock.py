@@ -1,4 +1,4 @@
-"""One gate at a time: on a GPU a lock file for each UUID, in a folder that containers can share."""
+"""One gate at a time: a lock file per GPU, in a folder that containers can share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ POLL_SECONDS = 0.2
 
 
 def path(folder: Path, uuid: str) -> Path:
-    """The lock file of the GPU with this UUID."""
+    """Return the lock file of this GPU."""
     return folder / f"flashcore-ci-{uuid}.lock"
 
 
 @contextlib.contextmanager
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
-    """Hold ``file`` locked; while another gate does, wait up to ``timeout`` seconds and say so once through ``waiting``.
+    """Hold ``file`` locked. Wait up to ``timeout`` seconds, with one message to ``waiting`` that names ``what``.
 
-    The kernel frees the lock when its holder dies, so a lock file that lies about means nothing. CannotCollectError when
-    time is up or the folder refuses, InterruptedRunError when the tool is told to stop meanwhile. ``what`` it guards
-    stands in the messages.
+    The kernel frees the lock when its holder dies. CannotCollectError if time is up or the folder refuses, InterruptedRunError
+    if the tool is told to stop.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot lock {file}: {error.strerror}", fix="name a folder that can be written in FLASHCORE_CI_LOCK_DIR"
-        ) from None
+        fix = "set FLASHCORE_CI_LOCK_DIR to a writable folder"
+        raise CannotCollectError(f"cannot lock {file}: {error.strerror}", fix=fix) from None
     try:
         _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
@@ -45,19 +43,18 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: st
 
 def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[str], None], what: str) -> None:
     deadline = clock.monotonic() + timeout
-    told = False
+    announced = False
     while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        if not told:
-            told = True
+        if not announced:
+            announced = True
             holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
-            waiting(f"another gate (process {holder}) uses {what}; waiting up to {timeout:.0f} s for {file}")
+            waiting(f"another gate (process {holder}) uses {what}. Waiting up to {timeout:.0f} s for {file}")
         if process.stopping():
             raise InterruptedRunError(f"stopped while waiting for {what}")
         if clock.monotonic() >= deadline:
-            raise CannotCollectError(
-                f"another gate has held {what} for {timeout:.0f} s ({file})", fix="wait for it, or give --lock-timeout"
-            )
+            fix = "wait for that gate, or give a longer --lock-timeout"
+            raise CannotCollectError(f"another gate has held {what} for {timeout:.0f} s ({file})", fix=fix)
         clock.sleep(POLL_SECONDS)

@@ -1,8 +1,7 @@
-"""Nsight Compute: its command line, its complaints, and its report read with suspicion.
+"""Nsight Compute: its command line, its errors and its report.
 
-``ncu_report.load_report`` opens an empty, cut or altered file without a word: it then has no ranges, or actions without
-names and metrics; or it aborts. So nothing is taken on trust: ``actions`` copies what is there, in a process of its own
-(``reading_argv``), and ``readings`` demands all that is due.
+``ncu_report`` opens an empty, cut or altered file without an error, or aborts. So a process of its own copies the data
+(``reading_argv``), and ``make_readings`` demands all that is due.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.metrics import MOST_SHARE
+from flashcore_ci.model.metrics import MAX_SHARE
 from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FOLDERS = ("/opt/nvidia/nsight-compute", "/usr/local/NVIDIA-Nsight-Compute")
@@ -27,11 +26,8 @@ PEAK = "avg.pct_of_peak_sustained_elapsed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A reading of ours and what ncu calls it: ``sources`` are names of one quantity, newest first, for names drift.
-
-    ``scale`` turns ncu's ``source_unit`` into ``unit``. Shares are averaged over a workload's kernels by their time, others add up.
-    """
+class NcuMetric:
+    """A reading and its names in ncu, the newest first. ``scale`` turns ``source_unit`` into ``unit``."""
 
     name: str
     unit: str
@@ -41,29 +37,28 @@ class Metric:
 
     @property
     def share(self) -> bool:
-        """Whether it is a share of a peak."""
+        """Whether it is a share of a peak, averaged over a workload's kernels by time. Others add up."""
         return self.unit == "%"
 
 
 LAUNCHES = "launches/call"
 DURATION = "gpu__time_duration.sum"
-METRICS = (
-    Metric(name="sol/sm", unit="%", sources=(f"sm__throughput.{PEAK}",), source_unit="%"),
-    Metric(name="sol/dram", unit="%", sources=(f"dram__throughput.{PEAK}", f"gpu__dram_throughput.{PEAK}"), source_unit="%"),
-    Metric(
+NCU_METRICS = (
+    NcuMetric(name="sol/sm", unit="%", sources=(f"sm__throughput.{PEAK}",), source_unit="%"),
+    NcuMetric(name="sol/dram", unit="%", sources=(f"dram__throughput.{PEAK}", f"gpu__dram_throughput.{PEAK}"), source_unit="%"),
+    NcuMetric(
         name="sol/tensor",
         unit="%",
         sources=(f"sm__pipe_tensor_cycles_active.{PEAK}", f"sm__inst_executed_pipe_tensor.{PEAK}"),
         source_unit="%",
     ),
-    Metric(name="sol/xu", unit="%", sources=(f"sm__inst_executed_pipe_xu.{PEAK}",), source_unit="%"),
-    Metric(name="cycles/sm", unit="cycle", sources=("sm__cycles_elapsed.max",), source_unit="cycle"),
-    Metric(name="time/gpu/profiled", unit="ms", sources=(DURATION,), source_unit="ns", scale=1e-6),
+    NcuMetric(name="sol/xu", unit="%", sources=(f"sm__inst_executed_pipe_xu.{PEAK}",), source_unit="%"),
+    NcuMetric(name="cycles/sm", unit="cycle", sources=("sm__cycles_elapsed.max",), source_unit="cycle"),
+    NcuMetric(name="time/gpu/profiled", unit="ms", sources=(DURATION,), source_unit="ns", scale=1e-6),
 )
-MOST_LINE = 1000
+MAX_LINE = 1000
 SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy")
-
-COMPLAINTS: tuple[tuple[str, Code], ...] = (
+ERROR_PATTERNS: tuple[tuple[str, Code], ...] = (
     ("ERR_NVGPUCTRPERM", Code.COUNTERS_DENIED),
     ("a driver resource was unavailable", Code.COUNTERS_IN_USE),
     ("resource in use", Code.COUNTERS_IN_USE),
@@ -74,7 +69,7 @@ COMPLAINTS: tuple[tuple[str, Code], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One profiled launch: the range that it lies in, its function's name, and metrics by name as (value, unit)."""
+    """One profiled launch: NVTX range, function, and metrics as (value, unit)."""
 
     workload: str
     kernel: str
@@ -82,7 +77,7 @@ class Action:
 
 
 def find() -> Path | None:
-    """The machine's newest ncu: on PATH, else where Nsight Compute installs itself."""
+    """Find the newest ncu: on PATH, else where it installs itself."""
     on_path = shutil.which("ncu")
     if on_path is not None:
         return Path(on_path)
@@ -96,43 +91,41 @@ def version_argv(tool: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The version, e.g. ``2025.3.1.0``; empty when the text names none."""
+    """Return the version, e.g. ``2025.3.1.0``, or an empty string."""
     return next((line.split()[1] for line in text.splitlines() if line.startswith("Version ") and len(line.split()) > 1), "")
 
 
 def argv(tool: Path, *, report: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Profile what ``command`` runs between cudaProfilerStart and Stop. Clocks are left alone; no source is stored."""
-    names = ",".join(dict.fromkeys(metric.sources[0] for metric in METRICS))
+    """Profile ``command`` between cudaProfilerStart and Stop, without changed clocks or stored source."""
+    names = ",".join(dict.fromkeys(metric.sources[0] for metric in NCU_METRICS))
     sections = [argument for section in SECTIONS for argument in ("--section", section)]
-    # fmt: off
     return (
         str(tool), "--profile-from-start", "off", "--nvtx", "--clock-control", "none", "--cache-control", "all",
         "--target-processes", "all", "--import-source", "no", *sections, "--metrics", names,
-        "--force-overwrite", "--export", str(report), *(str(part) for part in command),
-    )
-    # fmt: on
+        "--force-overwrite", "--export", str(report), *map(str, command),
+    )  # fmt: skip
 
 
-def complaint(text: str) -> Missing | None:
-    """What ncu itself says went wrong, if anything."""
-    for words, code in COMPLAINTS:
+def find_error(text: str) -> Missing | None:
+    """Return the error that ncu printed, or None."""
+    for words, code in ERROR_PATTERNS:
         at = text.find(words)
         if at >= 0:
-            around = text[text.rfind("\n", 0, at) + 1 : at + MOST_LINE].splitlines()
+            around = text[text.rfind("\n", 0, at) + 1 : at + MAX_LINE].splitlines()
             line = next(line for line in around if words in line)
             return Missing(code=code, message=line.removeprefix("==ERROR==").removeprefix("==WARNING==").strip()[:300])
     return None
 
 
-def reader(tool: Path | None) -> Any:
-    """The module ``ncu_report``: installed, or the one that came with ``tool``. CannotCollectError when there is neither."""
+def import_reader(tool: Path | None) -> Any:
+    """Import ``ncu_report``, else the one of ``tool``. CannotCollectError without one."""
     try:
         return importlib.import_module("ncu_report")
     except ImportError:
         pass
-    beside = [] if tool is None else sorted(tool.resolve().parent.glob("extras/python"))
-    elsewhere = sorted(folder for root in FOLDERS for folder in Path(root).glob("*/extras/python"))
-    for folder in (*beside, *reversed(elsewhere)):
+    bundled = [] if tool is None else sorted(tool.resolve().parent.glob("extras/python"))
+    installed = sorted(folder for root in FOLDERS for folder in Path(root).glob("*/extras/python"))
+    for folder in (*bundled, *reversed(installed)):
         sys.path.append(str(folder))
         try:
             return importlib.import_module("ncu_report")
@@ -141,64 +134,55 @@ def reader(tool: Path | None) -> Any:
     raise CannotCollectError("no reader for ncu's reports", fix="pip install 'flashcore-ci[gpu]'")
 
 
-def actions(module: Any, report: Path) -> tuple[Action, ...]:
-    """All actions of a report as plain records; a report that cannot be opened, or holds nothing, has none."""
+def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
+    """Copy all actions of a report, none if it cannot be opened."""
     try:
         context = module.load_report(str(report))
-        found = [
-            context.range_by_idx(index).action_by_idx(number)
-            for index in range(context.num_ranges())
-            for number in range(context.range_by_idx(index).num_actions())
-        ]
-        return tuple(_action(action) for action in found)
-    except Exception:  # noqa: BLE001 - the reader raises what it likes on a bad file; no action then counts
+        ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
+        return tuple(_action(part.action_by_idx(number)) for part in ranges for number in range(part.num_actions()))
+    except Exception:  # noqa: BLE001 - the reader raises anything on a bad file
         return ()
 
 
 def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
-    """Read a report in a process of its own, by the reader that ``tool`` brings where none is installed."""
+    """Read a report in a process of its own."""
     return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(tool), str(report))
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:
-    """The actions that such a process printed; of one that did not end well there are none."""
+    """Parse what such a process printed. A failed process has no actions."""
     try:
-        return tuple(_copied(**said) for said in json.loads(text.splitlines()[-1]))
+        return tuple(_decode_action(**record) for record in json.loads(text.splitlines()[-1]))
     except (ValueError, TypeError, LookupError, AttributeError):
         return ()
 
 
-def _copied(*, workload: str, kernel: str, metrics: dict[str, list[Any]]) -> Action:
+def _decode_action(*, workload: str, kernel: str, metrics: dict[str, list[Any]]) -> Action:
     values = {name: (float(value), str(unit)) for name, (value, unit) in metrics.items()}
     return Action(workload=str(workload), kernel=str(kernel), metrics=values)
 
 
-def readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
-    """The readings of one workload, or why it has none.
-
-    ``expected`` are the kernels that it launches (empty: any, but at least one). A share of peak is the mean over the kernels,
-    weighted by their time; the launches of one call are counted.
-    """
-    mine = [action for action in found if action.workload == workload]
+def make_readings(found: Sequence[Action], workload: str, expected: Sequence[str]) -> dict[str, Reading] | Missing:
+    """Return the readings of one workload, or why it has none. Without ``expected`` kernels, one must run."""
+    launches = [action for action in found if action.workload == workload]
     if not found:
-        return Missing(code=Code.INVALID_REPORT, message="the report holds no launch at all: it is empty, cut or altered")
+        return Missing(code=Code.INVALID_REPORT, message="the report holds no launch: it is empty, cut or altered")
     if any(not action.kernel or not action.metrics for action in found):
-        return Missing(
-            code=Code.INVALID_REPORT, message="the report holds an action without a name or metrics: it was cut or altered"
-        )
-    if not mine:
+        message = "the report holds an action without name or metrics: it was cut or altered"
+        return Missing(code=Code.INVALID_REPORT, message=message)
+    if not launches:
         return Missing(code=Code.KERNEL_NOT_SEEN, message="the report holds no launch of this workload")
-    wanted, seen = set(expected), {action.kernel for action in mine}
-    if wanted - seen:
-        return Missing(code=Code.KERNEL_NOT_SEEN, message=f"{min(wanted - seen)} never ran; seen: {', '.join(sorted(seen))}")
-    if wanted and seen - wanted:
-        return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(seen - wanted)} ran, which the subject does not name")
-    return {metric.name: _combined(metric, mine) for metric in METRICS} | {
-        LAUNCHES: Measured(value=float(len(mine)), unit="count")
-    }
+    due, launched = set(expected), {action.kernel for action in launches}
+    if due - launched:
+        message = f"{min(due - launched)} never ran. These ran: {', '.join(sorted(launched))}"
+        return Missing(code=Code.KERNEL_NOT_SEEN, message=message)
+    if due and launched - due:
+        return Missing(code=Code.UNEXPECTED_KERNEL, message=f"{min(launched - due)} ran, which the subject does not name")
+    count = Measured(value=float(len(launches)), unit="count")
+    return {metric.name: _combine(metric, launches) for metric in NCU_METRICS} | {LAUNCHES: count}
 
 
-def _combined(metric: Metric, found: Sequence[Action]) -> Reading:
+def _combine(metric: NcuMetric, found: Sequence[Action]) -> Reading:
     values = []
     for action in found:
         source = next((name for name in metric.sources if name in action.metrics), None)
@@ -207,7 +191,7 @@ def _combined(metric: Metric, found: Sequence[Action]) -> Reading:
         value, unit = action.metrics[source]
         if unit != metric.source_unit:
             return Missing(code=Code.UNIT_MISMATCH, message=f"{source} is in {unit or 'no unit'}, not in {metric.source_unit}")
-        if not 0 <= value <= (MOST_SHARE if metric.share else sys.float_info.max):
+        if not 0 <= value <= (MAX_SHARE if metric.share else sys.float_info.max):
             return Missing(code=Code.INVALID_REPORT, message=f"{source} of {action.kernel} is {value:g} {unit}")
         values.append(value * metric.scale)
     if not metric.share:
@@ -220,17 +204,16 @@ def _combined(metric: Metric, found: Sequence[Action]) -> Reading:
 
 
 def _action(action: Any) -> Action:
-    wanted = {name for metric in METRICS for name in metric.sources}
+    names = {name for metric in NCU_METRICS for name in metric.sources}
     metrics = {}
-    for name in wanted & set(action.metric_names()):
+    for name in names & set(action.metric_names()):
         metric = action.metric_by_name(name)
         if metric is not None and metric.has_value():
             metrics[name] = (float(metric.as_double()), str(metric.unit()))
-    return Action(workload=_range(action), kernel=action.name() or "", metrics=metrics)
+    return Action(workload=_innermost_range(action), kernel=action.name() or "", metrics=metrics)
 
 
-def _range(action: Any) -> str:
-    """The innermost range that the launch lies in; empty when it lies in none."""
+def _innermost_range(action: Any) -> str:
     state = action.nvtx_state()
     stacks = [] if state is None else [tuple(state[domain].push_pop_ranges()) for domain in state.domains()]
     return next((stack[-1] for stack in stacks if stack), "")

@@ -1,6 +1,6 @@
-"""``python -m flashcore_ci.adapters.ncu_reader NCU REPORT``: the actions of a report, as JSON on the last line of standard output.
+"""``python -m flashcore_ci.adapters.ncu_reader NCU REPORT``: actions as JSON.
 
-In a process of its own, since ncu's reader is a C library that aborts on some damaged reports: three of 30,000 did.
+ncu's reader is a C library that aborts on some damaged reports (3 of 30,000), so it has its own process.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from flashcore_ci.adapters import ncu
 
 
 def main(argv: list[str]) -> int:
-    """Say what the report holds."""
+    """Print the actions as JSON on the last line."""
     tool, report = map(Path, argv)
-    found = [dataclasses.asdict(action) for action in ncu.actions(ncu.reader(tool), report)]
-    sys.stdout.write(f"\n{json.dumps(found)}\n")
+    actions = [dataclasses.asdict(action) for action in ncu.read_actions(ncu.import_reader(tool), report)]
+    sys.stdout.write(f"\n{json.dumps(actions)}\n")
     return 0
 
 

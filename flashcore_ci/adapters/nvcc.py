@@ -1,4 +1,4 @@
-"""nvcc: how each source is compiled and linked, and what its output says."""
+"""nvcc: the command lines to compile and link, and the parsers of its output."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ from pathlib import Path
 from flashcore_ci.model.evidence import CompileError
 
 OPTIONS = (
-    "-std=c++17",
-    "-O3",
-    "--use_fast_math",
-    "-Xptxas",
-    "-v,-warn-lmem-usage",
-    "-lineinfo",
-    "-gencode=arch=compute_90a,code=sm_90a",
-    "-Xcompiler",
-    "-fPIC",
-)
-"""The one option list: machine code can be compared only between equal ones."""
-
+    "-std=c++17", "-O3", "--use_fast_math", "-Xptxas", "-v,-warn-lmem-usage",
+    "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
+)  # fmt: skip
+"""One list for all subjects: machine code is comparable only with equal options."""
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
-"""No separate device code, hence no device link, which would put random names into the library; and a launcher that
-calls what nobody defines fails here, not when the library is loaded."""
+"""Without a device link, which would put random names into the library. An undefined function fails here, not when
+the library is loaded."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -47,7 +39,7 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxasInfo:
-    """What ptxas printed of one entry function and the functions that it calls. Bytes a thread, shared memory a block."""
+    """What ptxas printed of an entry function and its callees, in bytes per thread (shared memory: per block)."""
 
     registers: int = 0
     stack_bytes: int = 0
@@ -60,18 +52,14 @@ class PtxasInfo:
 def compile_argv(
     nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
 ) -> tuple[str, ...]:
-    """Compile ``source`` (relative to the working folder) to ``target``.
-
-    One run leaves all that is wanted: the object, the very cubin that it embeds (in the folder ``keep``), and the
-    list of files that were read (``dependencies``, a make rule).
-    """
+    """Compile ``source``. Leave the cubin in ``keep``, a make rule in ``dependencies``."""
     paths = tuple(part for include in includes for part in ("-I", include))
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
     return (str(nvcc), *OPTIONS, *paths, *outputs, "-c", source)
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:
-    """Link ``objects`` and the static CUDA runtime in ``lib`` into the shared ``library``."""
+    """Link ``objects`` and the static CUDA runtime in ``lib``."""
     return (str(nvcc), *LINK_OPTIONS, *map(str, objects), "-o", str(library), "-L", str(lib))
 
 
@@ -81,41 +69,33 @@ def version_argv(nvcc: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The exact version, e.g. ``13.0.88``; empty when the text names none."""
+    """Return the exact version, e.g. ``13.0.88``, or an empty string."""
     found = re.search(r"^Cuda compilation tools, release [\d.]+, V([\d.]+)$", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
-    """The files that a make rule names after its target."""
+    """List the files of a make rule after its target."""
     _, _, names = text.replace("\\\n", " ").partition(" : ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 
 def parse_host_code(text: str, files: Container[str]) -> str:
-    """The host code that comes from ``files``, out of what cudafe++ made of a source (``.cudafe1.cpp``).
-
-    There device functions are declarations, their bodies stand under ``#if 0``, and a namespace without a name has one
-    with a hash of the whole source in it: both are left out.
-    """
-    kept: list[str] = []
-    ours, device = False, False
+    """Extract the host code of ``files`` from cudafe++'s output, without device functions and source hashes."""
+    lines: list[str] = []
+    in_checkout, device = False, False
     for line in text.splitlines():
         if found := _LINE.match(line):
-            ours = found[1] in files if found[1] is not None else ours
+            in_checkout = found[1] in files if found[1] is not None else in_checkout
         elif line in ("#if 0", "#endif"):
             device = line == "#if 0"
-        elif ours and not device:
-            kept.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
-    return "\n".join(kept) + "\n"
+        elif in_checkout and not device:
+            lines.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
+    return "\n".join(lines) + "\n"
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Per entry function what ``-Xptxas -v`` printed.
-
-    Spills of called functions count for the entry function that they follow. A performance warning belongs to the entry
-    function that it names, and to every one of the file when it names none of them.
-    """
+    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all."""
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
     entry = ""
@@ -127,7 +107,7 @@ def parse_resources(text: str) -> dict[str, PtxasInfo]:
             infos[entry] = PtxasInfo()
         elif entry:
             infos[entry] = _read_line(infos[entry], line)
-    return {symbol: replace(info, warnings=_about(symbol, warnings, set(infos))) for symbol, info in infos.items()}
+    return {symbol: replace(info, warnings=_warnings_of(symbol, warnings, set(infos))) for symbol, info in infos.items()}
 
 
 def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
@@ -149,7 +129,7 @@ def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
     return info
 
 
-def _about(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ...]:
+def _warnings_of(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ...]:
     def concerns(warning: str) -> bool:
         named = entries.intersection(_NAMED.findall(warning))
         return not named or symbol in named
@@ -158,7 +138,7 @@ def _about(symbol: str, warnings: list[str], entries: set[str]) -> tuple[str, ..
 
 
 def first_error(text: str) -> CompileError | None:
-    """The first error in the output of nvcc or of a tool that it started; None when no line looks like one."""
+    """Return the first error in the output, if any."""
     for line in text.splitlines():
         for pattern in _ERRORS:
             if found := pattern.match(line.strip()):
@@ -168,6 +148,6 @@ def first_error(text: str) -> CompileError | None:
 
 
 def link_error(text: str, library: str) -> CompileError | None:
-    """The first thing that the linker could not do, without the names of object files; None when it says nothing known."""
+    """Return the linker's first error without object files, if any."""
     found = _LINK_ERROR.search(text)
     return CompileError(file=library, line=0, message=found[0].strip()) if found else None

@@ -1,4 +1,4 @@
-"""nvdisasm: the instructions of a cubin, counted."""
+"""nvdisasm: count the instructions of a cubin."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ _ADDRESS = re.compile(r"\[[^\]]*\]")
 _WIDE = re.compile(r"\.(64|128)\b")
 _WAIT = "WARPGROUP.DEPBAR"
 _SHARED_STORES = ("STS", "STSM", "ATOMS", "REDS")
-_BULK_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
+_TMA_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
 _PROXY_FENCE = "FENCE.VIEW.ASYNC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One function of a cubin.
+    """One function of a cubin. ``opcodes`` have no modifiers, ``waits`` are ``WARPGROUP.DEPBAR``.
 
-    ``opcodes`` counts instructions by opcode without its modifiers; ``waits`` counts ``WARPGROUP.DEPBAR``;
-    ``unfenced`` counts bulk stores out of shared memory that have an ordinary store to it before them and no proxy fence between,
-    in the order of the code; ``highest_register`` is one more than the highest register number, 0 for none; of the vector that a wide load or
-    store names by its first register, the last one counts.
+    ``unfenced_tma_stores``: TMA stores from shared memory after an ordinary store to it without a proxy fence between, in code
+    order. ``highest_register``: the highest number plus one, or 0. The last register of a vector counts.
     """
 
     name: str
     opcodes: tuple[tuple[str, int], ...]
     waits: int
-    unfenced: int
+    unfenced_tma_stores: int
     highest_register: int
 
 
@@ -42,7 +40,7 @@ def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[Function, ...]:
-    """The functions, in the cubin's order. ValueError when the text is not nvdisasm's JSON of schema 13."""
+    """Parse the functions. ValueError if this is not JSON of schema 12 or 13."""
     try:
         header, functions = json.loads(text)
         major = header["SchemaVersion"]["major"]
@@ -55,7 +53,7 @@ def parse(text: str) -> tuple[Function, ...]:
 
 
 def merge(functions: tuple[Function, ...], *, name: str) -> Function:
-    """The functions as one: counts added, the highest register of any."""
+    """Merge functions: add the counts, take the highest register."""
     opcodes = Counter[str]()
     for function in functions:
         opcodes.update(dict(function.opcodes))
@@ -63,7 +61,7 @@ def merge(functions: tuple[Function, ...], *, name: str) -> Function:
         name=name,
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(function.waits for function in functions),
-        unfenced=sum(function.unfenced for function in functions),
+        unfenced_tma_stores=sum(function.unfenced_tma_stores for function in functions),
         highest_register=max((function.highest_register for function in functions), default=0),
     )
 
@@ -75,29 +73,27 @@ def _function(function: dict[str, Any]) -> Function:
         name=function["function-name"],
         opcodes=tuple(sorted(opcodes.items())),
         waits=sum(f"{instruction['opcode']}.".startswith(f"{_WAIT}.") for instruction in instructions),
-        unfenced=_unfenced([instruction["opcode"] for instruction in instructions]),
+        unfenced_tma_stores=_count_unfenced_tma_stores([instruction["opcode"] for instruction in instructions]),
         highest_register=max((_highest(instruction) for instruction in instructions), default=-1) + 1,
     )
 
 
-def _unfenced(opcodes: Sequence[str]) -> int:
-    """See ``Function``. The order of the code stands in for that of execution: who stores is compiled just before who reads."""
-    stored, count = False, 0
+def _count_unfenced_tma_stores(opcodes: Sequence[str]) -> int:
+    """Count in code order: the compiler places a store just before its reader."""
+    unfenced_store, count = False, 0
     for opcode in opcodes:
         name = opcode.split(".", 1)[0]
         if name in _SHARED_STORES:
-            stored = True
+            unfenced_store = True
         elif opcode.startswith(_PROXY_FENCE):
-            stored = False
-        elif name in _BULK_STORES:
-            count += stored
+            unfenced_store = False
+        elif name in _TMA_STORES:
+            count += unfenced_store
     return count
 
 
 def _highest(instruction: dict[str, Any]) -> int:
-    """The highest register that the instruction names; -1 for none."""
-    operands = instruction.get("operands", "")
-    wide = _WIDE.search(instruction["opcode"])
+    operands, wide = instruction.get("operands", ""), _WIDE.search(instruction["opcode"])
     more = int(wide[1]) // 32 - 1 if wide else 0
     data = [int(number) + more for number, _ in _REGISTER.findall(_ADDRESS.sub("", operands))]
     addresses = [int(number) + bool(pair) for number, pair in _REGISTER.findall(operands)]

@@ -1,4 +1,4 @@
-"""The GPU as NVML sees it, through nvidia-ml-py: what it is, what state it is in, who else uses it."""
+"""The GPU as NVML sees it: model, state and users."""
 
 from __future__ import annotations
 
@@ -9,39 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.adapters import process
+from flashcore_ci.adapters import host, process
 from flashcore_ci.model.errors import CannotCollectError
 
 REASONS: dict[int, str] = {
-    0x01: "idle",
-    0x02: "application clocks",
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
+    0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
+    0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A process that uses the GPU. ``name`` is empty when this machine cannot see it (it lives in another container)."""
+    """A process on the GPU. ``name`` is empty in another container, ``descendant`` if this tool started it."""
 
     pid: int
     name: str
-    ours: bool
+    descendant: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """A GPU now. Clocks in MHz, memory in bytes, power in watts, temperature in degrees Celsius.
-
-    ``ecc`` and ``ecc_errors`` (uncorrected, since boot) are None where the GPU has none, ``persistent`` where its driver
-    has no such mode.
-    """
+class GpuState:
+    """A GPU now, in MHz, bytes, watts and °C. None: it lacks that. ``ecc_errors``: uncorrected, since boot."""
 
     name: str
     uuid: str
@@ -64,8 +53,8 @@ class State:
     persistent: bool | None = None
 
 
-def read(gpu: str) -> State:
-    """The state of the GPU with this index or UUID. CannotCollectError without driver, module, or such a GPU."""
+def read(gpu: str) -> GpuState:
+    """Read the GPU with this index or UUID. CannotCollectError without one."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -73,11 +62,12 @@ def read(gpu: str) -> State:
         errors = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         mig = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
-        return State(
+        cuda = nvml.nvmlSystemGetCudaDriverVersion()
+        return GpuState(
             name=nvml.nvmlDeviceGetName(handle),
             uuid=nvml.nvmlDeviceGetUUID(handle),
             driver=nvml.nvmlSystemGetDriverVersion(),
-            cuda=cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
             memory=memory.total,
             memory_used=memory.used,
@@ -98,10 +88,7 @@ def read(gpu: str) -> State:
 
 @contextlib.contextmanager
 def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
-    """Inside, the SM clock of this GPU is held at ``mhz`` (None: it is left alone); it is free again however that ends.
-
-    CannotCollectError where the driver refuses: that takes the right to, and a GPU that can.
-    """
+    """Lock the SM clock at ``mhz`` (None: as it is). CannotCollectError if the driver refuses."""
     if mhz is None:
         yield
         return
@@ -114,38 +101,29 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
             nvml.nvmlDeviceResetGpuLockedClocks(handle)
 
 
-def cuda_version(number: int) -> str:
-    """NVML's 13000 as ``13.0``."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def reasons(mask: int) -> tuple[str, ...]:
-    """Why the clocks are where they are, in words."""
+    """Say why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
 
 
-def strangers(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
-    """Those who are neither ours nor allowed (globs over names), among those that this machine can name."""
-    return tuple(
-        user
-        for user in users
-        if user.name and not user.ours and not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow)
-    )
+def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:
+    """List visible users that are neither descendants nor allowed (globs)."""
+    named = [user for user in users if user.name and not user.descendant]
+    return tuple(user for user in named if not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow))
 
 
-def unseen(users: Sequence[User]) -> tuple[User, ...]:
-    """Those of whom this machine cannot tell who they are."""
-    return tuple(user for user in users if not user.name and not user.ours)
+def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
+    """List users whose names this machine cannot see."""
+    return tuple(user for user in users if not user.name and not user.descendant)
 
 
 @contextlib.contextmanager
 def _session() -> Iterator[Any]:
     try:
-        import pynvml  # noqa: PLC0415 - only machines with a GPU need it
+        import pynvml  # noqa: PLC0415 - needed only with a GPU
     except ImportError:
-        raise CannotCollectError(
-            "the Python package nvidia-ml-py is not installed", fix="pip install 'flashcore-ci[gpu]'"
-        ) from None
+        fix = "pip install 'flashcore-ci[gpu]'"
+        raise CannotCollectError("the Python package nvidia-ml-py is not installed", fix=fix) from None
     try:
         pynvml.nvmlInit()
         try:
@@ -160,20 +138,13 @@ def _handle(nvml: Any, gpu: str) -> Any:
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 
-def _maybe(nvml: Any, ask: Any, *arguments: Any) -> Any:
-    """The answer, or None where this GPU does not support the question."""
+def _maybe(nvml: Any, query: Any, *arguments: Any) -> Any:
     with contextlib.suppress(nvml.NVMLError_NotSupported):
-        return ask(*arguments)
+        return query(*arguments)
     return None
 
 
 def _users(nvml: Any, handle: Any) -> tuple[User, ...]:
-    pids = {used.pid for used in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    return tuple(User(pid=pid, name=_name(pid), ours=process.is_ours(pid)) for pid in sorted(pids))
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    pids = {running.pid for running in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+    names = {pid: host.read_text(Path(f"/proc/{pid}/comm")).strip() for pid in sorted(pids)}
+    return tuple(User(pid=pid, name=name, descendant=process.is_descendant(pid)) for pid, name in names.items())

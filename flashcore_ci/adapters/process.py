@@ -1,8 +1,7 @@
-"""The one door to other processes. Nothing else in the package imports ``subprocess``.
+"""Start other processes. Nothing else imports ``subprocess``.
 
-A child gets a process group of its own and no standard input; its output goes to files, so that no pipe can fill up.
-When time is up, or the tool itself is told to stop, the whole group gets SIGTERM, then SIGKILL. A child is not reaped before its group
-has had its last signal: until then nobody else can be given its number.
+A child has its own process group and no standard input. Its output goes to files, so no pipe can fill up. At a time-out or a
+stop the group gets SIGTERM, then SIGKILL. A child is reaped last: until then no other process can get its number.
 """
 
 from __future__ import annotations
@@ -23,18 +22,16 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
-
-RUNS = math.inf  # when a child ended that has not
-
+RUNNING = math.inf  # the end time of a child that still runs
 _children: set[int] = set()
-_sessions: dict[int, float] = {}  # of each child, whose number is its session's: when it ended, in seconds since boot
+_sessions: dict[int, float] = {}  # session (the child's pid) to its end, in seconds since boot
 _lock = threading.Lock()
 _stopping = threading.Event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a child ended: exit status (negative: killed by that signal), output files, seconds, and whether time ran out."""
+    """How a child ended. A negative ``returncode`` is the signal that killed it."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -45,7 +42,7 @@ class Completed:
 
     @property
     def signal_name(self) -> str:
-        """The name of the signal that ended the child, or an empty string."""
+        """The signal that ended the child, or an empty string."""
         if self.returncode >= 0:
             return ""
         try:
@@ -54,16 +51,16 @@ class Completed:
             return f"signal {-self.returncode}"
 
     def text(self, *, limit: int = 64 << 20) -> str:
-        """Standard output, undecodable bytes replaced, at most ``limit`` bytes from the start."""
+        """Return at most ``limit`` bytes of standard output."""
         return read_text(self.stdout, limit=limit)
 
     def error_text(self, *, limit: int = 64 << 20) -> str:
-        """Standard error, as ``text``."""
+        """Return standard error, as ``text``."""
         return read_text(self.stderr, limit=limit)
 
 
 def read_text(path: Path, *, limit: int = 64 << 20) -> str:
-    """A tool's output as text: undecodable bytes replaced, at most ``limit`` bytes; empty when the file is absent."""
+    """Read a tool's output. Undecodable bytes are replaced. An absent file is empty."""
     try:
         with path.open("rb") as file:
             return file.read(limit).decode("utf-8", errors="replace")
@@ -82,100 +79,78 @@ def run(
     variables: Mapping[str, str] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Completed:
-    """Run ``argv`` to its end; output goes to ``logs/name.out`` and ``logs/name.err``. Safe to call from several threads.
+    """Run ``argv`` to its end. Output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    ``env`` replaces the environment, ``variables`` are added to it. ``should_stop`` is asked while the child runs; True
-    ends it as a time-out would. CannotCollectError when it cannot be started, InterruptedRunError when ``stop_all`` came
-    before it; a child that runs then ends early (see ``stopping``). Whatever leaves this function, no process of the
-    child's group is left alive.
+    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No process of
+    its group survives. CannotCollectError if it cannot start, InterruptedRunError after ``stop_all``.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
     command = tuple(str(part) for part in argv)
     started = time.monotonic()
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, _environment(env, variables))
+        environment = {**(os.environ if env is None else env), **(variables or {})}
+        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, environment)
         try:
             timed_out = _wait(child, started + timeout, should_stop)
         finally:
             _end_group(child)
-    return Completed(
-        argv=command,
-        returncode=child.returncode,
-        timed_out=timed_out,
-        seconds=time.monotonic() - started,
-        stdout=out,
-        stderr=err,
-    )
+    seconds = time.monotonic() - started
+    return Completed(argv=command, returncode=child.returncode, timed_out=timed_out, seconds=seconds, stdout=out, stderr=err)
 
 
 def stop_all(*, kill: bool = False) -> None:
-    """End every child that runs now and refuse new ones: the answer to SIGTERM.
-
-    ``kill`` grants no grace.
-    """
+    """End every child and refuse new ones. ``kill`` grants no grace."""
     _stopping.set()
     for pid in tuple(_children):
         _signal_group(pid, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def stopping() -> bool:
-    """Whether ``stop_all`` was called: a child that ended since then was interrupted, not broken."""
+    """Tell whether ``stop_all`` was called."""
     return _stopping.is_set()
 
 
-def is_ours(pid: int) -> bool:
-    """Whether the process ``pid`` descends from a child that was started here (False when it is gone or out of sight).
-
-    What still dies of a child that has ended is ours; a stranger that was given an ended child's number began after that.
-    """
+def is_descendant(pid: int) -> bool:
+    """Tell whether ``pid`` descends from a child of this tool, and does not just reuse its number."""
     try:
         ended = _sessions.get(os.getsid(pid))
-        return ended is not None and _began(pid) <= ended
+        return ended is not None and _start_time(pid) <= ended
     except (OSError, ValueError):
         return False
 
 
-def _began(pid: int) -> float:
-    """When the process began, in seconds since boot, cut to a hundredth: field 22 of proc(5)'s stat."""
+def _start_time(pid: int) -> float:
+    """Field 22 of proc(5)'s stat, in seconds since boot."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _environment(env: Mapping[str, str] | None, variables: Mapping[str, str] | None) -> dict[str, str]:
-    return {**(os.environ if env is None else env), **(variables or {})}
-
-
-def _start(
-    command: tuple[str, ...], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
     try:
-        child = subprocess.Popen(  # noqa: S603 - argv is a list; no shell ever sees it
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
+        child = subprocess.Popen(  # noqa: S603 - argv is a list, without a shell
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
         )
     except OSError as error:
         raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
     with _lock:
         _children.add(child.pid)
-        _sessions[child.pid] = RUNS
+        _sessions[child.pid] = RUNNING
     return child
 
 
-def _ends(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Whether the child ends within so many seconds, or (None) at all; on Linux it is not reaped."""
+def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
+    """Wait up to ``seconds`` (None: forever), on Linux without a reap."""
     if not hasattr(os, "pidfd_open"):
-        return _reaped(child, seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+            return True
+        return False
     try:
         descriptor = os.pidfd_open(child.pid)
-    except ProcessLookupError:  # whoever started us ignores its children, and so do we
+    except ProcessLookupError:  # SIGCHLD is ignored, as our parent process set it
         return True
     try:
         watch = select.poll()
@@ -185,29 +160,21 @@ def _ends(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
         os.close(descriptor)
 
 
-def _reaped(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(seconds)
-        return True
-    return False
-
-
 def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
-    """True when the child had to be given up on."""
     while True:
-        if _ends(child, POLL_SECONDS):
+        if _wait_for_exit(child, POLL_SECONDS):
             return False
         if _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
             return True
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, a moment of grace, SIGKILL: to the group, so that grandchildren go too."""
-    if not _ends(child, 0):
+    """SIGTERM, grace, SIGKILL to the group, grandchildren too."""
+    if not _wait_for_exit(child, 0):
         _signal_group(child.pid, signal.SIGTERM)
-        _ends(child, GRACE_SECONDS)
+        _wait_for_exit(child, GRACE_SECONDS)
     _signal_group(child.pid, signal.SIGKILL)
-    _ends(child, None)
+    _wait_for_exit(child, None)
     with _lock:
         _children.discard(child.pid)
         _sessions[child.pid] = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

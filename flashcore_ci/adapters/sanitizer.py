@@ -1,8 +1,7 @@
-"""compute-sanitizer: its command line, its log, and when its silence means that all is well.
+"""compute-sanitizer: its command line, its log, and when it proves a clean kernel.
 
-"0 errors" alone means nothing: it is also what the tool prints when the kernel filter matched nothing, when it lost track, and
-when the target died under it. So a clean verdict is a conjunction (``findings_reading``), and which launches were checked is
-asked in a run of its own (``roll_call_argv``): listing launches counts as errors in the summary and in the exit status.
+"0 errors" alone proves nothing: it is also printed if the filter matched nothing, if the tool lost track, or if the target
+died. A separate run lists the launches (``launch_list_argv``), because listing counts as errors.
 """
 
 from __future__ import annotations
@@ -18,70 +17,52 @@ from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing, Reading
 
 FLOOR = (2026, 4)
-"""The first version that follows TMA and mbarriers; older ones report races that are none, and miss some that are."""
-
+"""The first version that follows TMA and mbarriers. Older ones report false races and miss real ones."""
 FLOOR_TEXT = ".".join(str(part) for part in FLOOR)
-
 OPTIONS = {
-    "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not land in the next one
+    "memcheck": ("--padding", "4096"),  # bytes after each allocation, so that an overrun does not hit the next one
     "initcheck": ("--initcheck-address-space", "all"),
 }
 GLOBAL_ONLY = {"initcheck": ("--initcheck-address-space", "global")}
-"""For kernels whose ordinary loads read what bulk copies wrote: version 2026.4 reports every such load of shared memory."""
-
+"""For kernels with ordinary loads of what TMA wrote. Version 2026.4 reports every such load of shared memory."""
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 MAX_FINDINGS = 20
-
 LOST_TRACK = (
-    "Internal Sanitizer Error",
-    "Errors might go undetected",
-    "errors may go undetected",
-    "Device not supported",
-    "Unable to",
-    "was not able to",
-    "out of memory",
-    "not be tracked",
-)
+    "Internal Sanitizer Error", "Errors might go undetected", "errors may go undetected", "Device not supported",
+    "Unable to", "was not able to", "out of memory", "not be tracked",
+)  # fmt: skip
 API_ERROR = "Program hit"
-UNCHECKED = "terminated before first instrumented API call"
+NOT_INSTRUMENTED = "terminated before first instrumented API call"
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
-
 _COUNT = r"(0|[1-9]\d*)"
 _SUMMARY = re.compile(rf"^=+ ERROR SUMMARY: {_COUNT} errors?\s*$", re.MULTILINE)
-_RACES = re.compile(
-    rf"^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$", re.MULTILINE
-)
+_RACES = re.compile(rf"(?m)^=+ RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)\s*$")
 _UNPRINTED = re.compile(r"^=+ ERROR SUMMARY: \d+ errors? (?:was|were) not printed\b")
 _ANY_SUMMARY = re.compile(r"^=+ [A-Z ]*SUMMARY\b.*$", re.MULTILINE)
 _KNOWN_SUMMARIES = (_SUMMARY, _RACES, _UNPRINTED)
 _PREFIX = re.compile(r"^=+ ?", re.MULTILINE)
-_AT = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
+_LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
-_LAUNCH = re.compile(
-    r"^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),", re.MULTILINE
-)
+_LAUNCH = re.compile(r"(?m)^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What one log says. ``total`` is the summary's count, None without a summary line; ``lost`` and ``died`` are its words.
-
-    A summary in words that we do not know counts as lost: nobody can say that it is zero.
-    """
+    """One log. An unknown summary counts as ``lost_track``: its ``total`` might not be zero."""
 
     total: int | None
     findings: tuple[Finding, ...]
-    lost: str
-    died: str
+    lost_track: str
+    target_died: str
     unchecked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel launch that the tool saw: name, width of the grid, and whether the filter let the tool check it."""
+    """A launch: kernel, width of the grid, whether it was checked."""
 
     kernel: str
     width: int
@@ -94,13 +75,13 @@ def version_argv(tool: Path) -> tuple[str, ...]:
 
 
 def parse_version(text: str) -> str:
-    """The version, e.g. ``2026.4.0.0``; empty when the text names none."""
+    """Return the version, e.g. ``2026.4.0.0``, or an empty string."""
     found = _VERSION.search(text)
     return found.group(1) if found else ""
 
 
-def too_old(version: str) -> bool:
-    """Whether this version is below the floor; one that cannot be read is."""
+def is_too_old(version: str) -> bool:
+    """Tell whether this version is unreadable or below the floor."""
     numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
     return not numbers >= FLOOR
 
@@ -108,106 +89,90 @@ def too_old(version: str) -> bool:
 def argv(
     tool: Path, check: str, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path], bulk: bool = False
 ) -> tuple[str, ...]:
-    """Run ``command`` under the check (``memcheck``, ``racecheck``, ``synccheck``, ``initcheck``) of the named kernels.
+    """Run ``command`` under ``check``. ``kernels`` are whole mangled names (none: all). A kernel that faults is ended.
 
-    Kernels are mangled names, matched whole; none means all. A kernel that faults is ended, and the next may run. ``bulk``, of
-    initcheck alone: they load what bulk copies wrote, which it cannot follow through shared memory.
+    ``bulk``: initcheck cannot follow what TMA wrote to shared memory.
     """
     if check not in SANITIZER_TOOLS:
         raise ValueError(f"compute-sanitizer has no check called {check}")
-    return (
-        *_common(tool, check, kernels, log),
-        *(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())),
-        "--show-backtrace",
-        "device",
-        "--print-limit",
-        str(PRINT_LIMIT),
-        *(str(part) for part in command),
-    )
+    options = (*(GLOBAL_ONLY[check] if bulk else OPTIONS.get(check, ())), "--show-backtrace", "device")
+    return (*_common(tool, check, kernels, log), *options, "--print-limit", str(PRINT_LIMIT), *map(str, command))
 
 
-def roll_call_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
-    """Run ``command`` and list every launch, and whether the same filter would check it. Its summary means nothing."""
-    common = _common(tool, "memcheck", kernels, log)
+def launch_list_argv(tool: Path, *, kernels: Sequence[str], log: Path, command: Sequence[str | Path]) -> tuple[str, ...]:
+    """List every launch, and whether the filter checks it. Its summary means nothing."""
     listing = ("--dump-kernel-launches", "--show-backtrace", "no", "--print-limit", "0")
-    return (*common, *listing, *(str(part) for part in command))
+    return (*_common(tool, "memcheck", kernels, log), *listing, *map(str, command))
 
 
 def parse(text: str, check: str) -> Log:
-    """Read a log of this check."""
+    """Parse a log of this check."""
     summaries = [int(count) for count in _SUMMARY.findall(text)]
     races = [max(int(shown), int(errors) + int(warnings)) for shown, errors, warnings in _RACES.findall(text)]
     due = races if check == "racecheck" else summaries
     lines = _PREFIX.sub("", text).splitlines()
-    strange = (line for line in _ANY_SUMMARY.findall(text) if not any(known.match(line) for known in _KNOWN_SUMMARIES))
+    unknown = (line for line in _ANY_SUMMARY.findall(text) if not any(pattern.match(line) for pattern in _KNOWN_SUMMARIES))
     return Log(
         total=max(*races, *summaries, 0, 0) if due else None,
         findings=_findings(text, check),
-        lost=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), "") or next(strange, ""),
-        died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
-        unchecked=UNCHECKED in text,
+        lost_track=next((line.strip() for line in lines if any(word in line for word in LOST_TRACK)), "") or next(unknown, ""),
+        target_died=next((line.strip() for line in lines if any(word in line for word in TARGET_DIED)), ""),
+        unchecked=NOT_INSTRUMENTED in text,
     )
 
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
-    """The launches that a roll call lists, in order."""
-    return tuple(
-        Launch(kernel=found["kernel"], width=int(found["width"]), checked=found["filtered"] is None)
-        for found in _LAUNCH.finditer(_PREFIX.sub("", text))
-    )
+    """Parse the launch list, in order."""
+    found = _LAUNCH.finditer(_PREFIX.sub("", text))
+    return tuple(Launch(kernel=one["kernel"], width=int(one["width"]), checked=one["filtered"] is None) for one in found)
 
 
-def findings_reading(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
-    """How many findings, or why nobody can say. What was printed counts even if the tool went down after it. Zero needs every one of these.
+def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Reading:
+    """Return the number of findings, or why it is unknown.
 
-    The tool is new enough and kept track; its summary is there and zero, and no finding is printed beside it; its exit status
-    is 0; the target neither died nor failed; and the worker itself says that its launches ``ran``.
+    Zero requires a new enough tool that kept track, a target that did not die, exit status 0, and finished launches (``ran``).
     """
     count = max(log.total or 0, len(log.findings))
+    too_old = f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"
     doubts = (
-        (too_old(version), Code.TOOL_TOO_OLD, f"compute-sanitizer {version or 'of unknown version'} is older than {FLOOR_TEXT}"),
-        (bool(log.lost), Code.TOOL_LOST_TRACK, log.lost),
+        (is_too_old(version), Code.TOOL_TOO_OLD, too_old),
+        (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
-        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line; exit status {returncode}"),
-        (not count and bool(log.died), Code.CRASH, log.died),
+        (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line, exit status {returncode}"),
+        (not count and bool(log.target_died), Code.CRASH, log.target_died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
     )
-    for doubt, code, message in doubts:
-        if doubt:
-            return Missing(code=code, message=message)
-    return Measured(value=float(count), unit="count")
+    missing = (Missing(code=code, message=message) for doubt, code, message in doubts if doubt)
+    return next(missing, None) or Measured(value=float(count), unit="count")
 
 
 def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:
     names = [argument for kernel in kernels for argument in ("--kernel-name", f"kne={kernel}")]
-    # fmt: off
     return (
         str(tool), "--tool", check, "--error-exitcode", str(ERROR_EXIT), "--require-cuda-init", "yes",
         "--check-tensor-ops", "yes", "--destroy-on-device-error", "kernel", "--demangle", "no", "--strip-paths", "no",
         "--target-processes", "all", "--log-file", str(log), *names,
-    )
-    # fmt: on
+    )  # fmt: skip
 
 
 def _findings(text: str, check: str) -> tuple[Finding, ...]:
-    """One finding for each place and message, with the first thread that it was said of; threads that say the same are counted."""
-    seen: dict[tuple[str, str, str, int], Finding] = {}
+    """Return one finding per place and message."""
+    findings: dict[tuple[str, str, str, int], Finding] = {}
     for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
         body = "\n".join(line for line in paragraph.strip().splitlines() if line != "COMPUTE-SANITIZER")
-        found = _AT.search(body)
+        found = _LOCATION.search(body)
         if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
-        kernel = (_FRAME.findall(body) or [kernel])[-1]  # of functions that call each other, the entry function is the last
+        kernel = (_FRAME.findall(body) or [kernel])[-1]  # the last function of a call chain is the entry function
         key = (_headline(body), kernel, file, line)
-        thread, block = found_by.groups() if (found_by := _THREAD.search(body)) else ("", "")
+        thread, block = thread_match.groups() if (thread_match := _THREAD.search(body)) else ("", "")
         first = Finding(tool=check, message=key[0], kernel=kernel, file=file, line=line, thread=thread, block=block, count=0)
-        seen[key] = replace(seen.get(key, first), count=seen.get(key, first).count + 1)
-    return tuple(seen.values())[:MAX_FINDINGS]
+        findings[key] = replace(findings.get(key, first), count=findings.get(key, first).count + 1)
+    return tuple(findings.values())[:MAX_FINDINGS]
 
 
 def _headline(body: str) -> str:
-    """The first line; for a race, both ends of it."""
     lines = [line.strip() for line in body.splitlines()]
     return " ".join(lines[:2]) if "Race reported" in lines[0] else lines[0]

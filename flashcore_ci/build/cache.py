@@ -1,4 +1,4 @@
-"""What was made before, kept by the digest of all that went into it. An entry is whole or absent."""
+"""A cache of built files, keyed by a digest of all that went into each."""
 
 from __future__ import annotations
 
@@ -19,59 +19,56 @@ _RECORD = "record.json"
 _PRODUCT = "product"
 
 
-class Made(Protocol):
-    """The record of a made file: ``digest`` is the SHA-256 of the file in hex."""
+class CacheRecord(Protocol):
+    """A record with the SHA-256 of the cached file in hex."""
 
     @property
     def digest(self) -> str:
         """SHA-256 in hex."""
-        ...
 
 
-M = TypeVar("M", bound=Made)
+R = TypeVar("R", bound=CacheRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of entries, one made file and its record each."""
+    """A folder of entries: a file and its record each, whole or absent."""
 
     folder: Path
 
-    def product(self, key: str) -> Path:
-        """Where the file of this entry is, if there is such an entry."""
+    def product_path(self, key: str) -> Path:
+        """Return the path of this entry's file."""
         return self.folder / key[:32] / _PRODUCT
 
-    def load(self, record: type[M], key: str) -> M | None:
-        """The record of this entry; None when there is none, or when its files were altered."""
-        path = self.product(key).with_name(_RECORD)
+    def load(self, record: type[R], key: str) -> R | None:
+        """Return this entry's record, or None if it is absent or altered."""
+        path = self.product_path(key).with_name(_RECORD)
         try:
-            made = codec.decode(record, path.read_bytes(), where=str(path))
-            whole = hashlib.sha256(self.product(key).read_bytes()).hexdigest() == made.digest
+            cached = codec.decode(record, path.read_bytes(), where=str(path))
+            intact = hashlib.sha256(self.product_path(key).read_bytes()).hexdigest() == cached.digest
         except (OSError, EvidenceError):
             return None
-        return made if whole else None
+        return cached if intact else None
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A folder to make something in, gone afterwards. CannotCollectError when the disk refuses."""
+        """Yield a temporary folder. CannotCollectError if the disk refuses."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-", ignore_cleanup_errors=True) as name:
                 yield Path(name)
         except OSError as error:
-            raise CannotCollectError(
-                f"cannot write in {self.folder}: {error.strerror or error}",
-                fix="make room, or set FLASHCORE_CI_HOME to a folder that can be written",
-            ) from None
+            fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+            raise CannotCollectError(f"cannot write to {self.folder}: {error.strerror or error}", fix=fix) from None
 
-    def keep(self, key: str, product: Path, record: Made) -> None:
-        """Make ``product``, a file in a workspace, the file of this entry."""
-        ready = product.parent / ".ready"
-        ready.mkdir()
-        product.rename(ready / _PRODUCT)
-        write_atomically(ready / _RECORD, codec.encode(record))
-        final = self.product(key).parent
+    def keep(self, key: str, product: Path, record: CacheRecord) -> None:
+        """Move ``product``, a file in a workspace, into this entry."""
+        entry = product.parent / ".entry"
+        entry.mkdir()
+        product.rename(entry / _PRODUCT)
+        write_atomically(entry / _RECORD, codec.encode(record))
+        final = self.product_path(key).parent
         if self.load(type(record), key) is None:
             shutil.rmtree(final, ignore_errors=True)
-        with contextlib.suppress(OSError):  # another process was faster: its entry is as good, and maybe in use
-            ready.rename(final)
+        with contextlib.suppress(OSError):  # another process was faster. Its entry is equal and may be in use.
+            entry.rename(final)

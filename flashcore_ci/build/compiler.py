@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import process
+from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -15,46 +18,56 @@ COMPILE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """The host compiler that nvcc calls, found on PATH, and what tells one such compiler from another."""
+class HostCompiler:
+    """The g++ on PATH. ``identity`` is a digest of its path, size and date."""
 
     folder: str
     identity: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that the compiler sees of our environment: variables such as NVCC_APPEND_FLAGS would change what is built."""
+        """The only variables that the compiler sees. NVCC_APPEND_FLAGS would change what is built."""
         return {"PATH": f"{self.folder}:/usr/bin:/bin", "LC_ALL": "C"}
 
 
-def host_compiler() -> Host:
-    """The g++ on PATH. CannotCollectError when there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What every step of a build needs."""
+
+    sources: Sources
+    toolchain: Toolchain
+    host: HostCompiler
+    cache: Cache
+    out: Path
+
+
+def find_host_compiler() -> HostCompiler:
+    """Find g++ on PATH. CannotCollectError if there is none."""
     found = shutil.which("g++")
     if found is None:
-        raise CannotCollectError("there is no g++, which nvcc needs", fix="apt-get install g++")
+        raise CannotCollectError("nvcc needs g++, which is not on PATH", fix="apt-get install g++")
     status = Path(found).resolve().stat()
-    return Host(folder=str(Path(found).parent), identity=digest_of(found, status.st_size, status.st_mtime_ns))
+    return HostCompiler(folder=str(Path(found).parent), identity=digest_of(found, status.st_size, status.st_mtime_ns))
 
 
-def failure(done: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
-    """Why a compiler or linker failed: ``error`` if its output named one; None when it did not fail.
+def diagnose_failure(completed: process.Completed, output: str, error: CompileError | None, file: str) -> CompileError | None:
+    """Return why a compiler or linker failed, if it did. ``error`` is the one in its output.
 
-    InterruptedRunError when we ended it ourselves, CannotCollectError when the machine is at fault.
+    InterruptedRunError if the tool was told to stop, CannotCollectError for a full disk or too little memory.
     """
-    if done.returncode == 0 and not done.timed_out:
+    if completed.returncode == 0 and not completed.timed_out:
         return None
     if process.stopping():
         raise InterruptedRunError("the run was stopped")
-    if done.timed_out:
-        return CompileError(file=file, line=0, message=f"the compiler did not end within {COMPILE_SECONDS:.0f} s")
+    if completed.timed_out:
+        return CompileError(file=file, line=0, message=f"the compiler did not finish within {COMPILE_SECONDS:.0f} s")
     if "No space left on device" in output:
-        raise CannotCollectError(
-            f"the disk is full: {file} was not compiled", fix="make room, or set FLASHCORE_CI_HOME to another disk"
-        )
-    if done.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
-        raise CannotCollectError(f"the compiler of {file} was killed", fix="free some memory, or build with fewer --jobs")
+        fix = "free disk space, or set FLASHCORE_CI_HOME to another disk"
+        raise CannotCollectError(f"the disk is full, so {file} was not compiled", fix=fix)
+    if completed.signal_name == "SIGKILL" or "died due to signal 9" in output or "Killed signal terminated" in output:
+        raise CannotCollectError(f"the compiler of {file} was killed", fix="build with fewer --jobs, or free memory")
     if error is None:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        ending = done.signal_name or f"exit status {done.returncode}"
-        error = CompileError(file=file, line=0, message=lines[-1] if lines else f"the compiler ended with {ending}")
+        exit_text = completed.signal_name or f"exit status {completed.returncode}"
+        error = CompileError(file=file, line=0, message=lines[-1] if lines else f"the compiler ended with {exit_text}")
     return error if error.file else replace(error, file=file)

@@ -1,4 +1,4 @@
-"""Objects linked into a subject's shared library."""
+"""Link objects into a subject's shared library."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import nvcc, process
-from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import Host, failure
-from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.build.compiler import BuildContext, diagnose_failure
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
 
@@ -19,39 +17,37 @@ LINK_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
-    """A library, by the digest of its file."""
+class LinkedLibrary:
+    """A linked library and the SHA-256 of its file in hex."""
 
     digest: str
     schema: Literal["library-v1"] = "library-v1"
 
 
-def key(objects: Sequence[str], *, toolchain: Toolchain, host: Host) -> str:
-    """Digest of all that goes into a library made of the cached ``objects`` with these keys."""
-    return digest_of(Linked.__name__, toolchain.digest, host.identity, nvcc.LINK_OPTIONS, tuple(objects))
+def library_key(objects: Sequence[str], context: BuildContext) -> str:
+    """Return the cache key of a library of the objects with these keys."""
+    tools = (LinkedLibrary.__name__, context.toolchain.digest, context.host.identity, nvcc.LINK_OPTIONS)
+    return digest_of(*tools, tuple(objects))
 
 
-def link(objects: Sequence[str], name: str, *, toolchain: Toolchain, host: Host, cache: Cache) -> Linked | CompileError:
-    """Link the cached ``objects`` with these keys, unless the cache holds the result. ``name`` stands in the error.
-
-    CannotCollectError as in ``compiler.failure``.
-    """
-    wanted = key(objects, toolchain=toolchain, host=host)
-    if (known := cache.load(Linked, wanted)) is not None:
-        return known
+def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibrary | CompileError:
+    """Link the ``objects`` with these keys, unless the cache has the result. Errors about ``name`` as ``diagnose_failure``."""
+    key, cache = library_key(objects, context), context.cache
+    if (cached := cache.load(LinkedLibrary, key)) is not None:
+        return cached
     with cache.workspace() as work:
         library = work / "library.so"
         parts: list[Path] = []
-        for number, part in enumerate(objects):  # g++ goes by the suffix
+        for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
-            parts[-1].symlink_to(cache.product(part).resolve())
-        command = nvcc.link_argv(toolchain.nvcc, objects=parts, library=library, lib=toolchain.lib)
-        environment = {**host.environment, "TMPDIR": str(work)}
-        done = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
-        output = done.error_text() + done.text()
-        error = failure(done, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
+            parts[-1].symlink_to(cache.product_path(part).resolve())
+        command = nvcc.link_argv(context.toolchain.nvcc, objects=parts, library=library, lib=context.toolchain.lib)
+        environment = {**context.host.environment, "TMPDIR": str(work)}
+        completed = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
+        output = completed.error_text() + completed.text()
+        error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        linked = Linked(digest=hashlib.sha256(library.read_bytes()).hexdigest())
-        cache.keep(wanted, library, linked)
+        linked = LinkedLibrary(digest=hashlib.sha256(library.read_bytes()).hexdigest())
+        cache.keep(key, library, linked)
     return linked

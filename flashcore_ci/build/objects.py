@@ -1,4 +1,4 @@
-"""One source compiled, and the evidence that came out of it, kept by the digest of all that went in."""
+"""Compile one source, and cache the object with the evidence that came out of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
-from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import COMPILE_SECONDS, Host, failure
+from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.tokens import c_tokens
 from flashcore_ci.build.toolchain import Toolchain
@@ -23,7 +22,7 @@ DISASSEMBLE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledEntry:
-    """One entry function: what ptxas said and what the disassembly holds (see ``EntryBuild``)."""
+    """One entry function: what ptxas printed and what its SASS contains."""
 
     symbol: str
     resources: nvcc.PtxasInfo
@@ -32,11 +31,7 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source: its entry functions and digests of its object file, of its machine code, and of its host code.
-
-    ``host_code`` covers what the headers give an instantiation besides device code, such as the function that launches
-    it. It is made of tokens, so that host compilers agree.
-    """
+    """One compiled source. ``host_code`` digests the host functions that headers add, such as a launch function."""
 
     digest: str
     machine_code: str
@@ -45,13 +40,13 @@ class CompiledUnit:
     schema: Literal["unit-v1"] = "unit-v1"
 
     def entry(self, symbol: str) -> CompiledEntry | None:
-        """The entry function of this name, if this source defines it."""
+        """Return this entry function, if this source defines it."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One source to compile; ``reads`` are the files of the checkout that it may include, ``content`` their digest."""
+    """One source to compile. ``reads``: the files that it may include, with the digest ``content``."""
 
     source: str
     includes: tuple[str, ...]
@@ -60,108 +55,89 @@ class Unit:
     key: str
 
 
-def unit(source: str, includes: Sequence[str], *, sources: Sources, toolchain: Toolchain, host: Host) -> Unit:
-    """The unit that compiles ``source``.
+def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
+    """Describe the compilation of ``source``. Its key covers tools, options and all files that it may read.
 
-    Its key covers the tools, the options, every byte of the checkout that it may read, and where the checkout is: line
-    information holds absolute paths, and a finding must point into this checkout and not into another one.
+    The key also covers the checkout's path, because line information holds absolute paths.
     """
-    reads = sources.closure(source, includes)
-    content = sources.bytes_digest(reads)
-    made_by = (CompiledUnit.__name__, toolchain.digest, host.identity, nvcc.OPTIONS)
-    key = digest_of(*made_by, tuple(includes), str(sources.root), source, content)
+    reads = context.sources.closure(source, includes)
+    content = context.sources.bytes_digest(reads)
+    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
+    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
     return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
-def compile_unit(
-    wanted: Unit, *, sources: Sources, toolchain: Toolchain, host: Host, cache: Cache
-) -> CompiledUnit | CompileError:
-    """Compile and disassemble; keep the result in ``cache``. The compiler's complaints come back, they are not raised.
-
-    CannotCollectError for what is no fault of the source: a full disk, a compiler that was killed.
-    """
-    with cache.workspace() as work:
-        dependencies = work / "unit.d"
-        command = nvcc.compile_argv(
-            toolchain.nvcc,
-            source=wanted.source,
-            includes=wanted.includes,
-            target=work / "unit.o",
-            dependencies=dependencies,
-            keep=work,
-        )
-        environment = {**host.environment, "TMPDIR": str(work)}
-        done = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
-        output = done.error_text() + done.text()
-        error = failure(done, output, nvcc.first_error(output), wanted.source)
-        error = error or _unseen(wanted, dependencies, sources, toolchain)
+def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileError:
+    """Compile and disassemble ``unit`` into ``cache``. CompileError for a wrong source, CannotCollectError for the machine's."""
+    sources, toolchain = context.sources, context.toolchain
+    with context.cache.workspace() as work:
+        made, rule = work / "unit.o", work / "unit.d"
+        outputs = {"target": made, "dependencies": rule, "keep": work}
+        command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
+        environment = {**context.host.environment, "TMPDIR": str(work)}
+        completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
+        output = completed.error_text() + completed.text()
+        error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
+        error = error or _find_unlisted_header(unit, rule, sources, toolchain)
         if error is not None:
-            return _relative(error, sources.root)
-        compiled = _read(wanted, work, output, toolchain)
-        if Sources(sources.root).bytes_digest(wanted.reads) != wanted.content:
-            raise CannotCollectError(
-                f"{wanted.source}, or a file that it includes, changed while it was compiled", fix="build again"
-            )
-        cache.keep(wanted.key, work / "unit.o", compiled)
+            return _make_relative(error, sources.root)
+        compiled = _read_outputs(unit, work, output, toolchain)
+        if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
+            raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
+        context.cache.keep(unit.key, made, compiled)
     return compiled
 
 
-def _unseen(wanted: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """A file of ours that the compiler read and we did not foresee: neither cache nor digest would notice its change."""
+def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
+    """Refuse a header without a digest: ``Sources.closure`` did not find it."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
         path = Path(sources.root, name).resolve()
-        ours = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
-        if ours and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in wanted.reads):
-            message = f"reads {name}, which no plain #include inside the checkout names: its changes would go unseen"
-            return CompileError(file=wanted.source, line=0, message=message)
+        in_checkout = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
+        if in_checkout and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in unit.reads):
+            message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
+            return CompileError(file=unit.source, line=0, message=message)
     return None
 
 
-def _read(wanted: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
-    """The evidence in the cubin that nvcc left beside the object. A source without device code has none."""
+def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
+    """Read the evidence in the cubin. A host-only source has none."""
     digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
-    cubin = work / f"{Path(wanted.source).stem}.cubin"
+    cubin = work / f"{Path(unit.source).stem}.cubin"
     if not cubin.is_file():
         return CompiledUnit(digest=digest, machine_code="", host_code="", entries=())
     try:
         code = elf.read(cubin.read_bytes())
         functions = _disassemble(cubin, work, toolchain) if code.entries else ()
     except ValueError as error:
-        raise CannotCollectError(f"cannot read the machine code of {wanted.source}: {error}", fix="flashcore-ci doctor") from None
+        raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
     printed = nvcc.parse_resources(output)
     missing = sorted(set(code.entries) - set(printed))
     if missing:
-        raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {wanted.source}", fix="flashcore-ci doctor")
-    entries = tuple(
-        CompiledEntry(symbol=symbol, resources=printed[symbol], code=_belonging(symbol, functions, code.entries))
-        for symbol in code.entries
-    )
+        raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
+    codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
+    entries = tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
     translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
-    host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, wanted.reads)))
+    host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, unit.reads)))
     return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
 
 
 def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:
-    done = process.run(nvdisasm.argv(toolchain.nvdisasm, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
+    completed = process.run(nvdisasm.argv(toolchain.nvdisasm, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
     if process.stopping():
         raise InterruptedRunError("the run was stopped")
-    if done.returncode != 0 or done.timed_out:
-        raise ValueError(f"nvdisasm failed: {done.error_text().strip()[:200] or f'exit status {done.returncode}'}")
-    return nvdisasm.parse(done.text())
+    if completed.returncode != 0 or completed.timed_out:
+        raise ValueError(f"nvdisasm failed: {completed.error_text().strip()[:200] or f'exit status {completed.returncode}'}")
+    return nvdisasm.parse(completed.text())
 
 
-def _belonging(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
-    """The entry function with all that it may call: every function of the file that belongs to no other entry function."""
+def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
     others = [other for other in entries if other != symbol]
-    own = [
-        function
-        for function in functions
-        if not any(function.name == other or function.name.startswith(f"${other}$") for other in others)
-    ]
+    callees_of_others = tuple(f"${other}$" for other in others)
+    own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))
     return nvdisasm.merge(tuple(own), name=symbol)
 
 
-def _relative(error: CompileError, root: Path) -> CompileError:
+def _make_relative(error: CompileError, root: Path) -> CompileError:
     path = Path(error.file)
     return replace(error, file=path.relative_to(root).as_posix()) if path.is_absolute() and path.is_relative_to(root) else error

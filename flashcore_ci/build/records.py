@@ -1,4 +1,4 @@
-"""``build.json``: the builds of one folder, bound to the libraries beside it."""
+"""``build.json``: the builds in one folder, bound to the libraries next to it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ SCHEMA = "build-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSet:
-    """The content of ``build.json``. Each ``library`` in it is a path relative to its folder.
-
-    ``sources`` has for each subject the digest of the tokens of every source and header that went into it.
-    """
+    """``build.json``. ``library`` is relative to its folder. ``sources``: per subject a token digest of sources and headers."""
 
     builds: tuple[BuildEvidence, ...]
     sources: tuple[tuple[str, str], ...]
@@ -30,44 +27,41 @@ class BuildSet:
 
 
 def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
-    """UsageError when a file that a build would write to ``folder`` is there and no build of ours wrote it."""
+    """Raise UsageError if a build would overwrite other files."""
     file = folder / FILE
     if file.is_file() and SCHEMA in file.read_text(encoding="utf-8", errors="replace"):
         return
     for name in (FILE, *libraries):
         if (folder / name).exists():
-            raise UsageError(f"{folder / name} exists, and no build wrote it", fix="give --out another folder")
+            raise UsageError(f"{folder / name} exists and was not written by a build", fix="give --out another folder")
 
 
-def write_builds(folder: Path, made: BuildSet) -> None:
+def write_builds(folder: Path, build_set: BuildSet) -> None:
     """Write ``build.json`` into ``folder``."""
-    write_atomically(folder / FILE, codec.encode(made))
+    write_atomically(folder / FILE, codec.encode(build_set))
 
 
 def read_builds(folder: Path) -> BuildSet:
-    """The builds in ``folder``, maybe made on another machine. Needs neither compiler nor network.
-
-    EvidenceError when there is no ``build.json``, when it is of another schema, or when a library is not the one that
-    was built.
-    """
+    """Read the builds in ``folder``. EvidenceError unless record and libraries are whole."""
     try:
         data = (folder / FILE).read_bytes()
     except OSError as error:
-        raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="flashcore-ci build --out DIR writes one") from None
-    made = codec.decode(BuildSet, data, where=str(folder / FILE))
-    for build in made.builds:
+        raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="write it with flashcore-ci build --out DIR") from None
+    build_set = codec.decode(BuildSet, data, where=str(folder / FILE))
+    for build in build_set.builds:
         if build.library:
-            _check(folder, build)
-    return made
+            _check_library(folder, build)
+    return build_set
 
 
-def _check(folder: Path, build: BuildEvidence) -> None:
+def _check_library(folder: Path, build: BuildEvidence) -> None:
     path = folder / build.library
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise EvidenceError(f"{folder / FILE}: {build.library} lies outside this folder", fix="build again")
+        raise EvidenceError(f"{folder / FILE}: {build.library} is outside this folder", fix="build again")
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise EvidenceError(f"{path}: {error.strerror}", fix="copy the whole folder, or build again") from None
     if digest != build.library_digest:
-        raise EvidenceError(f"{path}: not the library that was built as {build.subject}", fix="copy it again, or build again")
+        fix = "copy the whole folder, or build again"
+        raise EvidenceError(f"{path}: not the library that was built for {build.subject}", fix=fix)

@@ -1,7 +1,8 @@
-"""The files that a build reads: which they are, and digests of their bytes and of their tokens."""
+"""The files that a build reads, and digests of their bytes and tokens."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,30 +12,24 @@ from flashcore_ci.model.identity import digest_of
 
 
 class Sources:
-    """The files of one checkout, each read once. Paths are relative to its root; files elsewhere are the system's.
-
-    A file that is absent is one without content: the compiler will say so.
-    """
+    """The files of one checkout, each read once. An absent file counts as empty: the compiler reports it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
         self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._header_paths: dict[tuple[str, str], str | None] = {}
 
-    def inside(self, path: str) -> bool:
-        """Whether ``path`` is relative and leads nowhere outside the checkout."""
+    def is_inside(self, path: str) -> bool:
+        """Tell whether ``path`` is relative and inside the checkout."""
         return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
 
     def exists(self, path: str) -> bool:
-        """Whether this is a file that can be read."""
+        """Tell whether this file can be read."""
         return self._read(path) is not None
 
     def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
-        """``path`` and every file of the checkout that it includes, directly or not, sorted.
-
-        Conditions are not evaluated: a file that might be included is.
-        """
+        """List ``path`` and all files of the checkout that it includes, under any condition."""
         seen: set[str] = set()
         waiting = [path]
         while waiting:
@@ -45,15 +40,15 @@ class Sources:
         return tuple(sorted(seen))
 
     def bytes_digest(self, paths: Iterable[str]) -> str:
-        """Digest of these files, byte for byte: what the cache of objects is keyed by."""
+        """Digest these files byte for byte, for the cache's key."""
         return digest_of([(path, hashlib.sha256(self._read(path) or b"").hexdigest()) for path in paths])
 
     def c_digest(self, paths: Iterable[str]) -> str:
-        """Digest of the tokens of these C++ files."""
+        """Digest the tokens of these C++ files."""
         return digest_of([(path, tokens.c_tokens(self._text(path))) for path in paths])
 
     def python_digest(self, paths: Iterable[str]) -> str:
-        """Digest of the tokens of these Python files."""
+        """Digest the tokens of these Python files."""
         return digest_of([(path, tokens.python_tokens(self._text(path))) for path in paths])
 
     def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:
@@ -63,22 +58,16 @@ class Sources:
         for name, quoted in self._headers[path]:
             folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
             header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
-            if header is not None:
-                found.append(header)
+            found += [header] if header is not None else []
         return found
 
     def _header(self, folder: str, name: str) -> str | None:
-        """The path of header ``name`` in ``folder``; None when there is none, or when it lies outside the checkout."""
-        if (folder, name) not in self._found:
-            self._found[folder, name] = self._sought(folder, name)
-        return self._found[folder, name]
-
-    def _sought(self, folder: str, name: str) -> str | None:
-        try:
-            path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
-        except ValueError:
-            return None
-        return path if self.exists(path) else None
+        if (folder, name) not in self._header_paths:
+            path = None
+            with contextlib.suppress(ValueError):  # the name leads out of the checkout
+                path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
+            self._header_paths[folder, name] = path if path is not None and self.exists(path) else None
+        return self._header_paths[folder, name]
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._bytes:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.compiler import Host, host_compiler
-from flashcore_ci.build.objects import CompiledEntry, CompiledUnit, Unit
+from flashcore_ci.build.compiler import BuildContext, find_host_compiler
+from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.toolchain import Toolchain
@@ -22,24 +22,8 @@ from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
 from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many compilations are done, how many there are, and the source that was compiled last."""
-
+"""Called with (compilations done, compilations in all, last source)."""
 Results = dict[str, CompiledUnit | CompileError]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """What every step of a build needs."""
-
-    sources: Sources
-    toolchain: Toolchain
-    host: Host
-    cache: Cache
-    out: Path
-
-    def unit(self, source: str, spec: BuildSpec) -> Unit:
-        """The unit that compiles ``source`` as this subject asks."""
-        return objects.unit(source, spec.includes, sources=self.sources, toolchain=self.toolchain, host=self.host)
 
 
 def build_subjects(
@@ -52,48 +36,37 @@ def build_subjects(
     jobs: int,
     progress: Progress,
 ) -> tuple[BuildEvidence, ...]:
-    """Build every subject into ``out/<subject>/<library>`` and write ``out/build.json``.
+    """Build every subject into ``out/<subject>/<library>`` with at most ``jobs`` compilers, and write ``build.json``.
 
-    ``jobs`` compilers run at a time; ``cache`` keeps what they made, and nothing starts for what it holds. A source that
-    does not compile is evidence (``BuildEvidence.error``). SuiteError when a subject names paths outside the checkout,
-    CannotCollectError when this machine cannot compile.
+    A source that does not compile is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the
+    checkout, CannotCollectError if this machine cannot compile.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
-    refuse_foreign(out, [f"{made.subject}/{made.build.library}" for made in descriptions if made.build is not None])
-    workshop = Workshop(
-        sources=sources, toolchain=toolchain, host=host_compiler(), cache=Cache(folder=cache / "objects"), out=out
-    )
-    units = {
-        unit.key: unit
-        for spec in (description.build for description in descriptions)
-        if spec is not None
-        for unit in (workshop.unit(source, spec) for source in _sources(spec))
-    }
-    results = _compile(tuple(units.values()), workshop, jobs, progress)
-    builds = tuple(_evidence(description, results, workshop) for description in descriptions)
+    refuse_foreign(out, [f"{d.subject}/{d.build.library}" for d in descriptions if d.build is not None])
+    kept = Cache(folder=cache / "objects")
+    context = BuildContext(sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=kept, out=out)
+    specs = [description.build for description in descriptions if description.build is not None]
+    units = {unit.key: unit for spec in specs for unit in _units(spec, context)}
+    results = _compile(tuple(units.values()), context, jobs, progress)
+    builds = tuple(_build_evidence(description, results, context) for description in descriptions)
     write_builds(out, BuildSet(builds=builds, sources=_source_digests(descriptions, sources)))
     return builds
 
 
 def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path) -> tuple[BuildEvidence, ...]:
-    """The builds in ``folder``, maybe made on another machine, of these very sources; comments may differ.
-
-    EvidenceError as ``read_builds``, and when a subject's sources in the checkout at ``root`` are not those that were built:
-    a verdict on the one would be taken for a verdict on the other.
-    """
-    made = read_builds(folder)
+    """Read the builds in ``folder``. EvidenceError as ``read_builds``, and if sources (not comments) differ."""
+    build_set = read_builds(folder)
     sources = Sources(root)
     _check_paths(descriptions, sources)
-    here, built = dict(_source_digests(descriptions, sources)), dict(made.sources)
-    for subject in (build.subject for build in made.builds if build.subject in here):
+    here, built = dict(_source_digests(descriptions, sources)), dict(build_set.sources)
+    for subject in (build.subject for build in build_set.builds if build.subject in here):
         if built.get(subject) != here[subject]:
-            raise EvidenceError(f"{folder}: {subject} was built of other sources than this checkout's", fix="build again")
-    return made.builds
+            raise EvidenceError(f"{folder}: {subject} was built from other sources than this checkout has", fix="build again")
+    return build_set.builds
 
 
 def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
-    """For each subject the digest of all that its build reads or that runs with it, by tokens."""
     return tuple((description.subject, _source_digest(description, sources)) for description in descriptions)
 
 
@@ -101,44 +74,40 @@ def _source_digest(description: Description, sources: Sources) -> str:
     spec = description.build
     if spec is None:
         return sources.python_digest([description.file])
-    files = {path for source in _sources(spec) for path in sources.closure(source, spec.includes)}
+    files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
     python = sources.python_digest([description.file, *spec.binding])
-    return digest_of(nvcc.OPTIONS, spec.includes, _sources(spec), sources.c_digest(sorted(files)), python)
+    return digest_of(nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
-def _sources(spec: BuildSpec) -> tuple[str, ...]:
-    """Entry functions first: their errors are the ones to show."""
+def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
+    """Entry functions come first: their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
+
+
+def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
+    return [objects.make_unit(source, spec.includes, context) for source in _all_sources(spec)]
 
 
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
     problems: list[str] = []
     for description in descriptions:
-        spec = description.build
-        if spec is None:
+        if (spec := description.build) is None:
             continue
-        paths = (*_sources(spec), *spec.includes, *spec.binding)
-        problems += [
-            f"{description.file}: build: {path} is not a path inside the checkout" for path in paths if not sources.inside(path)
-        ]
-        problems += [
-            f"{description.file}: build: {name!r} is not a plain file name"
-            for name in (spec.library, description.subject)
-            if name in ("", ".", "..") or "/" in name
-        ]
+        where, names = f"{description.file}: build", (spec.library, description.subject)
+        outside = (p for p in (*_all_sources(spec), *spec.includes, *spec.binding) if not sources.is_inside(p))
+        problems += [f"{where}: {path} is not a path inside the checkout" for path in outside]
+        problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
     if problems:
         raise SuiteError(tuple(problems))
 
 
-def _compile(units: Sequence[Unit], workshop: Workshop, jobs: int, progress: Progress) -> Results:
+def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: Progress) -> Results:
     def compile_one(unit: Unit) -> CompiledUnit | CompileError:
-        if not workshop.sources.exists(unit.source):
+        if not context.sources.exists(unit.source):
             return CompileError(file=unit.source, line=0, message="no such file")
-        return objects.compile_unit(
-            unit, sources=workshop.sources, toolchain=workshop.toolchain, host=workshop.host, cache=workshop.cache
-        )
+        return objects.compile_unit(unit, context)
 
-    results: Results = {unit.key: known for unit in units if (known := workshop.cache.load(CompiledUnit, unit.key)) is not None}
+    results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         running = {pool.submit(compile_one, unit): unit for unit in units if unit.key not in results}
         try:
@@ -151,8 +120,8 @@ def _compile(units: Sequence[Unit], workshop: Workshop, jobs: int, progress: Pro
     return results
 
 
-def _evidence(description: Description, results: Results, workshop: Workshop) -> BuildEvidence:
-    sources, spec = workshop.sources, description.build
+def _build_evidence(description: Description, results: Results, context: BuildContext) -> BuildEvidence:
+    sources, spec = context.sources, description.build
     subject = sources.python_digest([description.file])
     if spec is None:
         return BuildEvidence(
@@ -166,19 +135,20 @@ def _evidence(description: Description, results: Results, workshop: Workshop) ->
             source=subject,
             entries=(),
         )
-    units = [workshop.unit(source, spec) for source in _sources(spec)]
+    units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
-    entries = [_entry(entry, by_source[entry.source]) for entry in spec.entries]
+    entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
     failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
+    failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
-    made = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], workshop)
-    error = made if isinstance(made, CompileError) else None
+    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
+    error = linked if isinstance(linked, CompileError) else None
     return BuildEvidence(
         subject=description.subject,
-        compiler=workshop.toolchain.compiler,
+        compiler=context.toolchain.compiler,
         options=nvcc.OPTIONS,
-        library="" if isinstance(made, CompileError) else f"{description.subject}/{spec.library}",
-        library_digest="" if isinstance(made, CompileError) else made.digest,
+        library="" if isinstance(linked, CompileError) else f"{description.subject}/{spec.library}",
+        library_digest="" if isinstance(linked, CompileError) else linked.digest,
         launcher=_launcher_digest(spec, sources),
         binding=sources.python_digest(spec.binding),
         source=subject,
@@ -187,13 +157,26 @@ def _evidence(description: Description, results: Results, workshop: Workshop) ->
     )
 
 
+def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
+    """Find entry functions that ``build()`` does not name: no gate would judge them."""
+    named = {(entry.source, entry.symbol) for entry in spec.entries}
+    advice = "which build() does not name: name it in `entries`, or remove it"
+    return [
+        CompileError(file=source, line=0, message=f"defines the entry function {entry.symbol}, {advice}")
+        for source, unit in units.items()
+        if isinstance(unit, CompiledUnit)
+        for entry in unit.entries
+        if (source, entry.symbol) not in named
+    ]
+
+
 def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
-    """Launchers with all that they include; what the entry functions' sources include counts with each of those."""
+    """Headers of entry functions count with those functions."""
     files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
     return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(sorted(files)))
 
 
-def _entry(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
+def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
     if isinstance(result, CompileError):
         return result
     compiled = result.entry(spec.symbol)
@@ -201,37 +184,23 @@ def _entry(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild |
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
         return CompileError(file=spec.source, line=0, message=message)
-    return _entry_build(spec, compiled, digest_of(spec.symbol, result.machine_code, result.host_code))
-
-
-def _entry_build(spec: EntrySpec, compiled: CompiledEntry, digest: str) -> EntryBuild:
-    printed, code = compiled.resources, compiled.code
+    code, warnings = compiled.code, compiled.resources.warnings
+    if (count := code.unfenced_tma_stores) > 0:  # TMA may read old values then
+        warnings += (f"{count} TMA stores from shared memory without a proxy fence after ordinary stores to it",)
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
-        digest=digest,
-        registers=printed.registers,
+        digest=digest_of(spec.symbol, result.machine_code, result.host_code),
         highest_register=code.highest_register,
-        spill_store_bytes=printed.spill_store_bytes,
-        spill_load_bytes=printed.spill_load_bytes,
-        stack_bytes=printed.stack_bytes,
-        static_shared_bytes=printed.static_shared_bytes,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         opcodes=code.opcodes,
         waits=code.waits,
-        warnings=(*printed.warnings, *_unfenced(code.unfenced)),
+        **asdict(replace(compiled.resources, warnings=warnings)),
     )
 
 
-def _unfenced(count: int) -> tuple[str, ...]:
-    """The one hazard of the asynchronous proxy that machine code shows: the copy engine may read what was there before."""
-    return (f"{count} bulk stores of shared memory without a proxy fence after ordinary stores to it",) if count else ()
-
-
-def _link(name: str, keys: Sequence[str], workshop: Workshop) -> library.Linked | CompileError:
-    """Link the objects and put the library into ``out``."""
-    linked = library.link(keys, name, toolchain=workshop.toolchain, host=workshop.host, cache=workshop.cache)
-    if isinstance(linked, library.Linked):
-        made = library.key(keys, toolchain=workshop.toolchain, host=workshop.host)
-        write_atomically(workshop.out / name, workshop.cache.product(made).read_bytes())
+def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
+    linked = library.link(keys, name, context)
+    if isinstance(linked, library.LinkedLibrary):
+        write_atomically(context.out / name, context.cache.product_path(library.library_key(keys, context)).read_bytes())
     return linked

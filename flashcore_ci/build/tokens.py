@@ -1,8 +1,4 @@
-"""Sources as tokens: what is left when comments, blanks and line breaks no longer count.
-
-Two files with equal tokens mean the same to a compiler (``__LINE__`` apart), so that digests of tokens outlive a
-changed comment.
-"""
+"""Sources as tokens, without comments, blanks and line breaks. Equal tokens compile alike, ``__LINE__`` apart."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 
-MOST_TEXTS = 1024
-"""Texts whose tokens are remembered: many subjects read the same headers."""
+MAX_CACHED_TEXTS = 1024
+"""Many subjects read the same headers."""
 _PUNCTUATORS = r"%:%:|<<=|>>=|<=>|\.\.\.|->\*|::|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\#\#|\.\*"
-"""Longest first. What matters is that ``+ +`` and ``++`` differ, not that every operator is known."""
+"""Longest first. The list need not be complete: ``+ +`` and ``++`` must differ."""
 
 _TOKEN = re.compile(
     r"""
@@ -35,21 +31,20 @@ _TOKEN = re.compile(
 )
 
 _INCLUDE = re.compile(
-    r"(?:^[ \t]*#[ \t]*include(?:_next)?|__has_include[ \t]*\()[ \t]*(?:\"(?P<own>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)",
+    r"(?:^[ \t]*#[ \t]*include(?:_next)?|__has_include[ \t]*\()[ \t]*(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)",
     re.MULTILINE,
 )
-"""A header that is only asked for counts too: its coming and going changes what is compiled."""
-
+"""``__has_include`` counts too: whether the header exists changes what is compiled."""
 _PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
 _PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 
 
-@lru_cache(maxsize=MOST_TEXTS)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def c_tokens(text: str) -> tuple[str, ...]:
-    """The tokens of C, C++ or CUDA source. The end of a directive counts, and the blank that makes a macro object-like."""
+    """Return the tokens of C, C++ or CUDA. The end of a directive counts, and the blank that makes a macro object-like."""
     tokens: list[str] = []
-    directive = -1  # where the directive that we are in began; -1: in none
-    fresh, blank = True, False
+    directive = -1  # index of the current directive's first token, or -1
+    line_start, blank = True, False
     for kind, word in _scan(text):
         if kind in ("blank", "comment"):
             blank = True
@@ -57,33 +52,30 @@ def c_tokens(text: str) -> tuple[str, ...]:
         if kind == "newline":
             if directive >= 0:
                 tokens.append("\n")
-            directive, fresh, blank = -1, True, False
+            directive, line_start, blank = -1, True, False
             continue
-        if fresh and word == "#":
+        if line_start and word == "#":
             directive = len(tokens)
         if word == "(" and blank and directive >= 0 and tokens[directive + 1 : -1] == ["define"]:
             tokens.append(" ")
         tokens.append(word)
-        fresh, blank = False, False
+        line_start, blank = False, False
     return tuple(tokens)
 
 
-@lru_cache(maxsize=MOST_TEXTS)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
-    """The headers that C source names, whatever conditions they stand under, each with whether it stands in quotes."""
+    """List the headers that C source names, with "is quoted"."""
     code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
-    return tuple((match["own"] or match["system"], match["own"] is not None) for match in _INCLUDE.finditer(code))
+    return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in _INCLUDE.finditer(code))
 
 
-@lru_cache(maxsize=MOST_TEXTS)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def python_tokens(text: str) -> tuple[str, ...]:
-    """The tokens of Python source, the same for every version of Python that can read it.
-
-    Docstrings count. Source that is no Python is its own single token.
-    """
+    """Return the tokens of Python, alike for every version. Docstrings count. Invalid source is a single token."""
     lines = text.splitlines(keepends=True)
     tokens: list[str] = []
-    nested: list[tuple[int, int]] = []  # where the formatted strings that we are in began
+    nested: list[tuple[int, int]] = []  # starts of the enclosing f-strings
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             kind = tokenize.tok_name[token.type]
@@ -91,7 +83,7 @@ def python_tokens(text: str) -> tuple[str, ...]:
                 nested.append(token.start)
             elif kind.endswith("STRING_END"):
                 start = nested.pop()
-                if not nested:  # as written: Python 3.11 sees one string where later versions see its parts
+                if not nested:  # as written: Python 3.11 has one token where later versions have several
                     tokens.append(_slice(lines, start, token.end))
             elif nested or token.type in _PYTHON_BLANKS:
                 continue
@@ -109,7 +101,7 @@ def _scan(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _slice(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    (first, left), (last, right) = start, end
+    (first, begin), (last, stop) = start, end
     if first == last:
-        return lines[first - 1][left:right]
-    return "".join((lines[first - 1][left:], *lines[first : last - 1], lines[last - 1][:right]))
+        return lines[first - 1][begin:stop]
+    return "".join((lines[first - 1][begin:], *lines[first : last - 1], lines[last - 1][:stop]))

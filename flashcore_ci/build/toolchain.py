@@ -1,7 +1,4 @@
-"""The CUDA tools: installed from pinned packages into a folder of our own, or the machine's when asked for.
-
-They never share an environment with torch, which pins other versions of the same packages into the same folder.
-"""
+"""The CUDA tools: pinned packages in their own folder (torch pins other versions), or the machine's CUDA."""
 
 from __future__ import annotations
 
@@ -22,50 +19,43 @@ from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[str], None]
-
 INSTALL_SECONDS = 3600.0
 VERSION_SECONDS = 60.0
 _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
+_FIX_INDEX = "check the network and pip's index settings, then try again"
 
-_COMPLAINTS = (
+_PIP_ERRORS = (
     (
         "No module named pip",
         "this Python has no pip",
-        "python3 -m ensurepip, or name a Python that has it in FLASHCORE_CI_PYTHON",
+        "python3 -m ensurepip, or set FLASHCORE_CI_PYTHON to a Python that has pip",
     ),
-    ("No space left on device", "the disk is full", "make room for 400 MB, or set FLASHCORE_CI_HOME to another disk"),
+    ("No space left on device", "the disk is full", "free 400 MB, or set FLASHCORE_CI_HOME to another disk"),
     (
         "DO NOT MATCH THE HASHES",
-        "a downloaded file is not the pinned one",
-        "pip cache purge, then try again; if it stays so, mistrust the package index",
+        "a downloaded file does not match its pinned hash",
+        "pip cache purge, then try again. If it fails again, do not trust the package index",
     ),
     (
         "NewConnectionError|Failed to establish|ConnectTimeout|ReadTimeout|name resolution|Max retries",
         "the package index cannot be reached",
-        "check the network and pip's index settings, then try again",
+        _FIX_INDEX,
     ),
-    (
-        r"\(from versions: none\)",
-        "the package index cannot be reached, or has none of the pinned packages",
-        "check the network and pip's index settings, then try again",
-    ),
+    (r"\(from versions: none\)", "the package index is unreachable or lacks the pinned packages", _FIX_INDEX),
     (
         "No matching distribution",
         "the package index does not have the pinned versions",
-        "check pip's index settings; the tools exist for Linux on x86_64 and aarch64 only",
+        "check pip's index settings. The tools exist for Linux on x86_64 and aarch64 only",
     ),
 )
-"""What pip prints, what that means, what to do: the first that matches."""
+"""Pattern in pip's output, message, fix. The first match counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Where the tools are and what they are. ``lib`` holds the static CUDA runtime; ``sanitizer`` is None where absent.
-
-    ``digest`` names these exact versions.
-    """
+    """Paths and exact versions (``digest``) of the tools. ``lib`` holds the static CUDA runtime."""
 
     nvcc: Path
     nvdisasm: Path
@@ -77,13 +67,13 @@ class Toolchain:
 
     @property
     def compiler(self) -> str:
-        """The compiler as evidence names it."""
+        """The compiler's name in evidence."""
         return f"nvcc {self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """The file written last into a whole installation: what the tools themselves answered when asked for their version."""
+class ToolVersions:
+    """The versions that the installed tools printed, written last."""
 
     nvcc: str
     sanitizer: str
@@ -91,70 +81,58 @@ class Installed:
 
 
 def lock_text() -> str:
-    """The pins, as pip reads them."""
+    """Return the pins, as pip reads them."""
     return resources.files(__package__).joinpath("toolchain.lock").read_text(encoding="utf-8")
 
 
 def lock_digest() -> str:
-    """SHA-256 in hex of the pins (comments included: the file is the version)."""
+    """Return the SHA-256 of the pins and their comments in hex."""
     return hashlib.sha256(lock_text().encode("utf-8")).hexdigest()
 
 
 def find(home: Path) -> Toolchain | None:
-    """The pinned tools under ``home``; None when they were never, or not wholly, installed. Starts no process."""
+    """Find the pinned tools under ``home``, if wholly installed."""
     folder = _folder(home)
     try:
-        installed = codec.decode(Installed, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
+        installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
-    return Toolchain(
-        nvcc=cuda / "bin/nvcc",
-        nvdisasm=cuda / "bin/nvdisasm",
-        sanitizer=cuda / "bin/compute-sanitizer",
-        lib=cuda / "lib",
-        version=installed.nvcc,
-        sanitizer_version=installed.sanitizer,
-        digest=lock_digest(),
-    )
+    return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, lock_digest())
 
 
-def system() -> Toolchain | None:
-    """The machine's own CUDA: the ``nvcc`` on PATH, else the one in /usr/local/cuda; None when there is neither.
-
-    CannotCollectError when parts that are needed besides are absent.
-    """
+def find_system() -> Toolchain | None:
+    """Find the machine's CUDA: on PATH, else in /usr/local/cuda. CannotCollectError if it is incomplete."""
     found = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if found is None:
         return None
     compiler = Path(found).resolve()
     top = compiler.parent.parent
-    disassembler = compiler.parent / "nvdisasm"
     lib = next((path for path in (top / "lib64", top / "lib") if (path / "libcudart_static.a").is_file()), None)
-    if lib is None or not disassembler.is_file():
+    if lib is None or not (compiler.parent / "nvdisasm").is_file():
         part = "libcudart_static.a" if lib is None else "nvdisasm"
-        raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=f"install it, or: {_FIX_INSTALL}")
+        raise CannotCollectError(f"the CUDA in {top} has no {part}", fix=_FIX_INSTALL)
     sanitizer = compiler.parent / "compute-sanitizer"
-    known = sanitizer if sanitizer.is_file() else None
+    checker = sanitizer if sanitizer.is_file() else None
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
-        versions = _ask(compiler, known, logs=Path(logs))
+        versions = _query_versions(compiler, checker, logs=Path(logs))
+    return _toolchain(compiler, checker, lib, versions, digest_of("system", str(top), versions.nvcc))
+
+
+def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: ToolVersions, digest: str) -> Toolchain:
     return Toolchain(
         nvcc=compiler,
-        nvdisasm=disassembler,
-        sanitizer=known,
+        nvdisasm=compiler.parent / "nvdisasm",
+        sanitizer=sanitizer,
         lib=lib,
         version=versions.nvcc,
         sanitizer_version=versions.sanitizer,
-        digest=digest_of("system", str(top), versions.nvcc),
+        digest=digest,
     )
 
 
 def install(home: Path, python: str, progress: Progress) -> Toolchain:
-    """The pinned tools, installed with ``python -m pip`` where they are not there yet.
-
-    An interrupted installation leaves no marker: what it downloaded is in pip's cache, the rest is done again. Of two
-    at a time the second waits. CannotCollectError says in one line what is in the way.
-    """
+    """Install the pinned tools with ``python -m pip``, unless they are there. A second caller waits for the first."""
     if (present := find(home)) is not None:
         return present
     folder = _folder(home)
@@ -163,27 +141,25 @@ def install(home: Path, python: str, progress: Progress) -> Toolchain:
         with lock.hold(folder.parent / ".lock", timeout=INSTALL_SECONDS, waiting=progress, what="the toolchain's folder"):
             return find(home) or _install(home, folder, python, progress)
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot install the toolchain in {folder}: {error.strerror or error}",
-            fix="make room on the disk, or set FLASHCORE_CI_HOME to a folder that can be written",
-        ) from None
+        fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
+        raise CannotCollectError(f"cannot install the toolchain in {folder}: {error.strerror or error}", fix=fix) from None
 
 
 def pip_argv(python: str, *, pins: Path, target: Path) -> tuple[str, ...]:
-    """Install exactly what ``pins`` lists, each file checked against its hash."""
+    """Install exactly what ``pins`` lists, with checked hashes."""
     exact = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--no-compile")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-script-location")
     return (python, "-m", "pip", "install", *quiet, *exact, "--target", str(target), "--requirement", str(pins))
 
 
-def explain(output: str) -> tuple[str, str]:
-    """What pip's output says in one line, and what to do about it."""
-    for pattern, message, fix in _COMPLAINTS:
+def explain_pip_failure(output: str) -> tuple[str, str]:
+    """Return the cause in pip's output, and a fix."""
+    for pattern, message, fix in _PIP_ERRORS:
         if re.search(pattern, output):
             return message, fix
     errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
     last = (errors or output.strip().splitlines() or ["no output"])[-1]
-    return f"pip failed: {last}", "mend what pip says, then try again"
+    return f"pip failed: {last}", "fix what pip reports, then try again"
 
 
 def _folder(home: Path) -> Path:
@@ -191,7 +167,6 @@ def _folder(home: Path) -> Path:
 
 
 def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolchain:
-    """Under the lock: whatever half-made folders lie here belong to nobody."""
     for stale in (folder, *folder.parent.glob(".new-*")):
         shutil.rmtree(stale, ignore_errors=True)
     progress("installing the CUDA tools (about 330 MB on disk, once)")
@@ -199,13 +174,13 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
         work = Path(name)
         pins, target = work / "toolchain.lock", work / "root"
         pins.write_text(lock_text(), encoding="utf-8")
-        done = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
-        if done.returncode != 0 or done.timed_out:
-            message, fix = explain(done.text() + done.error_text())
-            late = f"not done after {INSTALL_SECONDS:.0f} s; " if done.timed_out else ""
+        completed = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
+        if completed.returncode != 0 or completed.timed_out:
+            message, fix = explain_pip_failure(completed.text() + completed.error_text())
+            late = f"not done after {INSTALL_SECONDS:.0f} s, " if completed.timed_out else ""
             raise CannotCollectError(f"cannot install the toolchain: {late}{message}", fix=fix)
         cuda = target / _CUDA
-        installed = _ask(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
+        installed = _query_versions(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
         write_atomically(target / _MARKER, codec.encode(installed))
         target.rename(folder)
     toolchain = find(home)
@@ -214,8 +189,7 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
     return toolchain
 
 
-def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
-    """Start each tool once: a tool that cannot say its version cannot do anything else."""
+def _query_versions(compiler: Path, sanitizer: Path | None, *, logs: Path) -> ToolVersions:
     answer = process.run(nvcc.version_argv(compiler), logs=logs, name="nvcc", timeout=VERSION_SECONDS)
     version = nvcc.parse_version(answer.text())
     checker = ""
@@ -223,7 +197,7 @@ def _ask(compiler: Path, sanitizer: Path | None, *, logs: Path) -> Installed:
         answer = process.run((sanitizer, "--version"), logs=logs, name="sanitizer", timeout=VERSION_SECONDS)
         found = re.search(r"^Version (\S+)", answer.text(), re.MULTILINE)
         checker = found[1] if found else ""
-    for tool, said in ((compiler, version), (sanitizer, checker)):
-        if tool is not None and not said:
-            raise CannotCollectError(f"{tool} does not say its version", fix=_FIX_INSTALL)
-    return Installed(nvcc=version, sanitizer=checker)
+    for tool, found_version in ((compiler, version), (sanitizer, checker)):
+        if tool is not None and not found_version:
+            raise CannotCollectError(f"{tool} does not print its version", fix=_FIX_INSTALL)
+    return ToolVersions(nvcc=version, sanitizer=checker)

@@ -1,1 +1,1 @@
-"""Click commands: parse, call, write."""
+"""The command line: one module per command."""

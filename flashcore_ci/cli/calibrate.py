@@ -1,4 +1,4 @@
-"""``flashcore-ci calibrate``: how small a change does this machine show?"""
+"""The command ``calibrate``."""
 
 from __future__ import annotations
 
@@ -9,45 +9,31 @@ from typing import Any
 import click
 
 from flashcore_ci.cli import console, options, signals
-from flashcore_ci.collect import calibration
-from flashcore_ci.collect.calibration import Wanted
-from flashcore_ci.judge.power import sights
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.model.noise import Noise
-from flashcore_ci.run import calibrate, gate, references
-from flashcore_ci.run.calibrate import Wish
+from flashcore_ci.run.calibrate import CalibrationRun, calibrate
 from flashcore_ci.run.request import Request
-from flashcore_ci.store import record_files as files
+
+WORK = Path("runs/calibrate")
 
 
 @click.command("calibrate")
 @options.suite
-@click.option(
-    "--planted",
-    type=click.Path(path_type=Path),
-    default=Path("gates/planted.toml"),
-    show_default=True,
-    help="The suite of kernels with slow-downs planted in them.",
-)
+@options.path("--planted", default=Path("gates/planted.toml"), text="The suite of kernels with planted slow-downs.")
 @options.only
-@click.option(
-    "--work",
-    type=click.Path(path_type=Path),
-    default=Path("runs/calibrate"),
-    show_default=True,
-    help="Folder of the unfinished recording: the next call goes on with it.",
-)
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The noise model.  [default: gates/noise/GPU.json]")
+@options.path("--work", default=WORK, text="Folder of the unfinished recording. The next call continues it.")
+@options.path("--out", default=None, text="The noise model.  [default: gates/noise/GPU.json]")
 @click.option("--for", "seconds", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
 @click.option("--processes", type=click.IntRange(min=2), default=40, show_default=True, help="A/A processes.")
-@click.option("--planted-processes", type=click.IntRange(min=0), default=14, show_default=True, help="Processes of planted ones.")
+@click.option(
+    "--planted-processes",
+    type=click.IntRange(min=0),
+    default=14,
+    show_default=True,
+    help="Processes that time planted slow-downs.",
+)
 @options.build
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
+@options.measuring
 @options.lock_clocks
-@options.jobs
 def command(
     *,
     suite: Path,
@@ -59,37 +45,31 @@ def command(
     planted_processes: int,
     only: tuple[str, ...],
     build: Path | None,
-    **asked: Any,
+    **arguments: Any,
 ) -> int:
-    """How small a change does this machine show? Record its noise.
+    """Record this machine's noise: how small a change does it show?
 
-    Times the suite's kernels against themselves, and test builds with planted slow-downs, in many fresh processes. May be
-    stopped at any time, and goes on where it was. With --build, the folder holds a build of each suite under its name.
+    Times the kernels against themselves and with planted slow-downs, in many fresh processes. You can stop it at any time: the
+    next call continues. With --build, the folder holds a build of each suite under its name.
     """
-    teller = console.Teller(os.environ)
-    requests = tuple(
-        Request(
-            suite=file,
-            out=work / file.stem,
-            environ=os.environ,
-            only=globs,
-            live=True,
-            build=None if build is None else build / file.stem,
-            **asked,
-        )
-        for file, globs in ((suite, only or ("stability",)), (planted, ()))
+
+    def request(file: Path, globs: tuple[str, ...]) -> Request:
+        binaries = build and build / file.stem
+        return Request(suite=file, out=work / file.stem, environ=os.environ, only=globs, live=True, build=binaries, **arguments)
+
+    run = CalibrationRun(
+        suite=request(suite, only or ("stability",)),
+        planted=request(planted, ()),
+        folder=work,
+        out=out,
+        seconds=seconds,
+        same_processes=processes,
+        planted_processes=planted_processes,
     )
-    wish = Wish(folder=work, out=out, seconds=seconds, wanted=Wanted(same=processes, planted=planted_processes))
-    with signals.graceful():
-        ledger, written = calibrate.record(requests[0], requests[1], wish, teller)
-    teller.done()
-    done = {part: len(ledger.of(part)) for part in ("same", "planted")}
-    click.echo(
-        f"{done['same']} of {processes} A/A processes, {done['planted']} of {planted_processes} with planted slow-downs"
-        f"{f': {written}' if written else ''}",
-        err=True,
-    )
-    if written is not None:
-        for sight in sights(files.read(Noise, written), references.margins(gate.suite_of(requests[0]))):
-            click.echo(sight)
-    return ExitCode.INCONCLUSIVE if calibration.next_part(ledger, wish.wanted) else ExitCode.PASSED
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        state = calibrate(run, progress)
+    counts = f"{state.same} of {processes} A/A processes, {state.planted} of {planted_processes} with planted slow-downs"
+    click.echo(f"{counts}{f': {state.file}' if state.file else ''}", err=True)
+    for line in state.power:
+        click.echo(line)
+    return ExitCode.PASSED if state.complete else ExitCode.INCONCLUSIVE

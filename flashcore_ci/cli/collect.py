@@ -1,4 +1,4 @@
-"""``flashcore-ci collect``: measure, and judge nothing."""
+"""The command ``collect``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from flashcore_ci.adapters import process
 from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import gate
+from flashcore_ci.run.gate import collect_run
+from flashcore_ci.run.host import is_stopping
 from flashcore_ci.run.request import Request
 
 
@@ -20,20 +20,13 @@ from flashcore_ci.run.request import Request
 @options.out
 @options.build
 @options.only
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
-@options.jobs
-def command(*, out: Path, **asked: Any) -> int:
-    """Measure on this machine's GPU and write a run folder.
+@options.measuring
+def command(*, out: Path, **arguments: Any) -> int:
+    """Measure on this machine's GPU and write a run folder, without a verdict.
 
-    With --build, binaries made elsewhere are measured: no compiler and no network are needed.
+    With --build, binaries from another machine are measured. That needs no compiler and no network.
     """
-    teller = console.Teller(os.environ)
-    request = Request(out=out, environ=os.environ, live=True, **asked)
-    with signals.graceful():
-        evidence = gate.collect_only(request, teller)
-    teller.done()
-    click.echo(f"{len(evidence.observations)} observations in {out}; judge them with: flashcore-ci judge {out}", err=True)
-    return ExitCode.INCONCLUSIVE if process.stopping() else ExitCode.PASSED
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        evidence = collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
+    click.echo(f"{len(evidence.observations)} observations in {out}. Judge them: flashcore-ci judge {out}", err=True)
+    return ExitCode.INCONCLUSIVE if is_stopping() else ExitCode.PASSED

@@ -1,67 +1,64 @@
-"""What people see while something runs: progress on standard error, results on standard output.
-
-A terminal gets one line that changes; a log gets plain lines and no spinner.
-"""
+"""Progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 import click
 
-from flashcore_ci.adapters import clock, process
-from flashcore_ci.cli import durations
-from flashcore_ci.cli.eta import Remaining, about
+from flashcore_ci.cli import eta
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.store.claim import REPORTS
-from flashcore_ci.store.codec import encode
+from flashcore_ci.run import github, reports
+from flashcore_ci.run.durations import Durations
+from flashcore_ci.run.host import is_stopping
 
 LOG_WIDTH = 120
 CLEAR_LINE = "\r\x1b[2K"
 TICK_SECONDS = 1.0
 
 
-class Teller:
-    """Shows progress and the time that is left; call it with one line at a time, ``done`` before anything else is printed.
+class ProgressLine:
+    """One changing line on a terminal, plain lines in a log."""
 
-    It is also done when the command ends, in whatever way.
-    """
-
-    def __init__(self, environ: Mapping[str, str], *, now: Callable[[], float] = clock.monotonic) -> None:
+    def __init__(self, environ: Mapping[str, str], *, now: Callable[[], float] = time.monotonic) -> None:
         self.live = sys.stderr.isatty() and environ.get("TERM", "") != "dumb" and not environ.get("CI")
         self._now = now
-        self._memory = durations.Memory.of_command(environ)
-        self._remaining = Remaining(before=self._memory.recall())
+        self._durations = Durations.at_home(environ, eta.command_key())
+        self._estimate = eta.Estimate(before=self._durations.load())
         self._writing = threading.Lock()
         self._over = threading.Event()
-        self._ticking: threading.Thread | None = None
-        context = click.get_current_context(silent=True)
-        if context is not None:
-            context.call_on_close(self._leave)
+        self._ticker: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Clear the line. Save the durations if all ended well."""
+        if error is None and not is_stopping():
+            self._durations.save(self._estimate.finish(self._now()))
+        with self._writing:
+            self._over.set()
+            if self._ticker is not None:
+                click.echo(CLEAR_LINE, err=True, nl=False)
 
     def __call__(self, line: str) -> None:
-        """Show ``line``: in place on a terminal, as a line of its own in a log, there with the time left when a stage begins."""
+        """Show ``line``, in a log with the time left once per stage."""
         with self._writing:
-            began = self._remaining.enter(line, self._now())
+            is_new = self._estimate.enter(line, self._now())
             if not self.live:
-                left = about(self._remaining.left(self._now())) if began else ""
+                left = eta.describe(self._estimate.left(self._now())) if is_new else ""
                 click.echo(f"{line} ({left})" if left else line, err=True)
                 return
         self._draw()
-        if self._ticking is None:
-            self._ticking = threading.Thread(target=self._tick, daemon=True)
-            self._ticking.start()
-
-    def done(self) -> None:
-        """Leave the line to others, and remember how long everything took."""
-        if not self._over.is_set() and not process.stopping():
-            self._memory.keep(self._remaining.finished(self._now()))
-        self._leave()
+        if self._ticker is None:
+            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker.start()
 
     def _tick(self) -> None:
         while not self._over.wait(TICK_SECONDS):
@@ -71,41 +68,31 @@ class Teller:
         with self._writing:
             if self._over.is_set():
                 return
-            left = about(self._remaining.left(self._now()))
-            text = f"{self._remaining.line} · {left}" if left else self._remaining.line
+            left = eta.describe(self._estimate.left(self._now()))
+            text = f"{self._estimate.line} · {left}" if left else self._estimate.line
             click.echo(CLEAR_LINE + text[: width_of(sys.stderr) - 1], err=True, nl=False)
-
-    def _leave(self) -> None:
-        with self._writing:
-            shown = self._ticking is not None and not self._over.is_set()
-            self._over.set()
-            if shown:
-                click.echo(CLEAR_LINE, err=True, nl=False)
 
 
 def width_of(stream: TextIO) -> int:
-    """The columns of the terminal that ``stream`` writes to, or what a log is given."""
+    """Return the columns of a terminal, else ``LOG_WIDTH``."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or LOG_WIDTH
     except (OSError, ValueError):
         return LOG_WIDTH
 
 
-def show(report: Report, environ: Mapping[str, str], *, aside: bool = False) -> None:
-    """Print the report on standard output (``aside``: on standard error), in colour where that is wanted."""
-    from flashcore_ci.report import terminal  # noqa: PLC0415 - rich is heavy
-    from flashcore_ci.run import github  # noqa: PLC0415 - as the next
-
-    stream = sys.stderr if aside else sys.stdout
+def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False) -> None:
+    """Print the report."""
+    stream = sys.stderr if on_stderr else sys.stdout
     tty = stream.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
-    text = terminal.render(report, width=width_of(stream) if tty else LOG_WIDTH, color=color)
-    click.echo(github.inert(text) if github.is_github(environ) else text, nl=False, color=color, err=aside)
+    text = reports.terminal_text(report, width=width_of(stream) if tty else LOG_WIDTH, color=color)
+    click.echo(github.inert(text) if github.is_github(environ) else text, nl=False, color=color, err=on_stderr)
 
 
-def present(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
-    """Print the report, and say where its files are. ``as_json``: standard output is JSON, and all for people goes aside."""
+def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
+    """Print the report. ``as_json`` keeps standard output for JSON."""
     if as_json:
-        click.echo(encode(report), nl=False)
-    show(report, environ, aside=as_json)
-    click.echo(f"reports: {out}/{', '.join(REPORTS)}", err=True)
+        click.echo(reports.as_json(report), nl=False)
+    show(report, environ, on_stderr=as_json)
+    click.echo(f"reports: {out}/{', '.join(reports.FILES)}", err=True)

@@ -1,4 +1,4 @@
-"""Where tracebacks go: into a file, not at people."""
+"""Tracebacks go to a file."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from flashcore_ci.suite.settings import Settings
+from flashcore_ci.run.request import settings_of
 
-MOST_MESSAGE = 200
+MAX_MESSAGE = 200
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the error's message, cut to a length that fits a terminal."""
+    """Return the first line of the message, cut."""
     lines = str(error).splitlines()
-    return lines[0][:MOST_MESSAGE] if lines else "no message"
+    return lines[0][:MAX_MESSAGE] if lines else "no message"
 
 
 def keep(error: BaseException) -> str:
-    """Write the traceback under the tool's home folder, else the temporary one; the file's path, or the traceback itself."""
+    """Write the traceback to home or a temporary folder. Return its path, else the text."""
     text = "".join(traceback.format_exception(error))
-    for folder in (Settings.from_environment(os.environ).home / "bugs", Path(tempfile.gettempdir())):
+    for folder in (settings_of(os.environ).home / "bugs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=folder, prefix="flashcore-ci-bug-", suffix=".txt")

@@ -1,4 +1,4 @@
-"""``flashcore-ci gate``: the command that people and CI run."""
+"""The command ``gate``."""
 
 from __future__ import annotations
 
@@ -28,29 +28,22 @@ from flashcore_ci.run.request import Request
     is_flag=False,
     flag_value="origin/main",
     metavar="[COMMIT]",
-    help="Ask only what can differ, by digest, from where this branch left COMMIT; say what was left out.  [origin/main]",
+    help="Judge only what can differ, by digest, from where this branch left COMMIT. Says what is left out.  [origin/main]",
 )
-@click.option("--base", metavar="REVISION", help="Compare too, with the commit where this one left REVISION. Needs a GPU.")
+@click.option("--base", metavar="REVISION", help="Also compare with the commit at which this branch left REVISION. Needs a GPU.")
 @options.base_build
 @options.lock_clocks
-@options.toolchain
-@options.allow_process
-@options.gpu
-@options.lock_timeout
-@options.jobs
+@options.measuring
 @options.as_json
-def command(*, out: Path, as_json: bool, **asked: Any) -> int:
+def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     """Build, measure and judge: may this change merge?
 
-    Builds the kernels, measures them on this machine's GPU (or, without one, takes recorded runs of the same code), and gives
-    one verdict for every gate on every target. Reports go to --out, in every format
-    that `report` writes.
+    Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
+    code. Reports in every format go to --out.
     """
-    teller = console.Teller(os.environ)
-    request = Request(out=out, environ=os.environ, **asked)
-    with signals.graceful():
-        request = prepare.left_from(request, request.base) if request.base is not None else request
-        report = gate.gate(request, teller)
-    teller.done()
-    console.present(report, out, as_json=as_json, environ=os.environ)
+    request = Request(out=out, environ=os.environ, **arguments)
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        request = prepare.with_fork_point(request, request.base) if request.base is not None else request
+        report = gate.gate(request, progress)
+    console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -1,4 +1,4 @@
-"""``flashcore-ci judge``: the verdict on a run again, anywhere."""
+"""The command ``judge``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from flashcore_ci.run.request import Request
 @options.stale
 @options.as_of
 @options.as_json
-def command(*, run: Path, out: Path | None, as_json: bool, **asked: Any) -> int:
-    """Judge a run folder or bundle again by the suite in this checkout; needs no GPU.
+def command(*, run: Path, out: Path | None, as_json: bool, **arguments: Any) -> int:
+    """Judge a run folder or bundle again by the suite in this checkout. Needs no GPU.
 
-    It is judged as of the time of collection unless --as-of says otherwise, and gives the same bytes everywhere.
+    By default it is judged as of its collection. The reports have the same bytes everywhere.
     """
-    teller = console.Teller(os.environ)
     folder = out or (run if run.is_dir() else options.DEFAULT_JUDGED)
-    report = gate.judge_run(run, Request(out=folder, environ=os.environ, **asked), teller)
-    teller.done()
-    console.present(report, folder, as_json=as_json, environ=os.environ)
+    with console.ProgressLine(os.environ) as progress:
+        report = gate.judge_run(run, Request(out=folder, environ=os.environ, **arguments), progress)
+    console.show_results(report, folder, as_json=as_json, environ=os.environ)
     return report.exit_code

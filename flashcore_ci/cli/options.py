@@ -1,4 +1,4 @@
-"""The options that several commands share, each defined once."""
+"""The options of several commands."""
 
 from __future__ import annotations
 
@@ -18,47 +18,48 @@ DEFAULT_EVIDENCE = Path("gates/evidence")
 
 
 class Moment(click.ParamType[str, Any]):
-    """A date or a date and time (ISO 8601; UTC when it names no zone), as ``2026-11-21T08:00:00Z``."""
+    """A date or a time (ISO 8601, UTC without a zone)."""
 
     name = "ISO 8601"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The moment in UTC to the second; a usage error when it is none."""
+        """Convert to UTC, to the second."""
         try:
             moment = dt.datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
+            self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
         return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
+def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
+    """Make an option for a file or folder."""
     return click.option(*names, type=click.Path(path_type=Path), default=default, show_default=default is not None, help=text)
 
 
-suite = _path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
-out = _path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
-evidence = _path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
-build = _path("--build", default=None, text="Use the binaries in this folder (written by `build`) after checking their digests.")
+suite = path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
+out = path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
+evidence = path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
+build = path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
 stale = click.option(
     "--stale",
     type=click.Choice(["block", "defer"]),
     default="block",
     show_default=True,
-    help="What checks without matching evidence do: block, or be deferred to a GPU job that must be green.",
+    help="Checks without matching evidence block, or are deferred to a GPU job that must be green.",
 )
-as_of = click.option("--as-of", type=Moment(), default=None, help="Judge as of this moment (waivers expire by it).")
-only = click.option("--only", multiple=True, metavar="GLOB", help="Only gates or targets that match; may be given again.")
+as_of = click.option("--as-of", type=Moment(), help="Judge as of this moment. It decides which waivers have expired.")
+only = click.option("--only", multiple=True, metavar="GLOB", help="Judge only gates or targets that match. Repeatable.")
 toolchain = click.option(
     "--toolchain",
     type=click.Choice(["pip", "system"]),
     default="pip",
     show_default=True,
-    help="CUDA tools: the pinned ones, or those of this machine.",
+    help="CUDA tools: the pinned ones (pip), or those of this machine.",
 )
-jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compilers at a time.  [default: one a core]")
+jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compilers at a time.  [default: one per core]")
 allow_process = click.option(
-    "--allow-process", multiple=True, metavar="NAME", help="A process that may share the GPU; may be given again."
+    "--allow-process", multiple=True, metavar="NAME", help="A process that may share the GPU. Repeatable."
 )
 gpu = click.option("--gpu", default="0", show_default=True, metavar="INDEX|UUID", help="The GPU to measure on.")
 lock_timeout = click.option(
@@ -70,11 +71,15 @@ lock_timeout = click.option(
     help="How long to wait for another gate on the same GPU.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
-base_build = _path("--base-build", default=None, text="Use the base's binaries in this folder, as --build does for the head's.")
+base_build = path("--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head.")
 lock_clocks = click.option(
     "--lock-clocks",
     type=click.IntRange(min=1),
-    default=None,
     metavar="MHZ",
-    help="Lock the GPU's clock while measuring (needs the right to; for dedicated runners).",
+    help="Lock the SM clock while measuring. Needs permission, and is meant for dedicated runners.",
 )
+
+
+def measuring(command: F) -> F:
+    """Add the options of commands that measure."""
+    return toolchain(allow_process(gpu(lock_timeout(jobs(command)))))

@@ -1,4 +1,4 @@
-"""``flashcore-ci pack``: a run folder in one file."""
+"""The command ``pack``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.store.run import pack
+from flashcore_ci.run.evidence import pack
 
 
 @click.command("pack")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(path_type=Path))
 def command(*, run: Path, file: Path) -> int:
-    """Pack the folder RUN into FILE (.tar.xz); the same run gives the same bytes."""
-    pack(run, file)
-    click.echo(f"{file}: {file.stat().st_size} byte", err=True)
+    """Pack the folder RUN into FILE (.tar.xz). The same run gives the same bytes."""
+    click.echo(f"{file}: {pack(run, file)} byte", err=True)
     return ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""``flashcore-ci plan``: what will be judged."""
+"""The command ``plan``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, listing, options
+from flashcore_ci.cli import console, options
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import gate
+from flashcore_ci.run import plan
 from flashcore_ci.run.request import Request
 
 
@@ -17,11 +17,10 @@ from flashcore_ci.run.request import Request
 @options.suite
 @options.only
 @options.as_json
-def command(*, as_json: bool, **asked: Any) -> int:
+def command(*, as_json: bool, **arguments: Any) -> int:
     """List every check that will be judged, and why others do not apply."""
-    teller = console.Teller(os.environ)
-    request = Request(out=options.DEFAULT_OUT, environ=os.environ, **asked)
-    plan = gate.planned(gate.suite_of(request), request, teller)
-    teller.done()
-    click.echo(listing.as_json(plan) if as_json else listing.as_text(plan), nl=False)
+    request = Request(out=options.DEFAULT_OUT, environ=os.environ, **arguments)
+    with console.ProgressLine(os.environ) as progress:
+        checks = plan.make_plan(plan.load_suite(request), request, progress)
+    click.echo(plan.as_json(checks) if as_json else plan.as_text(checks), nl=False)
     return ExitCode.PASSED

@@ -1,8 +1,7 @@
-"""SIGINT and SIGTERM: the first asks every child to end, the second kills them. The run is judged as far as it came.
+"""SIGINT and SIGTERM: the first asks every child to end, the second kills them.
 
-A signal never raises: reports that are being written are written to their end. It is acted upon by a thread of its own, which
-the interpreter's C handler wakes through a socket: Python's handlers only run when the main thread next does, and that may be
-waiting for a child for as long as the child likes.
+A signal never raises, so reports are written to their end. A thread acts on it, woken through a socket by the interpreter's C
+handler: Python's own handlers run in the main thread, which may wait for a child.
 """
 
 from __future__ import annotations
@@ -14,37 +13,36 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from flashcore_ci.adapters import process
+from flashcore_ci.run import host
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def graceful() -> Iterator[None]:
-    """Inside, signals stop children first. What they did before is restored; once one came, later ones change nothing."""
-    heard, told = socket.socketpair()
-    told.setblocking(False)  # the C handler must not wait
-    listener = threading.Thread(target=_listen, args=(heard,), name="signals", daemon=True)
+    """Let the first signal stop children, and the second kill them."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)  # the C handler must not wait
+    listener = threading.Thread(target=_listen, args=(reader,), name="signals", daemon=True)
     listener.start()
-    woken = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    previous_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    previous = {number: signal.signal(number, _handle) for number in SIGNALS}
     try:
         yield
     finally:
-        signal.set_wakeup_fd(woken)
-        told.close()
+        signal.set_wakeup_fd(previous_fd)
+        writer.close()
         listener.join()
-        heard.close()
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if process.stopping() else handler)
+        reader.close()
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_IGN if host.is_stopping() else handler)
 
 
-def _listen(heard: socket.socket) -> None:
-    """Act upon the numbers of the signals that come, until the other end is closed."""
-    while numbers := heard.recv(1):
+def _listen(reader: socket.socket) -> None:
+    while numbers := reader.recv(1):
         if numbers[0] in SIGNALS:
-            process.stop_all(kill=process.stopping())
+            host.stop(kill=host.is_stopping())
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Nothing: that there is a handler keeps the interpreter alive; the listener does the rest."""
+    """Keep the interpreter alive. The listener acts."""

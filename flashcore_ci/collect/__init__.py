@@ -1,1 +1,1 @@
-"""What the GPU shows: one module for each kind of evidence and one table of them (``collect.py``). No thresholds here."""
+"""Collect evidence, one module per kind, without thresholds."""

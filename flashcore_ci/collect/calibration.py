@@ -1,8 +1,7 @@
-"""Calibration: how much timings scatter when nothing has changed, and when a little has. Resumable, process by process.
+"""Measure how timings scatter without a change and with a planted slowdown.
 
-The same binaries are timed in many fresh processes (A/A), and so are test builds with work planted in them, whose amount is a
-parameter of the launch. A pilot finds what that work costs; each planted process then times every level beside the kernel
-without extra work.
+The same binaries are timed in many fresh processes (A/A), and so are test builds with planted work, whose cost a pilot measures.
+Each planted process times every level. Resumable after each process.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.process_runs import SAMPLED, Trial
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, Series, Sitting, WorkloadNoise
+from flashcore_ci.model.noise import PLANTED_PERCENT, Noise, Planted, RecordingSession, Series, WorkloadNoise
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.timing_protocol import PROTOCOL
 
 EXTRA = "extra"
-LEAST = 2  # processes make a round
+MIN_PROCESSES = 2  # for one round
 
 Part = Literal["pilot", "same", "planted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One workload in one process: median ms, Mcycle, SM MHz."""
+    """Median ms, million cycles and SM clock (MHz) in one process."""
 
     ms: float
     megacycles: float
@@ -39,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process that ran: its number, what it was for, and its samples by name (a workload, or one at a level)."""
+    """A process that ran, with its samples by workload (and level, if planted)."""
 
     number: int
     part: Part
@@ -48,77 +47,72 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """A calibration so far. ``key`` is a digest of all that must not change between its sittings."""
+    """The processes so far. ``key`` digests what must stay the same."""
 
     key: str
-    sittings: tuple[Sitting, ...] = ()
+    sittings: tuple[RecordingSession, ...] = ()
     processes: tuple[Process, ...] = ()
     schema: Literal["calibration-v1"] = "calibration-v1"
 
-    def of(self, part: Part) -> tuple[Process, ...]:
-        """The processes of one part, in their order."""
+    def processes_of(self, part: Part) -> tuple[Process, ...]:
+        """Return the processes of one part, in order."""
         return tuple(process for process in self.processes if process.part == part)
 
-    def with_process(self, part: Part, outcomes: dict[str, Outcome]) -> Ledger:
-        """One process more, in the sitting that is the last."""
-        samples = tuple(
-            (name, Sample(**{theirs: float(outcome.values[theirs]) for theirs in SAMPLED.values()}))
-            for name, outcome in sorted(outcomes.items())
-            if outcome.missing is None
-        )
+    def with_process(self, part: Part, results: dict[str, WorkloadResult]) -> Ledger:
+        """Return the ledger with one more process in the last session."""
+        values = [(name, result.values) for name, result in sorted(results.items()) if result.missing is None]
+        samples = tuple((name, Sample(**{key: float(of[key]) for key in SAMPLE_KEYS.values()})) for name, of in values)
         process = Process(number=len(self.processes), part=part, samples=samples)
-        *before, now = self.sittings
-        return replace(
-            self,
-            processes=(*self.processes, process),
-            sittings=(*before, replace(now, processes=now.processes + 1)),
-        )
+        *earlier, current = self.sittings
+        sittings = (*earlier, replace(current, processes=current.processes + 1))
+        return replace(self, processes=(*self.processes, process), sittings=sittings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """How many processes of each kind the whole recording has."""
+class Targets:
+    """How many A/A and planted processes the whole recording has."""
 
     same: int
     planted: int
 
 
-def next_part(ledger: Ledger, wanted: Wanted) -> Part | None:
-    """What the next process is for; None when all are there. A/A and planted ones take turns, so that they see the same day."""
-    if wanted.planted and not ledger.of("pilot"):
+def next_part(ledger: Ledger, targets: Targets) -> Part | None:
+    """Return the part of the next process, or None at the end."""
+    if targets.planted and not ledger.processes_of("pilot"):
         return "pilot"
-    same, planted = len(ledger.of("same")), len(ledger.of("planted"))
-    if same >= wanted.same and planted >= wanted.planted:
+    same, planted = len(ledger.processes_of("same")), len(ledger.processes_of("planted"))
+    if same >= targets.same and planted >= targets.planted:
         return None
-    behind = planted < wanted.planted and planted * wanted.same < same * wanted.planted
-    return "planted" if behind or same >= wanted.same else "same"
+    behind = planted < targets.planted and planted * targets.same < same * targets.planted
+    return "planted" if behind or same >= targets.same else "same"
 
 
-def foreseen(ledger: Ledger, part: Part, wanted: Wanted) -> Part | None:
-    """What comes after the process for ``part``, if it can be prepared while that runs: levels go by what the pilot finds."""
-    after = next_part(ledger.with_process(part, {}), wanted)
+def following_part(ledger: Ledger, part: Part, targets: Targets) -> Part | None:
+    """Return the part that can start early. Planted ones need the pilot's result first."""
+    after = next_part(ledger.with_process(part, {}), targets)
     return None if part == "pilot" and after == "planted" else after
 
 
-def trial(part: Part, ledger: Ledger, number: int, *, same: Machine, planted: Machine) -> Trial:
-    """The process with this number."""
-    machine = same if part == "same" else planted
-    workloads = machine.session.workloads(Kind.TIMING)
+def process_run(part: Part, ledger: Ledger, number: int, *, same: Session, planted: Session) -> ProcessRun:
+    """Return the process with this number."""
+    session = same if part == "same" else planted
+    workloads = session.workloads(Kind.TIMING)
     if part == "pilot":
-        workloads = tuple(_at(workload, extra) for workload in workloads for extra in (0, _extra(workload)))
+        workloads = tuple(_with_extra(workload, extra) for workload in workloads for extra in (0, _extra(workload)))
     elif part == "planted":
         workloads = tuple(level for workload in workloads for level in _levels(workload, ledger))
-    return Trial(name=f"calibrate-{number}", number=random.randrange(2**31), machine=machine, workloads=workloads)  # noqa: S311 - an order
+    order = random.randrange(2**31)  # noqa: S311 - an order, not a secret
+    return ProcessRun(name=f"calibrate-{number}", number=order, session=session, workloads=workloads)
 
 
-def noise(ledger: Ledger, *, same: Machine, planted: Machine, commit: str) -> Noise:
-    """What was learned so far."""
+def noise(ledger: Ledger, *, same: Session, planted: Session, commit: str) -> Noise:
+    """Return the noise model of the processes so far."""
     device = ledger.sittings[-1].device
-    seeded = {workload.id: workload for workload in planted.session.workloads(Kind.TIMING)}
+    planted_workloads = {workload.id: workload for workload in planted.workloads(Kind.TIMING)}
     return Noise(
         device=device.name,
         driver=device.driver,
-        clock_policy=same.session.context.clock_policy,
+        clock_policy=same.clock_policy,
         protocol=PROTOCOL,
         commit=commit,
         sittings=ledger.sittings,
@@ -126,81 +120,69 @@ def noise(ledger: Ledger, *, same: Machine, planted: Machine, commit: str) -> No
             WorkloadNoise(
                 workload=workload.id,
                 roof=workload.roof,
-                identity=same.session.observation(Kind.TIMING, workload).identity,
-                same=_series(ledger.of("same"), workload.id),
-                planted=tuple(_planted(seeded[workload.id], ledger)) if workload.id in seeded else (),
+                identity=same.observation(Kind.TIMING, workload).identity,
+                same=_series(ledger.processes_of("same"), workload.id),
+                planted=tuple(_planted(planted_workloads[workload.id], ledger)) if workload.id in planted_workloads else (),
             )
-            for workload in same.session.workloads(Kind.TIMING)
+            for workload in same.workloads(Kind.TIMING)
         ),
     )
 
 
 def _planted(workload: Workload, ledger: Ledger) -> Iterator[Planted]:
-    """Every level that was tried. A round is a process's kernel without extra work against the next process's with it."""
-    processes = ledger.of("planted")
-    if len(processes) < LEAST:
+    """Yield every level, each process paired with the next one."""
+    processes = ledger.processes_of("planted")
+    if len(processes) < MIN_PROCESSES:
         return
     for percent in PLANTED_PERCENT:
-        names = _name(workload, 0.0), _name(workload, percent)
-        rounds = [
-            (before, after) for before, after in itertools.pairwise(processes) if _has(before, names[0]) and _has(after, names[1])
-        ]
-        yield Planted(
-            percent=percent,
-            confirmed=_confirmed(workload, percent, processes),
-            base=_series((before for before, _ in rounds), names[0]),
-            head=_series((after for _, after in rounds), names[1]),
-        )
+        names = _level_name(workload, 0.0), _level_name(workload, percent)
+        pairs = itertools.pairwise(processes)
+        rounds = [pair for pair in pairs if all(_has_sample(*each) for each in zip(pair, names, strict=True))]
+        base, head = (_series((pair[side] for pair in rounds), name) for side, name in enumerate(names))
+        yield Planted(percent=percent, confirmed=_median_percent(workload, percent, processes), base=base, head=head)
 
 
-def _confirmed(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
-    """By how many per cent this level's cycles exceed those without extra work in the same process: the median over processes."""
-    names = _name(workload, percent), _name(workload, 0.0)
-    samples = [dict(process.samples) for process in processes if all(_has(process, name) for name in names)]
+def _median_percent(workload: Workload, percent: float, processes: tuple[Process, ...]) -> float:
+    names = _level_name(workload, percent), _level_name(workload, 0.0)
+    samples = [dict(process.samples) for process in processes if all(_has_sample(process, name) for name in names)]
     return 100.0 * (statistics.median(sample[names[0]].megacycles / sample[names[1]].megacycles for sample in samples) - 1.0)
 
 
 def _levels(workload: Workload, ledger: Ledger) -> Iterator[Workload]:
-    """The workload without extra work, and at every level; the pilot says what work costs."""
-    samples = dict(ledger.of("pilot")[0].samples)
-    bare, loaded = (samples.get(_piloted(workload, extra)) for extra in (0, _extra(workload)))
-    if bare is None or loaded is None or not loaded.megacycles > bare.megacycles:
-        raise CannotCollectError(
-            f"{workload.id}: the planted work could not be measured", fix="remove the recording's folder, then calibrate again"
-        )
-    a_percent = bare.megacycles / 100.0 / (loaded.megacycles - bare.megacycles) * _extra(workload)
-    yield replace(_at(workload, 0), id=_name(workload, 0.0))
+    """Yield the workload at every level, scaled by the pilot's cost."""
+    samples = dict(ledger.processes_of("pilot")[0].samples)
+    without, with_extra = (samples.get(_pilot_name(workload, extra)) for extra in (0, _extra(workload)))
+    if without is None or with_extra is None or not with_extra.megacycles > without.megacycles:
+        fix = "remove the recording's folder, then calibrate again"
+        raise CannotCollectError(f"{workload.id}: the planted work could not be measured", fix=fix)
+    extra_per_percent = without.megacycles / 100.0 / (with_extra.megacycles - without.megacycles) * _extra(workload)
+    yield replace(_with_extra(workload, 0), id=_level_name(workload, 0.0))
     for percent in PLANTED_PERCENT:
-        yield replace(_at(workload, round(percent * a_percent)), id=_name(workload, percent))
+        yield replace(_with_extra(workload, round(percent * extra_per_percent)), id=_level_name(workload, percent))
 
 
-def _at(workload: Workload, extra: int) -> Workload:
+def _with_extra(workload: Workload, extra: int) -> Workload:
     params = tuple((name, extra if name == EXTRA else value) for name, value in workload.params)
-    return replace(workload, id=_piloted(workload, extra), params=params)
+    return replace(workload, id=_pilot_name(workload, extra), params=params)
 
 
 def _extra(workload: Workload) -> int:
-    """The work that the suite gives: what the pilot measures."""
     return int(dict(workload.params)[EXTRA])
 
 
-def _piloted(workload: Workload, extra: int) -> str:
+def _pilot_name(workload: Workload, extra: int) -> str:
     return f"{workload.id}+{extra}"
 
 
-def _name(workload: Workload, percent: float) -> str:
+def _level_name(workload: Workload, percent: float) -> str:
     return f"{workload.id}+{percent}%"
 
 
-def _has(process: Process, name: str) -> bool:
+def _has_sample(process: Process, name: str) -> bool:
     return name in dict(process.samples)
 
 
 def _series(processes: Iterable[Process], name: str) -> Series:
-    found = [(process.number, dict(process.samples)[name]) for process in processes if _has(process, name)]
-    return Series(
-        process=tuple(number for number, _ in found),
-        ms=tuple(sample.ms for _, sample in found),
-        megacycles=tuple(sample.megacycles for _, sample in found),
-        mhz=tuple(sample.mhz for _, sample in found),
-    )
+    found = [(process.number, dict(process.samples)[name]) for process in processes if _has_sample(process, name)]
+    columns = {key: tuple(getattr(sample, key) for _, sample in found) for key in SAMPLE_KEYS.values()}
+    return Series(process=tuple(number for number, _ in found), **columns)

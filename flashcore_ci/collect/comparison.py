@@ -1,8 +1,4 @@
-"""Base against head: rounds of one fresh process each, in random order, until every workload is decided.
-
-Both sides run under head's suite, subjects and collector, each with its own library and binding. After fixed numbers of rounds
-``final`` is asked which workloads are decided; these leave, and nobody looks in between.
-"""
+"""Compare base and head in rounds of fresh processes, until all is decided."""
 
 from __future__ import annotations
 
@@ -10,196 +6,190 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import process
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine
-from flashcore_ci.collect.process_runs import SAMPLED, Trial, Trials, guilty, keep
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Observation, Provenance
+from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.metrics import METRICS, SIDES
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
 
-Final = Callable[[str, Mapping[str, Samples], Provenance], bool]
-"""Whether this workload, with these samples, taken there, has its verdict."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``."""
+
+    commit: str
+    root: Path
+    libraries: Path
+    plan: Plan
+    builds: tuple[BuildEvidence, ...]
+    identities: dict[str, Identity]
+    cannot: dict[str, str]
+
+    def session(self, head: Session) -> Session:
+        """Return head's session in the base's checkout."""
+        return replace(head, root=self.root, libraries=self.libraries, plan=self.plan, builds=self.builds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opponent:
-    """What head is compared with: the base's machine, after how many rounds one looks, and who says that it is enough."""
+class InterimLooks:
+    """After how many rounds a comparison may stop, if ``is_final`` says so."""
 
-    machine: Machine
-    looks: tuple[int, ...]
-    final: Final
+    rounds: tuple[int, ...]
+    is_final: Callable[[str, Mapping[str, Samples], Provenance], bool]
 
 
 @dataclass(slots=True, kw_only=True)
-class Match:
-    """One workload so far: for each round that was completed the values of each side, and why others were not."""
+class PairedSeries:
+    """The completed rounds of one workload by side, and why others were lost."""
 
     workload: Workload
     rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     reasons: list[Missing] = field(default_factory=list)
-    fault: Missing | None = None
+    failure: Missing | None = None
     over: bool = False
 
-    def add(self, number: int, outcomes: Mapping[str, Outcome | None]) -> None:
-        """Take in what both sides of a round gave. A side that is at fault itself ends the match; head's fault comes first.
-
-        A base that could run it before still can, whatever ailed it now: the match ends with the rounds that it has.
-        """
+    def add(self, number: int, results: Mapping[str, WorkloadResult | None]) -> None:
+        """Add one round. A failing side ends the series, and head's failure counts first."""
         for side in SIDES:
-            outcome = outcomes[side]
-            missing = Missing(code=Code.INVALID_RESULT, message="no outcome") if outcome is None else outcome.missing
+            result = results[side]
+            missing = Missing(code=Code.INVALID_RESULT, message="no outcome") if result is None else result.missing
             if missing is None:
                 continue
-            self.lost.append(f"round {number + 1}: {side}: {missing.code}: {missing.message}")
+            self.notes.append(f"round {number + 1}: {side}: {missing.code}: {missing.message}")
             self.reasons.append(missing)
-            self.over = self.over or guilty(outcome)
-            if guilty(outcome) and side == "head":
-                self.fault = missing
-            elif guilty(outcome) and not self.rounds:
-                self.fault = Missing(code=Code.NO_BASE, message=f"the base cannot run it: {missing.code}: {missing.message}")
-        both = {side: outcome.values for side, outcome in outcomes.items() if outcome is not None and outcome.missing is None}
+            self.over = self.over or subject_failed(result)
+            if subject_failed(result) and side == "head":
+                self.failure = missing
+            elif subject_failed(result) and not self.rounds:
+                self.failure = Missing(code=Code.NO_BASE, message=f"the base cannot run it: {missing.code}: {missing.message}")
+        both = {side: result.values for side, result in results.items() if result is not None and result.missing is None}
         if len(both) == len(SIDES):
             self.rounds.append(both)
 
     def samples(self) -> tuple[tuple[str, Samples], ...]:
-        """The completed rounds, paired by index."""
+        """Return the completed rounds, paired by index."""
         return tuple(
-            (
-                f"{side}/{name}",
-                Samples(values=tuple(float(values[side][theirs]) for values in self.rounds), unit=METRICS[name].unit),
-            )
+            (f"{side}/{name}", Samples(values=tuple(float(values[side][key]) for values in self.rounds), unit=METRICS[name].unit))
             for side in SIDES
-            for name, theirs in SAMPLED.items()
+            for name, key in SAMPLE_KEYS.items()
         )
 
     def missing(self) -> Missing | None:
-        """Why there is nothing to judge, if so: a fault, else the commonest reason for which rounds were lost."""
-        if self.fault is not None or self.rounds:
-            return self.fault
+        """Return a failure, or the most common reason for lost rounds."""
+        if self.failure is not None or self.rounds:
+            return self.failure
         if not self.reasons:
             return Missing(code=Code.INTERRUPTED, message="no round was completed")
         commonest = Counter(missing.code for missing in self.reasons).most_common(1)[0][0]
         return next(missing for missing in self.reasons if missing.code is commonest)
 
-
-def collect(head: Machine, opponent: Opponent, provenance: Provenance) -> tuple[Observation, ...]:
-    """One observation for every workload that wants a comparison. Code that is the same on both sides is not timed."""
-    workloads = head.session.workloads(Kind.COMPARISON)
-    same = {workload.id for workload in workloads if _same(head, opponent.machine, workload)}
-    matches = {workload.id: Match(workload=workload) for workload in workloads if workload.id not in same}
-    artifacts = _play(head, opponent, matches, provenance)
-    return tuple(
-        _same_code(head, opponent, workload) if workload.id in same else _observe(head, opponent, matches[workload.id], artifacts)
-        for workload in workloads
-    )
+    def is_over(self, looks: InterimLooks, provenance: Provenance) -> bool:
+        """Return whether the workload needs no more rounds."""
+        return self.over or (bool(self.rounds) and looks.is_final(self.workload.id, dict(self.samples()), provenance))
 
 
-def _same(head: Machine, base: Machine, workload: Workload) -> bool:
-    sides = [machine.session.identity(Kind.COMPARISON, workload) for machine in (base, head)]
+def collect(head: Session, base: Session, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
+    """Return one observation per workload. Equal code is not timed."""
+    workloads = head.workloads(Kind.COMPARISON)
+    series = {workload.id: PairedSeries(workload=workload) for workload in workloads if not _is_same(head, base, workload)}
+    artifacts = run_rounds(head, base, looks, series, provenance)
+    return tuple(_observe(head, base, workload, series.get(workload.id), artifacts) for workload in workloads)
+
+
+def _is_same(head: Session, base: Session, workload: Workload) -> bool:
+    sides = [session.identity(Kind.COMPARISON, workload) for session in (base, head)]
     return sides[0] is not None and sides[1] is not None and is_same_code(sides[0], sides[1])
 
 
-def _play(head: Machine, opponent: Opponent, matches: dict[str, Match], provenance: Provenance) -> list[str]:
-    """Rounds until all matches are decided; the names of the files with every block of launches."""
-    machines = {"base": opponent.machine, "head": head}
-    trials = Trials(head.session.context.scratch)
+def run_rounds(
+    head: Session, base: Session, looks: InterimLooks, series: dict[str, PairedSeries], provenance: Provenance
+) -> list[str]:
+    """Run rounds until every series is over. Return the result files' names."""
+    sessions = {"base": base, "head": head}
+    runs = ProcessRuns(head.scratch)
     artifacts: list[str] = []
-    told: dict[str, bool] = {}
-    left = tuple(match.workload for match in matches.values())
+    batched: dict[str, bool] = {}
+    remaining = tuple(pairs.workload for pairs in series.values())
     try:
-        for begin, end in itertools.pairwise((0, *opponent.looks)):
-            if not left or process.stopping():
+        for begin, end in itertools.pairwise((0, *looks.rounds)):
+            if not remaining or process.stopping():
                 break
-            rounds = [_Round(number=number, machines=machines, workloads=left, told=told) for number in range(begin, end)]
-            for number, outcomes in _finished(rounds, trials, head):
+            rounds = [_Round(number=n, sessions=sessions, workloads=remaining, batched=batched) for n in range(begin, end)]
+            for number, results in _finish(rounds, runs, head):
                 for side in SIDES:
-                    artifacts += keep(head.session.context, "comparison", f"round-{number}-{side}", outcomes[side].values())
-                for workload in left:
-                    matches[workload.id].add(number, {side: outcomes[side].get(workload.id) for side in SIDES})
-            left = tuple(workload for workload in left if not _over(matches[workload.id], opponent, provenance))
+                    artifacts += keep_results(head, "comparison", f"round-{number}-{side}", results[side].values())
+                for workload in remaining:
+                    series[workload.id].add(number, {side: results[side].get(workload.id) for side in SIDES})
+            remaining = tuple(workload for workload in remaining if not series[workload.id].is_over(looks, provenance))
     finally:
-        trials.close()
+        runs.close()
     return artifacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """The two processes of a round, in random order. ``told`` learns from the first process ever how each workload is launched."""
+    """Two processes in random order. The first decides ``batched`` for all others."""
 
     number: int
-    machines: Mapping[str, Machine]
+    sessions: Mapping[str, Session]
     workloads: tuple[Workload, ...]
-    told: dict[str, bool]
+    batched: dict[str, bool]
     order: tuple[str, ...] = field(default_factory=lambda: tuple(random.sample(SIDES, len(SIDES))))
 
-    def trial(self, side: str) -> Trial:
-        return Trial(
-            name=f"round-{self.number}-{side}",
-            number=self.number * len(SIDES) + SIDES.index(side),
-            machine=self.machines[side],
-            workloads=self.workloads,
-            options={"batched": dict(self.told)},
-        )
+    def run(self, side: str) -> ProcessRun:
+        name, number = f"round-{self.number}-{side}", self.number * len(SIDES) + SIDES.index(side)
+        session, options = self.sessions[side], {"batched": dict(self.batched)}
+        return ProcessRun(name=name, number=number, session=session, workloads=self.workloads, options=options)
 
 
-def _finished(rounds: list[_Round], trials: Trials, head: Machine) -> Iterator[tuple[int, dict[str, dict[str, Outcome]]]]:
-    """The outcomes of each round, side by side. The next process starts while one measures; not so after the very first."""
-    queue = [(one, side) for one in rounds for side in one.order]
-    outcomes: dict[str, dict[str, Outcome]] = {}
-    for (one, side), after in itertools.zip_longest(queue, queue[1:]):
+def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[tuple[int, dict[str, dict[str, WorkloadResult]]]]:
+    """Yield each round's results. The next process starts while one measures."""
+    queue = [(current, side) for current in rounds for side in current.order]
+    results: dict[str, dict[str, WorkloadResult]] = {}
+    for (current, side), following in itertools.zip_longest(queue, queue[1:]):
         if process.stopping():
             return
-        trial = one.trial(side)
-        trials.start(trial)
-        if after is not None and one.told:
-            trials.start(after[0].trial(after[1]))
-        head.session.context.progress(f"comparison: round {one.number + 1}, {side}, {len(one.workloads)} workloads")
-        outcomes[side] = trials.finish(trial)
-        one.told.update(
-            {name: o.values["batched"] for name, o in outcomes[side].items() if "batched" in o.values and name not in one.told}
-        )
-        if len(outcomes) == len(SIDES):
-            yield one.number, outcomes
-            outcomes = {}
+        run = current.run(side)
+        runs.start(run)
+        if following is not None and current.batched:
+            runs.start(following[0].run(following[1]))
+        head.progress(f"comparison: round {current.number + 1}, {side}, {len(current.workloads)} workloads")
+        results[side] = runs.finish(run)
+        for name, result in results[side].items():
+            if "batched" in result.values:
+                current.batched.setdefault(name, result.values["batched"])
+        if len(results) == len(SIDES):
+            yield current.number, results
+            results = {}
 
 
-def _over(match: Match, opponent: Opponent, provenance: Provenance) -> bool:
-    if match.over:
-        return True
-    return bool(match.rounds) and opponent.final(match.workload.id, dict(match.samples()), provenance)
-
-
-def _observe(head: Machine, opponent: Opponent, match: Match, artifacts: list[str]) -> Observation:
-    values = [values for both in match.rounds for values in both.values()]
-    missing = match.missing()
-    return head.session.observation(
+def _observe(head: Session, base: Session, workload: Workload, series: PairedSeries | None, artifacts: list[str]) -> Observation:
+    identity = base.identity(Kind.COMPARISON, workload)
+    if series is None:
+        same = (("comparison/same-code", measured(1.0, "count")),)
+        return head.observation(Kind.COMPARISON, workload, base=identity, readings=same)
+    values = [values for both in series.rounds for values in both.values()]
+    blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
+    missing = series.missing()
+    return head.observation(
         Kind.COMPARISON,
-        match.workload,
-        base=opponent.machine.session.identity(Kind.COMPARISON, match.workload),
-        readings=tuple(
-            (f"blocks/{what}", measured(float(sum(value.get(what, 0) for value in values)), "count"))
-            for what in ("kept", "dropped")
-        ),
-        samples=() if missing is not None else match.samples(),
-        notes=tuple(match.lost),
+        workload,
+        base=identity,
+        readings=tuple((f"blocks/{which}", measured(count, "count")) for which, count in blocks.items()),
+        samples=() if missing is not None else series.samples(),
+        notes=tuple(series.notes),
         artifacts=tuple(artifacts),
         missing=missing,
         seconds=sum(float(value.get("seconds", 0.0)) for value in values),
-    )
-
-
-def _same_code(head: Machine, opponent: Opponent, workload: Workload) -> Observation:
-    return head.session.observation(
-        Kind.COMPARISON,
-        workload,
-        base=opponent.machine.session.identity(Kind.COMPARISON, workload),
-        readings=(("comparison/same-code", measured(1.0, "count")),),
     )

@@ -1,4 +1,4 @@
-"""Correctness: what the worker read of each workload's outputs."""
+"""Turn what the worker measured of the outputs into observations."""
 
 from __future__ import annotations
 
@@ -9,100 +9,93 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore_ci.collect import isolation
-from flashcore_ci.collect.child import Order
-from flashcore_ci.collect.isolation import Orders, Outcome
-from flashcore_ci.collect.machine import Machine
+from flashcore_ci.collect.child import JobSpec
+from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.suite import Kind, Workload
 
-TOGETHER = 4
-SIDE_BY_SIDE = 3  # processes: a workload keeps the host busier than the GPU, and its readings do not depend on who else computes
-WORTH_A_PROCESS = 64  # workloads: a process takes seconds to start
-HAND = 8  # neighbours, often of one size, that are dealt together: so the largest are not all at work at once
+AT_ONCE = 4
+MAX_PROCESSES = 3  # a workload keeps the host busier than the GPU, and a busy GPU does not change its readings
+MIN_WORKLOADS = 64  # per process, because a process takes seconds to start
+GROUP = 8  # neighbours often have one size: groups keep the largest from running at the same time
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
-def collect(machine: Machine) -> tuple[Observation, ...]:
-    """One observation for every workload that wants it."""
-    session = machine.session
+def collect(session: Session) -> tuple[Observation, ...]:
+    """Return one observation per workload."""
     workloads = session.workloads(Kind.CORRECTNESS)
     if not workloads:
         return ()
     entries = {workload.id: session.entries(workload) for workload in workloads}
     options = {"repeats": session.plan.protocol.repeats, "entries": entries}
 
-    def orders(some: tuple[Workload, ...]) -> Order:
-        return machine.order("correctness", "correctness", some, seconds=session.seconds(Kind.CORRECTNESS), options=options)
+    def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
+        return session.job("correctness", "correctness", workloads, seconds=session.seconds(Kind.CORRECTNESS), options=options)
 
-    outcomes = side_by_side(workloads, orders, healthy=machine.healthy)
-    return tuple(_observe(machine, workload, outcomes[workload.id]) for workload in workloads)
+    results = run_in_parallel(workloads, make_job, is_healthy=session.is_healthy)
+    return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
 
-def side_by_side(workloads: tuple[Workload, ...], orders: Orders, *, healthy: Callable[[], bool]) -> dict[str, Outcome]:
-    """One outcome for every workload, as ``apart.all_of`` gives them; many are dealt to processes that run at once.
+def run_in_parallel(workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
+    """Use up to three processes. Those that ran out of memory run again afterwards."""
+    count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
+    at_once = max(1, AT_ONCE // count)
 
-    What found no memory beside the others is asked again after them.
-    """
-    count = max(1, min(SIDE_BY_SIDE, len(workloads) // WORTH_A_PROCESS))
-    together = max(1, TOGETHER // count)
+    def run(part: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
+        return isolation.run_isolated(part, make_job, is_healthy=is_healthy, at_once=at_once)
 
-    def all_of(some: tuple[Workload, ...]) -> dict[str, Outcome]:
-        return isolation.all_of(some, orders, healthy=healthy, together=together)
-
-    hands = [workloads[first : first + HAND] for first in range(0, len(workloads), HAND)]
-    dealt = [tuple(workload for hand in hands[number::count] for workload in hand) for number in range(count)]
+    groups = [workloads[first : first + GROUP] for first in range(0, len(workloads), GROUP)]
+    parts = [tuple(workload for group in groups[number::count] for workload in group) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
-        outcomes = {name: outcome for some in pool.map(all_of, dealt) for name, outcome in some.items()}
-    crowded = tuple(workload for workload in workloads if _found_no_memory(outcomes[workload.id]))
-    if not crowded or count == 1:
-        return outcomes
-    return outcomes | {name: _asked_again(outcome) for name, outcome in all_of(crowded).items()}
+        results = {name: result for part in pool.map(run, parts) for name, result in part.items()}
+    failures = {name: result.missing.code for name, result in results.items() if result.missing is not None}
+    starved = tuple(workload for workload in workloads if failures.get(workload.id) is Code.OUT_OF_MEMORY)
+    if not starved or count == 1:
+        return results
+    return results | {name: _note_second_run(result) for name, result in run(starved).items()}
 
 
-def _asked_again(outcome: Outcome) -> Outcome:
-    """A leak that starves its neighbours would else leave no trace in a report."""
-    notes = (*outcome.values.get("notes", ()), "found no memory beside other processes, and was asked again after them")
-    return replace(outcome, values={**outcome.values, "notes": notes})
+def _note_second_run(result: WorkloadResult) -> WorkloadResult:
+    """Leave a trace of leaks that starve their neighbours."""
+    notes = (*result.values.get("notes", ()), "ran out of memory next to other processes, and ran again after them")
+    return replace(result, values={**result.values, "notes": notes})
 
 
-def _found_no_memory(outcome: Outcome) -> bool:
-    return outcome.missing is not None and outcome.missing.code is Code.OUT_OF_MEMORY
-
-
-def _observe(machine: Machine, workload: Workload, outcome: Outcome) -> Observation:
-    values = outcome.values
-    lived = 0.0 if outcome.completed is None or not outcome.missing else round(outcome.completed.seconds, 3)
-    return machine.session.observation(
+def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Observation:
+    values = result.values
+    process_seconds = 0.0 if result.completed is None or not result.missing else round(result.completed.seconds, 3)
+    return session.observation(
         Kind.CORRECTNESS,
         workload,
-        readings=() if outcome.missing else readings(values.get("readings", {})),
-        histograms=() if outcome.missing else tuple(histograms(values.get("histograms"))),
+        readings=() if result.missing else readings(values.get("readings", {})),
+        histograms=() if result.missing else tuple(histograms(values.get("histograms"))),
         notes=tuple(str(note) for note in values.get("notes", ())),
-        missing=outcome.missing,
-        seconds=float(values.get("seconds", lived)),
+        missing=result.missing,
+        seconds=float(values.get("seconds", process_seconds)),
     )
 
 
-def histograms(said: Any) -> Iterator[tuple[str, Histogram]]:
-    """The worker's histograms of errors; nothing judges them, so that one which is none is left out."""
-    for name, given in said.items() if isinstance(said, dict) else ():
+def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
+    """Yield the worker's histograms of errors that are well-formed."""
+    for name, fields in given.items() if isinstance(given, dict) else ():
         with contextlib.suppress(TypeError, ValueError, KeyError):
-            numbers = {key: int(given[key]) for key in ("first", "zeros", "not_finite")}
-            yield name, Histogram(counts=tuple(int(count) for count in given["counts"]), unit="abs", **numbers)
+            numbers = {key: int(fields[key]) for key in ("first", "zeros", "not_finite")}
+            yield name, Histogram(counts=tuple(int(count) for count in fields["counts"]), unit="abs", **numbers)
 
 
-def readings(said: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
-    """The worker's numbers with their units; NaN and infinity, which it spells out, are ``not-finite``."""
-    return tuple((name, _reading(name, said)) for name in NAMES)
+def readings(given: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
+    """Return the worker's numbers with their units. NaN and infinity are Missing."""
+    return tuple((name, _reading(name, given)) for name in NAMES)
 
 
-def _reading(name: str, said: Mapping[str, float | str]) -> Reading:
-    if name not in said:
-        return Missing(code=Code.METRIC_ABSENT, message=f"the worker gave no {name}")
+def _reading(name: str, given: Mapping[str, float | str]) -> Reading:
+    if name not in given:
+        return Missing(code=Code.METRIC_ABSENT, message=f"the worker wrote no {name}")
     try:
-        return measured(float(said[name]), METRICS[name].unit)
+        return measured(float(given[name]), METRICS[name].unit)
     except (TypeError, ValueError):
-        return Missing(code=Code.INVALID_RESULT, message=f"the worker gave {said[name]!r:.40} as {name}")
+        return Missing(code=Code.INVALID_RESULT, message=f"the worker wrote {given[name]!r:.40} as {name}")

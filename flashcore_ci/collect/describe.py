@@ -1,4 +1,4 @@
-"""Ask the subjects of a suite what they are. No GPU and no torch are needed."""
+"""Ask a worker to describe the subjects of a suite, without GPU or torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Order
+from flashcore_ci.collect.child import JobSpec
+from flashcore_ci.model import errors
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import REFUSED, CannotCollectError, EvidenceError, InterruptedRunError, SuiteError, told_once
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
@@ -18,13 +19,10 @@ SECONDS = 60.0
 
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
-    """One description for each subject of the suite, in its order.
-
-    SuiteError lists everything that subjects refuse or get wrong; CannotCollectError when the worker itself cannot run.
-    """
+    """Return the subjects' descriptions in order. SuiteError lists all problems."""
     subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
-    ended = child.run(
-        Order(
+    result = child.run(
+        JobSpec(
             kind="describe",
             name="describe",
             python=python,
@@ -35,57 +33,48 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
             workloads=suite.workloads,
         )
     )
-    if ended.fault is not None and ended.in_flight is None:
-        if ended.fault.code is Code.INTERRUPTED:
-            raise InterruptedRunError(ended.fault.message)
-        raise CannotCollectError(f"the subjects cannot be asked: {ended.fault.message}", fix="flashcore-ci doctor")
-    if ended.fault is not None and any(f"[Errno {number}]" in ended.fault.message for number in REFUSED):
-        raise CannotCollectError(f"the subjects cannot answer: {ended.fault.message}", fix="make room on the disk")
+    if result.failure is not None and result.in_flight is None:
+        if result.failure.code is Code.INTERRUPTED:
+            raise InterruptedRunError(result.failure.message)
+        raise CannotCollectError(f"the worker cannot describe the subjects: {result.failure.message}", fix="flashcore-ci doctor")
+    if result.failure is not None and any(f"[Errno {number}]" in result.failure.message for number in errors.WRITE_REFUSED):
+        raise CannotCollectError(f"the worker cannot write its result: {result.failure.message}", fix="make room on the disk")
     problems: list[str] = []
     descriptions = []
     for subject in suite.subjects:
-        outcome = ended.outcomes.get(subject.name)
+        outcome = result.outcomes.get(subject.name)
         if outcome is None:
-            fault = "" if ended.fault is None else f": {ended.fault.message}"
-            problems.append(f"{subject.file}: the subject ended the process that asked it{fault}")
+            failure = "" if result.failure is None else f": {result.failure.message}"
+            problems.append(f"{subject.file}: the subject ended the process that runs it{failure}")
             continue
-        said = outcome.get("problems", [])
-        problems += [f"{subject.file}: {problem}" for problem in said]
-        if not said:
+        named = outcome.get("problems", [])
+        problems += [f"{subject.file}: {problem}" for problem in named]
+        if not named:
             descriptions += _description(subject, outcome["description"], problems)
     if problems:
         raise SuiteError(tuple(problems))
     return tuple(descriptions)
 
 
-def _description(subject: SubjectRef, said: dict[str, Any], problems: list[str]) -> list[Description]:
-    """The record, or nothing and what is wrong with what the subject said."""
+def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]) -> list[Description]:
     try:
-        whole = {"subject": subject.name, "file": subject.file, **said, "build": _complete(said["build"])}
-        data = json.dumps(whole, allow_nan=False).encode()
+        record = {"subject": subject.name, "file": subject.file, **given, "build": _with_defaults(given["build"])}
+        data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:
         problems.append(str(error))
         return []
     if description.build is not None:
         known = {entry.symbol for entry in description.build.entries}
-        mistakes = [
-            (problem.workload, f"launches {symbol}, which build() does not name")
-            for problem in description.problems
-            for symbol in problem.entries
-            if symbol not in known
-        ]
-        mistakes += [
-            (problem.workload, "launches no entry function: no machine code would be bound to its evidence")
-            for problem in description.problems
-            if not problem.entries
-        ]
-        problems += [f"{subject.file}: {mistake}" for mistake in told_once(mistakes)]
+        launched = [(problem.workload, symbol) for problem in description.problems for symbol in problem.entries]
+        mistakes = [(at, f"launches {symbol}, which build() does not name") for at, symbol in launched if symbol not in known]
+        unbound = "launches no entry function: no machine code would be bound to its evidence"
+        mistakes += [(problem.workload, unbound) for problem in description.problems if not problem.entries]
+        problems += [f"{subject.file}: {mistake}" for mistake in errors.group_mistakes(mistakes)]
     return [description]
 
 
-def _complete(build: Any) -> Any:
-    """The build with what an entry may leave out filled in; anything that is no build is left to the reader to refuse."""
+def _with_defaults(build: Any) -> Any:
     if not isinstance(build, dict) or not isinstance(build.get("entries"), list):
         return build
     optional: dict[str, Any] = {"requires": [], "max_waits_per_hgmma": None, "loads_bulk_copies": False}

@@ -1,4 +1,4 @@
-"""One process for all workloads; only after a crash or a hang the rest each in their own, so that one never hides the others."""
+"""Run workloads together, and alone only after a failure."""
 
 from __future__ import annotations
 
@@ -6,91 +6,95 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Ended, Go, Order
+from flashcore_ci.collect.child import JobResult, JobSpec, StartSignal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Workload
 
-Orders = Callable[[tuple[Workload, ...]], Order]
+Workloads = tuple[Workload, ...]
+MakeJob = Callable[[Workloads], JobSpec]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one workload gave: the worker's ``values``, or why there are none; and the process that it ran in."""
+class WorkloadResult:
+    """The worker's ``values``, or why they are missing. ``began``: it was reached."""
 
     values: dict[str, Any]
     missing: Missing | None
     completed: Completed | None
-    result: Path
+    result_file: Path
+    began: bool = True
 
 
-def all_of(
-    workloads: tuple[Workload, ...], orders: Orders, *, healthy: Callable[[], bool], together: int, go: Go | None = None
-) -> dict[str, Outcome]:
-    """One outcome for every workload. ``orders`` makes a job of some; ``together`` may run at a time when they run apart.
-
-    ``healthy`` asks a known-good kernel after a crash or hang, also after the last one: without its word, none is blamed on workloads.
-    """
-    ended = child.run(orders(workloads), go)
-    outcomes = _outcomes(workloads, ended)
-    rest = tuple(workload for workload in workloads if workload.id not in outcomes)
-    fate = _fate(ended)
-    outcomes = _unless_ill(outcomes | {workload.id: _lost(fate, ended) for workload in rest}, healthy)
-    if len(workloads) == 1 or not all(_died(outcomes[workload.id]) for workload in rest):
-        return outcomes
-    with ThreadPoolExecutor(together) as pool:
-        alone = list(pool.map(lambda workload: once(orders((workload,))), rest))
-    return outcomes | _unless_ill({name: outcome for one in alone for name, outcome in one.items()}, healthy)
+def run_together_then_alone(
+    workloads: Workloads,
+    *,
+    together: Callable[[Workloads], dict[str, T]],
+    again: Callable[[dict[str, T]], Workloads],
+    alone: Callable[[Workload], T],
+    at_once: int,
+) -> tuple[dict[str, T], dict[str, T]]:
+    """Run all workloads together, then those that ``again`` picks alone."""
+    results = together(workloads)
+    rest = again(results) if len(workloads) > 1 else ()
+    with ThreadPoolExecutor(at_once) as pool:
+        return results, dict(zip([workload.id for workload in rest], pool.map(alone, rest), strict=True))
 
 
-def once(order: Order) -> dict[str, Outcome]:
-    """One outcome for every workload of ``order``, from one process: what did not come to its end shares the process's fate."""
-    ended = child.run(order)
-    outcomes = _outcomes(order.workloads, ended)
-    return {workload.id: outcomes.get(workload.id) or _lost(_fate(ended), ended) for workload in order.workloads}
+def run_isolated(
+    workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool], at_once: int, start: StartSignal | None = None
+) -> dict[str, WorkloadResult]:
+    """Return one result per workload. One that kills the process hides no other."""
+
+    def together(workloads: Workloads) -> dict[str, WorkloadResult]:
+        return _unless_unhealthy(_results(workloads, child.run(make_job(workloads), start)), is_healthy)
+
+    def again(results: dict[str, WorkloadResult]) -> Workloads:
+        return tuple(workload for workload in workloads if not results[workload.id].began and _died(results[workload.id]))
+
+    def alone(workload: Workload) -> WorkloadResult:
+        return run_once(make_job((workload,)))[workload.id]
+
+    first, second = run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=at_once)
+    return first | _unless_unhealthy(second, is_healthy)
 
 
-def _fate(ended: Ended) -> Missing:
-    return ended.fault or Missing(code=Code.INVALID_RESULT, message="the worker passed this workload over")
+def run_once(spec: JobSpec) -> dict[str, WorkloadResult]:
+    """Run one process."""
+    return _results(spec.workloads, child.run(spec))
 
 
-def _outcomes(workloads: tuple[Workload, ...], ended: Ended) -> dict[str, Outcome]:
-    outcomes = {
-        workload.id: Outcome(
-            values=ended.outcomes[workload.id],
-            missing=child.missing_of(ended.outcomes[workload.id]),
-            completed=ended.completed,
-            result=ended.result,
+def _results(workloads: Workloads, result: JobResult) -> dict[str, WorkloadResult]:
+    failure = result.failure or Missing(code=Code.INVALID_RESULT, message="the worker skipped this workload")
+    results = {}
+    for workload in workloads:
+        outcome = result.outcomes.get(workload.id)
+        in_flight = workload.id == result.in_flight and result.failure is not None
+        known = None if in_flight else outcome
+        results[workload.id] = WorkloadResult(
+            values={} if known is None else known,
+            missing=failure if known is None else child.missing_from(known),
+            completed=result.completed,
+            result_file=result.result_file,
+            began=outcome is not None or in_flight,
         )
-        for workload in workloads
-        if workload.id in ended.outcomes
-    }
-    known = {workload.id for workload in workloads}
-    if ended.in_flight in known and ended.in_flight is not None and ended.fault is not None:
-        outcomes[ended.in_flight] = _lost(ended.fault, ended)
-    return outcomes
+    return results
 
 
-def _lost(missing: Missing, ended: Ended) -> Outcome:
-    return Outcome(values={}, missing=missing, completed=ended.completed, result=ended.result)
+def _died(result: WorkloadResult) -> bool:
+    return result.missing is not None and result.missing.code in child.DEATHS
 
 
-def _died(outcome: Outcome) -> bool:
-    """Whether a workload's own failure may as well be the machine's."""
-    return outcome.missing is not None and outcome.missing.code in child.DEATHS
-
-
-def _unless_ill(outcomes: dict[str, Outcome], healthy: Callable[[], bool]) -> dict[str, Outcome]:
-    """The outcomes; when something died, and a known-good kernel fails as well, no workload is blamed for it."""
-    dead = {name: one.missing for name, one in outcomes.items() if one.missing is not None and _died(one)}
-    if not dead or healthy():
-        return outcomes
-    said = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
-    ill = {
-        name: replace(outcomes[name], missing=Missing(code=Code.DEVICE_UNHEALTHY, message=text)) for name, text in said.items()
-    }
-    return outcomes | ill
+def _unless_unhealthy(results: dict[str, WorkloadResult], is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
+    """Report the machine instead if a known-good kernel fails too."""
+    dead = {name: result.missing for name, result in results.items() if result.missing is not None and _died(result)}
+    if not dead or is_healthy():
+        return results
+    messages = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
+    unhealthy = {name: Missing(code=Code.DEVICE_UNHEALTHY, message=message) for name, message in messages.items()}
+    return results | {name: replace(results[name], missing=missing) for name, missing in unhealthy.items()}

@@ -1,7 +1,4 @@
-"""Trials: fresh processes one after the other, each timing workloads. The process is the unit of statistics.
-
-Stability, comparisons and calibration all time by this, and by the worker's one job ``timing``.
-"""
+"""Time workloads in fresh processes: the process is the unit of statistics."""
 
 from __future__ import annotations
 
@@ -14,94 +11,89 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.collect import isolation
-from flashcore_ci.collect.child import Go, Order
-from flashcore_ci.collect.context import Context
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine, shared
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.collect.child import JobSpec, StartSignal
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.session import Session
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
 
-SAMPLED = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
-"""Our names of what the worker samples, and the worker's."""
+SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
+"""The worker's key for each sampled metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One process to be: ``number`` seeds the order of its workloads, ``options`` are further ones of the worker's job."""
+class ProcessRun:
+    """A process to run. ``number`` seeds its order."""
 
     name: str
     number: int
-    machine: Machine
+    session: Session
     workloads: tuple[Workload, ...]
     options: dict[str, Any] = field(default_factory=dict)
 
 
-class Trials:
-    """The fresh processes of one run. The next one may start, and wait for its word, while the present one measures."""
+class ProcessRuns:
+    """The timing processes. The next may start early."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._gos: dict[str, Go] = {}
+        self._signals: dict[str, StartSignal] = {}
         self._pool = ThreadPoolExecutor(2)
-        self._started: dict[str, Future[dict[str, Outcome]]] = {}
+        self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
 
-    def start(self, trial: Trial) -> None:
-        """Start a process that waits; its time does not count yet. One that was started before is left alone."""
-        if trial.name not in self._started and trial.workloads:
-            self._gos[trial.name] = Go(self._scratch / f"go-{trial.name}")
-            self._started[trial.name] = self._pool.submit(self._run, trial)
+    def start(self, run: ProcessRun) -> None:
+        """Start a process that waits for its signal, once."""
+        if run.name not in self._started and run.workloads:
+            self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
+            self._started[run.name] = self._pool.submit(self._run, run)
 
-    def finish(self, trial: Trial) -> dict[str, Outcome]:
-        """Give this process the word, and wait for all that it measures. Only what is finite counts as a sample."""
-        self.start(trial)
-        self._gos[trial.name].say(trial.machine.session.seconds(Kind.TIMING))
-        return {name: sampled(outcome) for name, outcome in self._started[trial.name].result().items()}
+    def finish(self, run: ProcessRun) -> dict[str, WorkloadResult]:
+        """Send the signal, and return one result per workload."""
+        self.start(run)
+        self._signals[run.name].send(run.session.seconds(Kind.TIMING))
+        return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
 
     def close(self) -> None:
-        """End what still waits."""
-        for go in self._gos.values():
-            go.never()
+        """End the processes that still wait."""
+        for signal in self._signals.values():
+            signal.cancel()
         self._pool.shutdown()
 
-    def _run(self, trial: Trial) -> dict[str, Outcome]:
-        machine = trial.machine
+    def _run(self, run: ProcessRun) -> dict[str, WorkloadResult]:
+        session = run.session
 
-        def order(some: tuple[Workload, ...]) -> Order:
-            return machine.order(
-                "timing",
-                trial.name,
-                some,
-                seconds=machine.session.seconds(Kind.TIMING),
-                options={"order": trial.number, "uuid": machine.session.uuid, **trial.options},
-            )
+        def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
+            options = {"order": run.number, "uuid": session.uuid, **run.options}
+            return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
-        return isolation.all_of(trial.workloads, order, healthy=machine.healthy, together=1, go=self._gos[trial.name])
+        start = self._signals[run.name]
+        return isolation.run_isolated(run.workloads, make_job, is_healthy=session.is_healthy, at_once=1, start=start)
 
 
-def sampled(outcome: Outcome) -> Outcome:
-    """The outcome; one without a finite number for every sample is none. Clocks that were not seen are not the kernel's doing."""
-    lacking = [theirs for theirs in SAMPLED.values() if not _finite(outcome.values.get(theirs))]
-    if outcome.missing is not None or not lacking:
-        return outcome
-    said = f"the worker gave {outcome.values.get(lacking[0], 'nothing')} for {lacking[0]}"
-    return replace(outcome, missing=Missing(code=Code.INVALID_RESULT, message=said))
+def require_samples(result: WorkloadResult) -> WorkloadResult:
+    """Mark a result as missing unless all samples are finite."""
+    lacking = [key for key in SAMPLE_KEYS.values() if not _is_finite(result.values.get(key))]
+    if result.missing is not None or not lacking:
+        return result
+    message = f"the worker wrote {result.values.get(lacking[0], 'nothing')} for {lacking[0]}"
+    return replace(result, missing=Missing(code=Code.INVALID_RESULT, message=message))
 
 
-def guilty(outcome: Outcome | None) -> bool:
-    """Whether the workload itself is at fault: it is not tried again."""
-    return outcome is not None and outcome.missing is not None and outcome.missing.code in SUBJECT_AT_FAULT
+def subject_failed(result: WorkloadResult | None) -> bool:
+    """Return whether the workload itself failed."""
+    return result is not None and result.missing is not None and result.missing.code in SUBJECT_FAILURES
 
 
-def keep(context: Context, kind: str, name: str, outcomes: Iterable[Outcome]) -> list[str]:
-    """Copy the processes' results, with every block of launches, into the run; the names that observations carry."""
-    results = sorted({outcome.result for outcome in outcomes if outcome.result.exists()})
+def keep_results(session: Session, kind: str, name: str, results: Iterable[WorkloadResult]) -> list[str]:
+    """Copy result files, and return their names."""
+    files = sorted({result.result_file for result in results if result.result_file.exists()})
     kept: list[Path] = []
-    for index, result in enumerate(results):
-        kept.append(shared(context.artifact(kind, f"{name}{f'-{index}' if index else ''}.json")))
-        shutil.copyfile(result, kept[-1])
-    return [context.relative(path) for path in kept]
+    for index, file in enumerate(files):
+        kept.append(session.artifact(kind, f"{name}{f'-{index}' if index else ''}.json"))
+        shutil.copyfile(file, kept[-1])
+    return [session.relative(path) for path in kept]
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)

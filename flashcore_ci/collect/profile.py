@@ -1,110 +1,90 @@
-"""Speed of light: every workload once under ncu, in one process."""
+"""Profile every workload once under ncu, in one process."""
 
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from flashcore_ci.adapters import ncu, process
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child, isolation
-from flashcore_ci.collect.child import Go, Order
-from flashcore_ci.collect.isolation import Outcome
-from flashcore_ci.collect.machine import Machine, shared
+from flashcore_ci.collect.child import JobSpec, StartSignal
+from flashcore_ci.collect.isolation import WorkloadResult
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.model.errors import InterruptedRunError
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 READING_SECONDS = 120.0
+Actions = tuple[ncu.Action, ...]
 MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
 
 class Profiler:
-    """Orders for ncu, and the report file of each."""
+    """Make jobs under ncu, and remember each workload's report."""
 
-    def __init__(self, machine: Machine) -> None:
-        tool = machine.session.context.ncu
-        if tool is None:
-            raise CannotCollectError("ncu (Nsight Compute) is not here", fix="install Nsight Compute; it is not on PyPI")
-        self.machine = machine
-        self.tool = tool
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.tool = session.require_ncu()
         self.reports: dict[str, Path] = {}
         self._numbers = itertools.count()
 
-    def order(self, workloads: tuple[Workload, ...]) -> Order:
-        """Profile these in one process."""
-        number = next(self._numbers)
-        report = shared(self.machine.session.context.artifact("profile", f"report-{number}.ncu-rep"))
+    def make_job(self, workloads: tuple[Workload, ...]) -> JobSpec:
+        """Return a job in one process."""
+        report = self.session.artifact("profile", f"report-{next(self._numbers)}.ncu-rep")
         self.reports |= {workload.id: report for workload in workloads}
-        return self.machine.order(
-            "profile",
-            "profile",
-            workloads,
-            seconds=self.machine.session.seconds(Kind.PROFILE),
-            wrap=lambda command: ncu.argv(self.tool, report=report, command=command),
-        )
+        argv, seconds = partial(ncu.argv, self.tool, report=report), self.session.seconds(Kind.PROFILE)
+        return self.session.job("profile", "profile", workloads, seconds=seconds, wrap=lambda command: argv(command=command))
 
 
-def collect(machine: Machine, go: Go) -> tuple[Observation, ...]:
-    """One observation for every workload that wants it. ``go`` was given before this is called, or will be."""
-    workloads = machine.session.workloads(Kind.PROFILE)
+def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
+    """Return one observation per workload, after ``start``."""
+    workloads = session.workloads(Kind.PROFILE)
     if not workloads:
         return ()
-    profiler = Profiler(machine)
-    outcomes = isolation.all_of(workloads, profiler.order, healthy=machine.healthy, together=1, go=go)
-    actions = {path: _actions(profiler, path) for path in sorted(set(profiler.reports.values()))}
-    return tuple(
-        _observe(machine, workload, outcomes[workload.id], profiler.reports[workload.id], actions[profiler.reports[workload.id]])
-        for workload in workloads
-    )
+    profiler = Profiler(session)
+    results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
+    reports = profiler.reports
+    actions = {report: _actions(profiler, report) for report in sorted(set(reports.values()))}
+    return tuple(_observe(session, each, results[each.id], reports[each.id], actions[reports[each.id]]) for each in workloads)
 
 
-def _actions(profiler: Profiler, report: Path) -> tuple[ncu.Action, ...]:
-    """What the report holds; nothing when its reader falls over it, or the run is stopped meanwhile."""
+def _actions(profiler: Profiler, report: Path) -> Actions:
     argv = ncu.reading_argv(profiler.tool, report)
     try:
-        done = process.run(
-            argv, logs=profiler.machine.session.context.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS
-        )
+        done = process.run(argv, logs=profiler.session.scratch, name=f"read-{report.stem}", timeout=READING_SECONDS)
     except InterruptedRunError:
         return ()
     return ncu.parse_actions(done.text()) if done.returncode == 0 and not done.timed_out else ()
 
 
-def _observe(
-    machine: Machine, workload: Workload, outcome: Outcome, report: Path, actions: tuple[ncu.Action, ...]
-) -> Observation:
-    session = machine.session
-    found = _read(outcome, actions, workload.id, session.entries(workload))
+def _observe(session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: Actions) -> Observation:
+    found = _readings(result, actions, workload.id, session.entries(workload))
     kernels = sorted({action.kernel for action in actions if action.workload == workload.id})
     return session.observation(
         Kind.PROFILE,
         workload,
         readings=() if isinstance(found, Missing) else tuple(found.items()),
         notes=tuple(f"profiled: {kernel[:80]}" for kernel in kernels),
-        artifacts=(session.context.relative(report),) if report.exists() else (),
+        artifacts=(session.relative(report),) if report.exists() else (),
         missing=found if isinstance(found, Missing) else None,
-        seconds=float(outcome.values.get("seconds", 0.0)),
+        seconds=float(result.values.get("seconds", 0.0)),
     )
 
 
 @lru_cache(maxsize=4)
 def _complaint(completed: Completed) -> Missing | None:
-    """What ncu complains of: the same for all workloads of a process, whose output may be long."""
-    return ncu.complaint(f"{completed.text()}\n{completed.error_text()}")
+    return ncu.find_error(f"{completed.text()}\n{completed.error_text()}")
 
 
-def _read(
-    outcome: Outcome, actions: tuple[ncu.Action, ...], workload: str, entries: tuple[str, ...]
-) -> dict[str, Reading] | Missing:
-    """What ncu complains of comes before what the workload seems to have done wrong under it."""
-    complaint = None if outcome.completed is None else _complaint(outcome.completed)
+def _readings(result: WorkloadResult, actions: Actions, workload: str, entries: tuple[str, ...]) -> dict[str, Reading] | Missing:
+    complaint = None if result.completed is None else _complaint(result.completed)
     if complaint is not None and complaint.code in MACHINE_AT_FAULT:
         return complaint
-    if outcome.missing is not None:
-        return outcome.missing
-    found = ncu.readings(actions, workload, entries)
+    if result.missing is not None:
+        return result.missing
+    found = ncu.make_readings(actions, workload, entries)
     return child.unless_stopped(complaint or found) if isinstance(found, Missing) else found

@@ -1,4 +1,4 @@
-"""What the compiler knows: build evidence as observations. Pure; nothing is measured here, and nothing is judged."""
+"""Turn build evidence into observations. Nothing is measured or judged here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARPGROUP_MMA = "HGMMA"
 
 
 def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
-    """The observation of kind ``build`` on a subject: ``build/errors``, missing with the compiler's first error."""
+    """Return ``build/errors`` of a subject, or the compiler's first error."""
     identity = static_identity(Kind.BUILD, build, [entry.symbol for entry in build.entries], protocol)
     error = build.error
     if error is None:
@@ -33,13 +33,13 @@ def observe_build(build: BuildEvidence, protocol: Protocol) -> Observation:
 
 
 def observe_resources(description: Description, build: BuildEvidence, protocol: Protocol) -> tuple[Observation, ...]:
-    """One observation of kind ``resources`` for each entry function that the subject declares, compiled or not."""
+    """Return one observation per declared entry function."""
     spec = description.build
     return () if spec is None else tuple(_observe_entry(entry, build, protocol) for entry in spec.entries)
 
 
 def observe(descriptions: Iterable[Description], builds: Iterable[BuildEvidence], protocol: Protocol) -> tuple[Observation, ...]:
-    """Every static observation on the builds of these subjects, those of a subject together; other builds say nothing here."""
+    """Return all observations on these builds."""
     by_subject = {build.subject: build for build in builds}
     observations: list[Observation] = []
     for description in descriptions:
@@ -56,14 +56,9 @@ def _observe_entry(spec: EntrySpec, build: BuildEvidence, protocol: Protocol) ->
     if entry is None:
         missing = Missing(code=Code.NOT_BUILT, message=f"{spec.symbol} was not built")
         return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, missing=missing)
-    violations = _violations(spec, entry)
-    return Observation(
-        kind=Kind.RESOURCES,
-        target=spec.symbol,
-        identity=identity,
-        readings=_readings(spec, entry, len(violations)),
-        notes=violations,
-    )
+    notes = _violations(spec, entry)
+    readings = _readings(spec, entry, len(notes))
+    return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, readings=readings, notes=notes)
 
 
 def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tuple[str, Reading], ...]:
@@ -81,13 +76,12 @@ def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tupl
 
 
 def _violations(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
-    """What the machine code should have and has not, or has and should not: one line each."""
     absent = tuple(f"no {opcode} in the machine code" for opcode in spec.requires if not entry.count(opcode))
     return (*absent, *entry.warnings, *_waits(spec, entry))
 
 
 def _waits(spec: EntrySpec, entry: EntryBuild) -> tuple[str, ...]:
-    """A loop that the compiler serialised waits about once for each warpgroup MMA."""
+    """Detect a serialised loop, which waits about once per warpgroup MMA."""
     limit = spec.max_waits_per_hgmma
     count = entry.count(WARPGROUP_MMA)
     if limit is None or entry.waits <= limit * count:

@@ -1,104 +1,181 @@
-"""What every collector of one run shares: plan, builds, machine, and how its worker is told what to do."""
+"""Describe one collection, and how its workers are started."""
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import flashcore_ci
 from flashcore_ci.adapters import nvml
-from flashcore_ci.collect.context import Context
+from flashcore_ci.collect import child
+from flashcore_ci.collect.child import JobResult, JobSpec, Wrap
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation
+from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
 
+CLOCKS_FREE = "not locked; SM clock read in the stream"
+CLOCKS_LOCKED = "locked at {mhz} MHz; SM clock read in the stream"
 DEFAULT_SECONDS = 120.0
+PROBE_SECONDS = 60.0
+CLEAN_EXIT = frozenset({0})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """``uuid`` is of the GPU under measurement; ``versions`` are of the tools, by name."""
+    """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz.
 
-    context: Context
+    ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
+    processes that may share the GPU. ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
+    """
+
     plan: Plan
     builds: tuple[BuildEvidence, ...]
     uuid: str
+    root: Path
+    python: Path
+    libraries: Path
+    run_folder: Path
+    scratch: Path
+    lock_dir: Path
+    origin: Provenance
+    sanitizer: Path | None
+    ncu: Path | None
     versions: tuple[tuple[str, str], ...] = ()
+    lock_timeout: float = 1800.0
+    lock_clocks: int | None = None
+    allow: tuple[str, ...] = ()
+    progress: Callable[[str], None] = print
+
+    @property
+    def clock_policy(self) -> str:
+        """What sets the SM clock."""
+        return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
+
+    def artifact(self, kind: str, name: str) -> Path:
+        """Return the path of an artifact."""
+        path = self.run_folder / "artifacts" / kind / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def relative(self, path: Path) -> str:
+        """Return an artifact's path inside the run folder."""
+        return path.relative_to(self.run_folder).as_posix()
 
     def workloads(self, kind: Kind) -> tuple[Workload, ...]:
-        """The workloads that this kind of evidence is wanted for and that can run: all that they launch was built."""
+        """Return the planned workloads that were built."""
         return tuple(workload for workload in self.plan.workloads_for(kind) if self.identity(kind, workload) is not None)
 
     def build(self, subject: str) -> BuildEvidence | None:
-        """The build of this subject, if there is one."""
+        """Return the build of this subject, if any."""
         return next((build for build in self.builds if build.subject == subject), None)
 
     def identity(self, kind: Kind, workload: Workload) -> Identity | None:
-        """What a measurement of this kind depends on; None when the workload cannot run for want of a build."""
+        """Return the identity of a measurement, or None without a build."""
         build = self.build(workload.subject)
         problem = self.plan.description(workload.subject).problem(workload.id)
         return None if build is None else workload_identity(kind, workload, problem, build, self.plan.protocol)
 
     def entries(self, workload: Workload) -> tuple[str, ...]:
-        """The entry functions that the workload launches."""
+        """Return the entry functions that the workload launches."""
         return self.plan.description(workload.subject).problem(workload.id).entries
 
-    def python(self, workloads: tuple[Workload, ...]) -> list[str] | None:
-        """The Python files that evidence on these workloads is bound to; None where a subject has no machine code to bind it to."""
+    def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
+        """Return the Python files under digests, or None."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
         if any(description.build is None for description in described):
             return None
         return [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
 
     def seconds(self, kind: Kind) -> float:
-        """How long one process of this kind may take."""
+        """Return the time limit of one process."""
         return dict(self.plan.protocol.timeouts).get(kind, DEFAULT_SECONDS)
 
-    def subjects(self, workloads: tuple[Workload, ...]) -> tuple[dict[str, Any], ...]:
-        """The subjects of these workloads as a job names them."""
-        named = dict.fromkeys(workload.subject for workload in workloads)
-        return tuple(self._subject(name) for name in named)
+    def observation(self, kind: Kind, workload: Workload, **learned: Any) -> Observation:
+        """Return an observation of this workload with its identity."""
+        identity = self.identity(kind, workload)
+        if identity is None:
+            raise ValueError(f"{workload.id} was not built and cannot have been measured")
+        return Observation(kind=kind, target=workload.id, identity=identity, **learned)
+
+    def require_sanitizer(self) -> Path:
+        """Return compute-sanitizer, or raise CannotCollectError."""
+        if self.sanitizer is None:
+            raise CannotCollectError("compute-sanitizer was not found", fix="flashcore-ci toolchain install")
+        return self.sanitizer
+
+    def require_ncu(self) -> Path:
+        """Return ncu, or raise CannotCollectError."""
+        if self.ncu is None:
+            raise CannotCollectError("ncu (Nsight Compute) was not found", fix="install Nsight Compute, which is not on PyPI")
+        return self.ncu
+
+    def job(
+        self,
+        kind: str,
+        name: str,
+        workloads: tuple[Workload, ...],
+        *,
+        seconds: float,
+        options: dict[str, Any] | None = None,
+        variables: dict[str, str] | None = None,
+        permitted: frozenset[int] = CLEAN_EXIT,
+        wrap: Wrap | None = None,
+    ) -> JobSpec:
+        """Return a worker's job on this GPU."""
+        return JobSpec(
+            kind=kind,
+            name=name,
+            python=self.python,
+            root=self.root,
+            scratch=self.scratch,
+            seconds=seconds,
+            subjects=tuple(self._subject(name) for name in dict.fromkeys(workload.subject for workload in workloads)),
+            workloads=workloads,
+            options={**(options or {}), "python": self.python_files(workloads)},
+            variables={"CUDA_VISIBLE_DEVICES": self.uuid, **(variables or {})},
+            permitted=permitted,
+            wrap=wrap,
+        )
 
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)
-        library = None
-        if build is not None and build.library:
-            library = str((self.context.libraries / build.library).resolve())
-        return {"name": name, "file": str(self.context.root / self.plan.description(name).file), "library": library}
+        library = str((self.libraries / build.library).resolve()) if build is not None and build.library else None
+        return {"name": name, "file": str(self.root / self.plan.description(name).file), "library": library}
 
-    def observation(self, kind: Kind, workload: Workload, **learned: Any) -> Observation:
-        """An observation of this workload, stamped with what it depends on."""
-        identity = self.identity(kind, workload)
-        if identity is None:
-            raise ValueError(f"{workload.id} cannot have been measured: it was not built")
-        return Observation(kind=kind, target=workload.id, identity=identity, **learned)
+    def probe(self) -> JobResult:
+        """Run a known-good kernel."""
+        return child.run(self.job("probe", "probe", (), seconds=PROBE_SECONDS))
 
-    def busy(self) -> Missing | None:
-        """Who else uses the GPU, if this machine can name anyone who may not; or that the driver does not answer any more."""
+    def is_healthy(self) -> bool:
+        """Return whether a known-good kernel gives the known answer."""
+        return probe_failure(self.probe()) is None
+
+    def check_exclusive(self) -> Missing | None:
+        """Return why this GPU cannot be timed now (busy, or the driver fails), or None."""
         try:
             users = nvml.read(self.uuid).users
-        except CannotCollectError as error:  # it answered when the run began: what was measured before stands
+        except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
-        others = nvml.strangers(users, self.context.allow)
+        others = nvml.other_users(users, self.allow)
         if not others:
             return None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)
         return Missing(code=Code.GPU_BUSY, message=f"also on this GPU: {named}")
 
 
-def import_folder(scratch: Path) -> Path:
-    """A folder that holds this package and nothing else: the worker's interpreter must not see our other packages.
-
-    Several threads may ask for it at once.
-    """
-    folder = scratch / "import"
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (folder / "flashcore_ci").symlink_to(Path(flashcore_ci.__file__).resolve().parent, target_is_directory=True)
-    return folder
+def probe_failure(result: JobResult) -> Missing | None:
+    """Return what is wrong with the GPU. CannotCollectError if it was not reached."""
+    failure = result.failure
+    if failure is None:
+        return child.missing_from(result.outcomes.get("probe", {}))
+    if failure.code is Code.TOOL_FAILED:
+        fix = "name an interpreter that has torch in FLASHCORE_CI_PYTHON"
+        raise CannotCollectError(f"the worker cannot start: {failure.message}", fix=fix)
+    if failure.code is Code.INTERRUPTED:
+        return failure
+    return Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed: {failure.message}")

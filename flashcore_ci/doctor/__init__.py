@@ -1,1 +1,1 @@
-"""What this machine lacks: pure checks of facts."""
+"""Can this machine gate?"""

@@ -1,118 +1,113 @@
-"""What ``doctor`` makes of the facts: pure, one line a fact."""
+"""The diagnoses of ``doctor``. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashcore_ci.adapters.nvml import State, strangers, unseen
+from flashcore_ci.adapters.nvml import GpuState, other_users, unnamed_users
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
 ARCHITECTURE = "9.0"
-DRIVER_FLOOR = 580
+MIN_DRIVER = 580
 """The first driver branch that runs programs built with CUDA 13.0."""
-DISK_FLOOR = 2 << 30
+MIN_DISK_BYTES = 2 << 30
 HARMFUL = frozenset({"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "power brake"})
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One thing looked at: what was found, and, where that is a problem, what fixes it."""
+class Diagnosis:
+    """One fact, and the fix if it is a problem."""
 
     name: str
-    found: str
+    fact: str
     problem: bool = False
     fix: str = ""
 
 
-def gpu(state: State, allow: tuple[str, ...] = ()) -> tuple[Line, ...]:
-    """Everything that the driver says of the GPU."""
+def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
+    """Diagnose the GPU."""
+    clocks = f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
     return (
-        Line(name="gpu", found=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
+        Diagnosis(name="gpu", fact=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
         _architecture(state),
         _driver(state),
         _compute_mode(state),
         _ecc(state),
-        Line(
-            name="clocks",
-            found=f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W",
-        ),
+        Diagnosis(name="clocks", fact=clocks),
         _throttle(state),
         _processes(state, allow),
     )
 
 
-def counters(complaint: Missing | None) -> Line:
-    """Whether Nsight Compute may read the performance counters, by what it said when it tried."""
+def diagnose_counters(complaint: Missing | None) -> Diagnosis:
+    """Tell whether ncu can read counters. ``complaint`` is its error."""
     if complaint is None:
-        return Line(name="counters", found="readable")
-    return Line(name="counters", found=complaint.message, problem=True, fix=NEXT_STEP[complaint.code])
+        return Diagnosis(name="counters", fact="readable")
+    return Diagnosis(name="counters", fact=complaint.message, problem=True, fix=NEXT_STEP[complaint.code])
 
 
-def disk(name: str, free: int) -> Line:
-    """Whether there is room for the toolchain, the builds and a run (``free`` in bytes)."""
-    small = free < DISK_FLOOR
-    fix = f"make room: {DISK_FLOOR / GIB:.0f} GiB are needed" if small else ""
-    return Line(name="disk", found=f"{free / GIB:.1f} GiB free for {name}", problem=small, fix=fix)
+def diagnose_disk(name: str, free: int) -> Diagnosis:
+    """Tell whether ``free`` bytes are enough."""
+    small = free < MIN_DISK_BYTES
+    fix = f"free {MIN_DISK_BYTES / GIB:.0f} GiB on this disk" if small else ""
+    return Diagnosis(name="disk", fact=f"{free / GIB:.1f} GiB free for {name}", problem=small, fix=fix)
 
 
-def render(lines: tuple[Line, ...]) -> str:
-    """One line a fact, the fix under each problem, and the sum."""
-    width = max(len(line.name) for line in lines)
+def render(diagnoses: tuple[Diagnosis, ...]) -> str:
+    """Write the diagnoses, their fixes and the total."""
+    width = max(len(line.name) for line in diagnoses)
     text = []
-    for line in lines:
-        text.append(f"{'problem' if line.problem else 'ok     '}  {line.name:<{width}}  {line.found}")
+    for line in diagnoses:
+        text.append(f"{'problem' if line.problem else 'ok     '}  {line.name:<{width}}  {line.fact}")
         if line.fix:
             text.append(f"{'':<{width + 9}}  fix: {line.fix}")
-    problems = sum(line.problem for line in lines)
-    text += [
-        "",
-        "this machine can gate" if not problems else f"this machine cannot gate with live measurements: {problems} to fix",
-    ]
+    problems = sum(line.problem for line in diagnoses)
+    text += ["", "this machine can gate" if not problems else f"this machine cannot measure: {problems} to fix"]
     return "\n".join(text) + "\n"
 
 
-def _architecture(state: State) -> Line:
+def _architecture(state: GpuState) -> Diagnosis:
     other = state.compute_capability != ARCHITECTURE
-    fix = "the kernels are built for Hopper (sm_90a): use an H100, H200 or GH200" if other else ""
-    return Line(name="arch", found=f"compute capability {state.compute_capability}", problem=other, fix=fix)
+    fix = "use an H100, H200 or GH200: the kernels are built for Hopper (sm_90a)" if other else ""
+    return Diagnosis(name="arch", fact=f"compute capability {state.compute_capability}", problem=other, fix=fix)
 
 
-def _driver(state: State) -> Line:
+def _driver(state: GpuState) -> Diagnosis:
     branch = state.driver.split(".")[0]
-    old = not (branch.isdecimal() and int(branch) >= DRIVER_FLOOR)
-    fix = f"install driver {DRIVER_FLOOR} or newer: CUDA 13.0 needs it" if old else ""
-    return Line(name="driver", found=f"{state.driver} (CUDA {state.cuda})", problem=old, fix=fix)
+    old = not (branch.isdecimal() and int(branch) >= MIN_DRIVER)
+    fix = f"install driver {MIN_DRIVER} or newer: CUDA 13.0 needs it" if old else ""
+    return Diagnosis(name="driver", fact=f"{state.driver} (CUDA {state.cuda})", problem=old, fix=fix)
 
 
-def _compute_mode(state: State) -> Line:
-    """Exclusive modes admit one process: Nsight Compute and the sanitizer start their target beside themselves."""
+def _compute_mode(state: GpuState) -> Diagnosis:
+    """Exclusive modes admit one process, but Nsight Compute and the sanitizer start a second."""
     bad = state.mig or state.compute_mode == "prohibited"
-    fix = "give the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
-    return Line(name="mode", found=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)
+    fix = "use the whole GPU: nvidia-smi -mig 0, nvidia-smi -c DEFAULT (as root)" if bad else ""
+    return Diagnosis(name="mode", fact=f"{state.compute_mode}{', MIG is on' if state.mig else ''}", problem=bad, fix=fix)
 
 
-def _ecc(state: State) -> Line:
+def _ecc(state: GpuState) -> Diagnosis:
     if state.ecc is None:
-        return Line(name="ecc", found="this GPU has none")
+        return Diagnosis(name="ecc", fact="this GPU has no ECC")
     bad = bool(state.ecc_errors)
     count = f", {state.ecc_errors} uncorrected errors since boot" if bad else ""
     fix = "reset the GPU, or take the machine out of service" if bad else ""
-    return Line(name="ecc", found=f"{'on' if state.ecc else 'off'}{count}", problem=bad, fix=fix)
+    return Diagnosis(name="ecc", fact=f"{'on' if state.ecc else 'off'}{count}", problem=bad, fix=fix)
 
 
-def _throttle(state: State) -> Line:
+def _throttle(state: GpuState) -> Diagnosis:
     bad = bool(HARMFUL & set(state.reasons))
     fix = NEXT_STEP[Code.THROTTLED] if bad else ""
-    return Line(name="throttle", found=", ".join(state.reasons) or "none", problem=bad, fix=fix)
+    return Diagnosis(name="throttle", fact=", ".join(state.reasons) or "none", problem=bad, fix=fix)
 
 
-def _processes(state: State, allow: tuple[str, ...]) -> Line:
-    others, hidden = strangers(state.users, allow), unseen(state.users)
+def _processes(state: GpuState, allow: tuple[str, ...]) -> Diagnosis:
+    others, hidden = other_users(state.users, allow), unnamed_users(state.users)
     if others:
         named = ", ".join(f"{user.name} ({user.pid})" for user in others)
-        return Line(name="processes", found=f"others use this GPU: {named}", problem=True, fix=NEXT_STEP[Code.GPU_BUSY])
+        return Diagnosis(name="processes", fact=f"others use this GPU: {named}", problem=True, fix=NEXT_STEP[Code.GPU_BUSY])
     if hidden:
-        return Line(name="processes", found=f"cannot tell: {len(hidden)} that this machine cannot name use the GPU")
-    return Line(name="processes", found="none besides ours")
+        return Diagnosis(name="processes", fact=f"unknown: the GPU has {len(hidden)} users that this machine cannot name")
+    return Diagnosis(name="processes", fact="no others")

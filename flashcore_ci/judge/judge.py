@@ -1,4 +1,4 @@
-"""Plan and evidence to verdicts: pure, total over the plan, the same on every machine."""
+"""Turn plan and evidence into verdicts: one per check, the same on every machine."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from flashcore_ci.judge import no_drift, no_slower, summary
 from flashcore_ci.judge import waivers as waiving
-from flashcore_ci.judge.matching import Match, Matcher, Source
-from flashcore_ci.judge.references import Setting, Standards
-from flashcore_ci.judge.rules import Answer, answer, findings_for, unanswered
+from flashcore_ci.judge.matching import MatchedEvidence, Matcher, Source
+from flashcore_ci.judge.references import ComparisonContext, References
+from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.plan import Check, Plan
-from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
-__all__ = ["Source", "answering", "baseless", "judge"]
+__all__ = ["Source", "is_comparison_final", "judge", "matched_evidence", "workloads_without_base"]
 
-ELSEWHERE = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
-"""What a machine with the GPU could still answer: these are deferred when the caller says so."""
-RELATIVE = {Statistic.SLOWDOWN: no_slower.answer, Statistic.DRIFT: no_drift.answer}
-"""Statistics that hold a measurement against another one, and not against a limit alone."""
-COUNTED = {Scope.SUBJECT: "subjects", Scope.ENTRY: "entry functions", Scope.WORKLOAD: "workloads"}
+DEFERRABLE_CODES = frozenset({Code.STALE_EVIDENCE, Code.NO_EVIDENCE})
+"""The codes that a machine with a GPU could resolve."""
+RELATIVE_EVALUATORS = {Statistic.SLOWDOWN: no_slower.evaluate, Statistic.DRIFT: no_drift.evaluate}
+"""The statistics that compare two measurements."""
+SCOPE_NOUNS = {Scope.SUBJECT: "subjects", Scope.ENTRY: "entry functions", Scope.WORKLOAD: "workloads"}
 
 
 def judge(
@@ -36,25 +36,23 @@ def judge(
     as_of: str,
     stale: StalePolicy,
     tool: str,
-    standards: Standards | None = None,
+    references: References | None = None,
     base: Mapping[str, Identity] | None = None,
 ) -> Report:
-    """Exactly one verdict for each check, in plan order, from the first source that measured these builds.
+    """Give each check one verdict, in plan order, as of the ISO 8601 day ``as_of``.
 
-    Where several recordings did, one that fails answers before one that passes.
-
-    ``as_of`` (ISO 8601) is the day that waivers are judged by; ValueError when it is no date. ``standards`` are the recorded noise
-    and the baselines of this checkout; ``base`` is what comparisons must be with, by workload (none: with whatever they were).
+    Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). ValueError: no date.
     """
     day = waiving.day_of(as_of)
+    references = references or References()
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
-    same = same_code(plan, matcher)
-    answers = [_answered(plan, check, matcher.matches(check), standards or Standards(), same) for check in plan.checks]
-    matches = [match for match, _ in answers]
+    same_code = workloads_with_same_code(plan, matcher)
+    results = [_evaluate_matches(plan, check, matcher.matches(check), references, same_code) for check in plan.checks]
+    matches = [match for match, _ in results]
     verdicts = tuple(
-        waiving.waived(_verdict(check, match, found, stale, sharing[check.gate.evidence, check.target]), waivers, day)
-        for check, (match, found) in zip(plan.checks, answers, strict=True)
+        waiving.apply_waivers(_verdict(check, match, evaluation, stale, sharing[check.gate.evidence, check.target]), waivers, day)
+        for check, (match, evaluation) in zip(plan.checks, results, strict=True)
     )
     outcome = summary.overall(verdicts)
     return Report(
@@ -69,42 +67,59 @@ def judge(
         waivers=waivers,
         builds=builds,
         provenance=_provenance(plan, matches, sources),
-        notes=(*_notes(plan, matches), *waiving.remarks(waivers, verdicts, day)),
+        notes=(*_notes(plan, matches), *waiving.waiver_notes(waivers, verdicts, day)),
     )
 
 
-def answering(
+def matched_evidence(
     plan: Plan,
     builds: tuple[BuildEvidence, ...],
     sources: tuple[Source, ...],
     *,
-    standards: Standards | None = None,
+    references: References | None = None,
     base: Mapping[str, Identity] | None = None,
-) -> tuple[Match, ...]:
-    """What the verdicts of ``judge`` rest on, each observation once, in plan order; checks without one have none here."""
+) -> tuple[MatchedEvidence, ...]:
+    """Return the evidence that ``judge`` uses, each observation once."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
-    found, same = ((check, matcher.matches(check)) for check in plan.checks), same_code(plan, matcher)
-    matches = (
-        many[0] if len(many) == 1 else _answered(plan, check, many, standards or Standards(), same)[0] for check, many in found
-    )
-    return tuple({id(match.observation): match for match in matches if match.observation is not None}.values())
+    same_code = workloads_with_same_code(plan, matcher)
+    used: dict[int, MatchedEvidence] = {}
+    for check in plan.checks:
+        match, _ = _evaluate_matches(plan, check, matcher.matches(check), references or References(), same_code)
+        if match.observation is not None:
+            used[id(match.observation)] = match
+    return tuple(used.values())
 
 
-def baseless(
+def is_comparison_final(
+    plan: Plan,
+    target: str,
+    samples: Mapping[str, Samples],
+    *,
+    provenance: Provenance,
+    references: References,
+    same_code: Container[str],
+) -> bool:
+    """Whether more rounds cannot change a verdict on ``target``. ``samples`` by metric."""
+    checks = [check for check in plan.checks if check.gate.statistic is Statistic.SLOWDOWN and check.target == target]
+    contexts = (comparison_context(plan, check, provenance, references, same_code=same_code) for check in checks)
+    return all(no_slower.is_final(check, samples, context) for check, context in zip(checks, contexts, strict=True))
+
+
+def workloads_without_base(
     plan: Plan, builds: tuple[BuildEvidence, ...], sources: tuple[Source, ...], base: Mapping[str, Identity] | None = None
 ) -> dict[str, str]:
-    """Workloads of which all measurements of these very codes say that the base cannot run them, and how."""
+    """Map the workloads that the base cannot run to the error."""
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
-    cannot: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for check in plan.checks:
         if check.gate.evidence is Kind.COMPARISON:
-            said = [_cannot(match.observation) for match in matcher.matches(check)]
-            cannot |= {check.target: said[0]} if all(said) else {}
-    return cannot
+            messages = [_base_failure(match.observation) for match in matcher.matches(check)]
+            failures |= {check.target: messages[0]} if all(messages) else {}
+    return failures
 
 
-def same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
-    """Workloads of which base and head are one code, by all that answers: they are not timed."""
+def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
+    """Return the workloads with equal code on both sides (not timed)."""
     return frozenset(
         check.target
         for check in plan.checks
@@ -113,47 +128,44 @@ def same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
 
 
 def _is_same_code(observation: Observation | None) -> bool:
-    if observation is None or observation.base is None:
-        return False
-    return is_same_code(observation.base, observation.identity)
+    return observation is not None and observation.base is not None and is_same_code(observation.base, observation.identity)
 
 
-def setting_of(plan: Plan, check: Check, provenance: Provenance, standards: Standards, *, same: Container[str]) -> Setting:
-    """What a check on speed needs to know besides its samples.
-
-    All rows of one statistic share its error, but for those whose code is the ``same`` on both sides: they cannot be wrong.
-    """
+def comparison_context(
+    plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
+) -> ComparisonContext:
+    """Collect what judges a speed. Equal code takes no alpha."""
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
-    alike = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
-    rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same) for other in alike)
-    return Setting(roof=roof, rows=rows, provenance=provenance, standards=standards)
+    family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
+    rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
+    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references)
 
 
-def _answered(
-    plan: Plan, check: Check, matches: Sequence[Match], standards: Standards, same: Container[str]
-) -> tuple[Match, Answer]:
-    """The match that answers, with its answer: the first that fails, else the first."""
-    answers = [(match, _answer(plan, check, match, standards, same)) for match in matches]
-    return next((one for one in answers if one[1].outcome is Outcome.FAIL), answers[0])
+def _evaluate_matches(
+    plan: Plan, check: Check, matches: Sequence[MatchedEvidence], references: References, same_code: Container[str]
+) -> tuple[MatchedEvidence, Evaluation]:
+    """Return the first match that fails, else the first."""
+    results = [(match, _evaluate(plan, check, match, references, same_code)) for match in matches]
+    return next((result for result in results if result[1].outcome is Outcome.FAIL), results[0])
 
 
-def _answer(plan: Plan, check: Check, match: Match, standards: Standards, same: Container[str]) -> Answer:
+def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: References, same_code: Container[str]) -> Evaluation:
     if match.observation is not None and match.source is not None:
-        relative = RELATIVE.get(check.gate.statistic)
-        if relative is None:
-            return answer(check, match.observation)
-        setting = setting_of(plan, check, match.source.evidence.provenance, standards, same=same)
-        return relative(check, match.observation, setting)
+        evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
+        if evaluate_relative is None:
+            return evaluate(check, match.observation)
+        context = comparison_context(plan, check, match.source.evidence.provenance, references, same_code=same_code)
+        return evaluate_relative(check, match.observation, context)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
-    return unanswered(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
+    return evaluate_missing(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
 
 
-def _verdict(check: Check, match: Match, found: Answer, stale: StalePolicy, sharing: int) -> Verdict:
-    """The verdict before waivers. ``sharing``: how many checks share the observation, and so its seconds."""
+def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
+    """Share the seconds of the observation among ``sharing`` checks."""
     gate, observation = check.gate, match.observation
-    red = found.outcome is not Outcome.PASS
-    deferred = stale is StalePolicy.DEFER and found.reason.code in ELSEWHERE and gate.evidence not in STATIC_KINDS
-    told = observation.notes if observation and (red or gate.evidence is not Kind.RESOURCES) else ()
+    is_red = evaluation.outcome is not Outcome.PASS
+    deferred = stale is StalePolicy.DEFER and evaluation.reason.code in DEFERRABLE_CODES and gate.evidence not in STATIC_KINDS
+    notes = observation.notes if observation and (is_red or gate.evidence is not Kind.RESOURCES) else ()
     return Verdict(
         gate=gate.id,
         title=gate.title,
@@ -161,43 +173,40 @@ def _verdict(check: Check, match: Match, found: Answer, stale: StalePolicy, shar
         target=check.target,
         scope=check.scope,
         subject=check.subject,
-        outcome=found.outcome,
+        outcome=evaluation.outcome,
         severity=check.limit.severity,
-        blocks=red and not deferred and check.limit.severity is Severity.BLOCKING,
+        blocks=is_red and not deferred and check.limit.severity is Severity.BLOCKING,
         deferred=deferred,
-        reason=found.reason,
-        reading=found.reading,
+        reason=evaluation.reason,
+        reading=evaluation.reading,
         rule=gate.rule,
         limit=check.limit.value,
         unit=check.limit.unit,
         origin=match.origin,
-        next_step=NEXT_STEP.get(found.reason.code, ""),
+        next_step=NEXT_STEP.get(evaluation.reason.code, ""),
         why=check.limit.why or gate.why,
         findings=findings_for(gate, observation) if observation else (),
-        notes=(*told, *found.notes),
+        notes=(*notes, *evaluation.notes),
         seconds=observation.seconds / sharing if observation else 0.0,
     )
 
 
-def _cannot(observation: Observation | None) -> str:
-    """How the base failed to run it, if that is what the observation of a known base says."""
+def _base_failure(observation: Observation | None) -> str:
     missing = observation.missing if observation is not None and observation.base is not None else None
     return missing.message if missing is not None and missing.code is Code.NO_BASE else ""
 
 
-def _provenance(plan: Plan, matches: Sequence[Match], sources: Sequence[Source]) -> Provenance | None:
-    """Where the measurements came from: of the first source that answered a check on a workload, else of the first source."""
+def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequence[Source]) -> Provenance | None:
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None
 
 
-def _notes(plan: Plan, matches: Sequence[Match]) -> Iterator[str]:
-    """What the verdict covers, and what the sources that it rests on have to say."""
+def _notes(plan: Plan, matches: Sequence[MatchedEvidence]) -> Iterator[str]:
     targets = {scope: {check.target for check in plan.checks if check.scope is scope} for scope in Scope}
-    covered = ", ".join(f"{COUNTED[scope]}: {len(names)}" for scope, names in targets.items() if names)
+    covered = ", ".join(f"{SCOPE_NOUNS[scope]}: {len(names)}" for scope, names in targets.items() if names)
     yield f"{len(plan.checks)} checks ({covered or 'none'}); {len(plan.excluded)} combinations do not apply"
-    answering = {id(match.source): match.source for match in matches if match.source}
-    for source in answering.values():
+    used = {id(match.source): match.source for match in matches if match.source}
+    for source in used.values():
         for note in source.evidence.notes:
             yield note if source.origin.kind == "live" else f"{note} ({source.origin.detail})"

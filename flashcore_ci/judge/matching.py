@@ -1,4 +1,4 @@
-"""Which observations answer a check: those of exactly what would run now, in the order of their sources, or the reason for none."""
+"""Find the observations of exactly the code that would run now."""
 
 from __future__ import annotations
 
@@ -13,23 +13,12 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Scope
 from flashcore_ci.model.verdict import Origin
 
-PART_NAMES = {
-    "machine_code": "machine code",
-    "launcher": "launcher",
-    "binding": "binding",
-    "subject": "subject",
-    "workload": "workload",
-    "collector": "collector",
-}
-NOWHERE = Origin(kind="none")
+NO_ORIGIN = Origin(kind="none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Evidence and where it came from. The judge asks its sources in order.
-
-    ``files`` are the tools' own, by their names in the run folder: for pictures, the judge reads none of them.
-    """
+    """Evidence, its origin, and the tools' files by name (not judged)."""
 
     origin: Origin
     evidence: Evidence
@@ -37,8 +26,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """The observation that answers a check with its source; or ``missing`` says why there is none."""
+class MatchedEvidence:
+    """The observation for a check, or why there is none."""
 
     observation: Observation | None = None
     source: Source | None = None
@@ -47,79 +36,68 @@ class Match:
 
     @property
     def origin(self) -> Origin:
-        """Where the answer came from."""
-        return self.source.origin if self.source else NOWHERE
+        """The origin of the evidence."""
+        return self.source.origin if self.source else NO_ORIGIN
 
 
 @dataclass(slots=True)
 class Matcher:
-    """Finds the answer to each check of one plan on one set of builds; ``base`` is what a base would run, by workload, if known."""
+    """Matches sources with checks. ``base``: the required base by workload."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
     sources: tuple[Source, ...]
     base: Mapping[str, Identity] = field(default_factory=dict)
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
-    _matches: dict[tuple[Kind, str], tuple[Match, ...]] = field(init=False, default_factory=dict)
+    _matches: dict[tuple[Kind, str], tuple[MatchedEvidence, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._index = [_by_target(source.evidence.observations) for source in self.sources]
 
-    def matches(self, check: Check) -> tuple[Match, ...]:
-        """What answers this check, at least one match; the checks of one kind on one target share it.
-
-        What was measured live answers alone. Of recordings all do, so that none can hide another.
-        """
+    def matches(self, check: Check) -> tuple[MatchedEvidence, ...]:
+        """Return the live measurement, else all matching recordings, else one reason."""
         key = (check.gate.evidence, check.target)
         if key not in self._matches:
             self._matches[key] = self._find(check)
         return self._matches[key]
 
-    def _find(self, check: Check) -> tuple[Match, ...]:
+    def _find(self, check: Check) -> tuple[MatchedEvidence, ...]:
         expected = self.expected(check, self.builds)
         if isinstance(expected, Missing):
-            return (Match(missing=expected),)
-        answers: list[Match] = []
-        others: list[Identity] = []
+            return (MatchedEvidence(missing=expected),)
+        matches: list[MatchedEvidence] = []
+        identities: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
-            found = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
-            same = [
-                observation for observation in found if observation.identity == expected and self._same_base(check, observation)
-            ]
-            if same and any(observation != same[0] for observation in same):
-                contradiction = f"{len(same)} observations of the same thing contradict each other"
-                answers.append(Match(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
-            elif same:
-                answers.append(Match(source=source, observation=same[0]))
-            if same and source.origin.kind == "live":
+            observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
+            current = [o for o in observations if o.identity == expected and self._has_expected_base(check, o)]
+            if current and any(observation != current[0] for observation in current):
+                contradiction = f"{len(current)} observations of the same code contradict each other"
+                matches.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
+            elif current:
+                matches.append(MatchedEvidence(source=source, observation=current[0]))
+            if current and source.origin.kind == "live":
                 break
-            others += [observation.identity for observation in found]
-        return tuple(answers) or (_unmatched(check, expected, others),)
+            identities += [observation.identity for observation in observations]
+        return tuple(matches) or (_unmatched(check, expected, identities),)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
-        """Whether digests can say what the source measured.
-
-        They cannot for a subject without machine code at build time (a library, a JIT): there only live evidence counts,
-        and of course that of the very run that is being judged again.
-        """
+        """Whether digests cover what was measured. Else only live evidence counts."""
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
         return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
 
-    def _same_base(self, check: Check, observation: Observation) -> bool:
-        """Whether a comparison is with the base that was asked for; where only a recorded run is judged, with its own."""
+    def _has_expected_base(self, check: Check, observation: Observation) -> bool:
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
 
     def expected(self, check: Check, builds: tuple[BuildEvidence, ...]) -> Identity | Missing:
-        """The identity that evidence for this check must have; Missing when nothing was built that it could have."""
+        """Compute the identity that evidence must have. Missing if not built."""
         kind = check.gate.evidence
         build = next((build for build in builds if build.subject == check.subject), None)
         if build is None:
             return Missing(code=Code.NOT_BUILT, message=f"{check.subject} was not built")
-        if check.scope is Scope.SUBJECT:
-            return static_identity(kind, build, [entry.symbol for entry in build.entries], self.plan.protocol)
-        if check.scope is Scope.ENTRY:
-            return static_identity(kind, build, [check.target], self.plan.protocol)
-        return self._expected_of_workload(kind, check, build)
+        if check.scope is Scope.WORKLOAD:
+            return self._expected_of_workload(kind, check, build)
+        symbols = [check.target] if check.scope is Scope.ENTRY else [entry.symbol for entry in build.entries]
+        return static_identity(kind, build, symbols, self.plan.protocol)
 
     def _expected_of_workload(self, kind: Kind, check: Check, build: BuildEvidence) -> Identity | Missing:
         workload = next((workload for workload in self.plan.workloads if workload.id == check.target), None)
@@ -140,12 +118,11 @@ def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], li
     return index
 
 
-def _unmatched(check: Check, expected: Identity, others: list[Identity]) -> Match:
-    """No source measured what would run now: nothing at all, or something else, and then what differs."""
-    if not others:
+def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
+    if not identities:
         message = f"no source has {check.gate.evidence} evidence on {check.target}"
-        return Match(missing=Missing(code=Code.NO_EVIDENCE, message=message))
-    changed = min((expected.changed(other) for other in others), key=len)
-    names = ", ".join(PART_NAMES[part] for part in changed) or "the base"
-    message = f"the evidence is of something else; changed since: {names}"
-    return Match(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)
+        return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
+    changed = min((expected.changed(other) for other in identities), key=len)
+    names = ", ".join(part.replace("_", " ") for part in changed) or "the base"
+    message = f"the evidence is of other code or another question. Changed since: {names}"
+    return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

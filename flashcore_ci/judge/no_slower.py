@@ -1,182 +1,175 @@
-"""The gate ``no-slower``: from the samples of a comparison to the answer, with all that a person needs to believe it."""
+"""The gate ``no-slower``: compare base and head."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 
-from flashcore_ci.judge.references import CYCLES, TIME, Setting
-from flashcore_ci.judge.rules import Answer, Facts, unanswered
+from flashcore_ci.judge.references import ComparisonContext
+from flashcore_ci.judge.rules import Evaluation, Facts, evaluate_missing
 from flashcore_ci.judge.stats import sequential_test
 from flashcore_ci.judge.stats.paired_estimate import Estimate
-from flashcore_ci.judge.stats.sequential_test import LOOKS, TIME_MARGIN, Decision, Errors, Rounds, percent
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, TIME_MARGIN, Decision, ErrorBudget, Rounds, percent
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.evidence import Identity, Observation
 from flashcore_ci.model.identity import digest_of, is_covered, is_same_code
-from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.metrics import METRICS, SIDES, Scale
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Measured, Missing, Samples, measured
 from flashcore_ci.model.verdict import Outcome, Reason
 
-METRIC = {TIME: "time/gpu/cold", CYCLES: "cycles/gpu/cold"}
-MUST_AGREE = ("subject", "workload", "collector")
-"""What head's side decides for both: the same subject is asked the same thing in the same way."""
+MUST_MATCH = ("subject", "workload", "collector")
+"""The digests that must be equal on both sides, so that both answer the same question."""
 
 
-def answer(check: Check, observation: Observation, setting: Setting) -> Answer:
-    """Judge one comparison."""
-    facts = tuple(_facts(observation))
+def evaluate(check: Check, observation: Observation, context: ComparisonContext) -> Evaluation:
+    """Evaluate one comparison."""
+    facts = tuple(_observed_facts(observation))
     if observation.missing is not None:
-        return unanswered(observation.missing, facts)
+        return evaluate_missing(observation.missing, facts)
     base = observation.base
     if base is None or not _is_comparable(base, observation.identity):
-        return unanswered(_invalid("it does not say what it compares, or compares different things"), facts)
+        return _invalid("the base is not named, or base and head differ in subject, workload or collector", facts)
     if is_same_code(base, observation.identity):
-        return _same_code(facts)
+        return _evaluate_same_code(facts)
     try:
-        decision = decided(check, dict(observation.samples), setting)
+        decision = decide_check(check, dict(observation.samples), context)
     except ValueError as error:
-        return unanswered(_invalid(str(error)), facts)
+        return _invalid(str(error), facts)
     if decision is None:
-        few = f"{_rounds(observation)} rounds were completed, {LOOKS[0]} are needed"
-        return unanswered(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
-    return _answer(check, decision, setting, facts)
+        few = f"{_round_count(observation)} rounds were completed, {INTERIM_LOOKS[0]} are needed"
+        return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
+    return _evaluate_decision(check, decision, context, facts)
 
 
-def is_final(check: Check, samples: Mapping[str, Samples], setting: Setting) -> bool:
-    """Whether further rounds could not change the verdict: what the collector asks after each look."""
+def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> bool:
+    """Whether further rounds cannot change the verdict."""
     try:
-        decision = decided(check, samples, setting)
+        decision = decide_check(check, samples, context)
     except ValueError:
         return False
-    return decision is not None and decision.code in sequential_test.FINAL
+    return decision is not None and decision.code in sequential_test.FINAL_CODES
 
 
-def decided(check: Check, samples: Mapping[str, Samples], setting: Setting) -> Decision | None:
-    """What the rounds say; None when there are too few to look. ValueError when they cannot have been measured."""
-    primary = _scale(samples, setting.primary)
-    if len(primary.base) < LOOKS[0]:
+def decide_check(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> Decision | None:
+    """Decide, or None before the first look. ValueError for impossible samples."""
+    primary = _rounds(samples, context.primary)
+    if len(primary.base) < INTERIM_LOOKS[0]:
         return None
-    time = None if setting.primary == TIME else _scale(samples, TIME)
+    time = None if context.primary is Scale.TIME else _rounds(samples, Scale.TIME)
     if time is not None and len(time.base) != len(primary.base):
-        raise ValueError("there are more rounds in one scale than in the other")
-    return sequential_test.decide(
-        primary,
-        time,
-        margin=math.log1p(check.limit.value / 100.0),
-        rows=setting.rows,
-        noise=(setting.prior(check.target, setting.primary), setting.prior(check.target, TIME)),
-    )
+        raise ValueError(f"{len(primary.base)} rounds have cycles and {len(time.base)} have a time")
+    margin = math.log1p(check.limit.value / 100.0)
+    noise = (context.prior(check.target, context.primary), context.prior(check.target, Scale.TIME))
+    return sequential_test.decide(primary, time, margin=margin, rows=context.rows, noise=noise)
 
 
 def pair_of(base: Identity, head: Identity) -> str:
-    """The names of the two codes that were compared, for a waiver: as long as both stay what they are, so does this."""
+    """Name the two codes for a waiver."""
     return "..".join(digest_of(side.machine_code, side.launcher, side.binding)[:12] for side in (base, head))
 
 
 def _is_comparable(base: Identity, head: Identity) -> bool:
-    """Tell whether both sides were asked the same thing. A subject that builds nothing holds the kernel: its file may differ."""
-    parts = MUST_AGREE if is_covered(base) and is_covered(head) else tuple(part for part in MUST_AGREE if part != "subject")
+    """Whether both sides answer one question. Without a build the subject may differ."""
+    parts = MUST_MATCH if is_covered(base) and is_covered(head) else tuple(part for part in MUST_MATCH if part != "subject")
     return all(getattr(base, part) == getattr(head, part) for part in parts)
 
 
-def _scale(samples: Mapping[str, Samples], scale: str) -> Rounds:
-    sides = []
-    for side in ("base", "head"):
-        name = f"{side}/{METRIC[scale]}"
-        found = samples.get(name)
-        if found is None or found.unit != METRICS[name].unit:
+def _rounds(samples: Mapping[str, Samples], scale: Scale) -> Rounds:
+    values = []
+    for side in SIDES:
+        name = f"{side}/{scale.metric}"
+        series = samples.get(name)
+        if series is None or series.unit != METRICS[name].unit:
             raise ValueError(f"there are no samples named {name} in {METRICS[name].unit}")
-        sides.append(found.values)
-    return Rounds(base=sides[0], head=sides[1])
+        values.append(series.values)
+    return Rounds(base=values[0], head=values[1])
 
 
-def _invalid(message: str) -> Missing:
-    return Missing(code=Code.INVALID_RESULT, message=message)
+def _invalid(message: str, facts: Facts) -> Evaluation:
+    return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=message), facts)
 
 
-def _same_code(facts: Facts) -> Answer:
-    """The same machine code, launcher and binding: nothing can be slower."""
+def _evaluate_same_code(facts: Facts) -> Evaluation:
     reason = Reason(code=Code.SAME_CODE, message="base and head are the same code", facts=facts)
-    return Answer(outcome=Outcome.PASS, reading=Measured(value=0.0, unit="%"), reason=reason)
+    return Evaluation(outcome=Outcome.PASS, reading=Measured(value=0.0, unit="%"), reason=reason)
 
 
-def _answer(check: Check, decision: Decision, setting: Setting, facts: Facts) -> Answer:
+def _evaluate_decision(check: Check, decision: Decision, context: ComparisonContext, facts: Facts) -> Evaluation:
     code = decision.code
     outcome = Outcome.PASS if code in PASSING else Outcome.FAIL if code in FAILING else Outcome.INCONCLUSIVE
     shown = decision.time if code is Code.SLOWER_AT_LOWER_CLOCK and decision.time else decision.primary
-    reason = Reason(code=code, message=_message(check, decision, setting), facts=(*_estimates(decision, setting), *facts))
+    reason = Reason(code=code, message=_message(check, decision, context), facts=(*_statistics_facts(decision, context), *facts))
     pair = dict(facts).get("pair")
     accept = (f'to accept it: a waiver with pair = "{pair}"',) if outcome is Outcome.FAIL and pair else ()
-    return Answer(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=(*decision.modes, *accept))
+    notes = (*decision.modes, *accept)
+    return Evaluation(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=notes)
 
 
-def _message(check: Check, decision: Decision, setting: Setting) -> str:
-    """One line: what was found, in which scale, after how many rounds."""
-    errors = decision.errors
-    scale = "time" if setting.primary == TIME else "cycles"
-    found = f"{_signed(decision.primary.mean)} in {scale} after {decision.primary.rounds} rounds, {_interval(decision.primary, errors)}"
-    margin = f"the margin is {check.limit.value:g} %"
+def _message(check: Check, decision: Decision, context: ComparisonContext) -> str:
+    primary = decision.primary
+    result = f"{_percent_text(primary.mean)} in {context.primary.label} after {primary.rounds} rounds {_bounds_text(primary, decision.budget)}"
+    margin = f"margin {check.limit.value:g} %"
     if decision.code is Code.BIMODAL:
-        return f"the machine has two speeds ({'; '.join(decision.modes)}): {found}"
-    if decision.code is Code.BELOW_RESOLUTION and decision.resolution is not None:
-        return f"{found}; {margin}, the smallest that holds here is {_up(percent(decision.resolution))} %"
+        return f"the processes have two speeds ({', '.join(decision.modes)}): {result}, {margin}"
+    if decision.code is Code.BELOW_RESOLUTION and decision.resolvable_margin is not None:
+        smallest = _round_up(percent(decision.resolvable_margin))
+        return f"{result}, {margin}, smallest resolvable margin on this machine {smallest} %"
     if decision.code is Code.SLOWER_AT_LOWER_CLOCK and decision.time is not None:
-        allowed = f"more than {percent(TIME_MARGIN):.2g} % is held against it"
-        return f"{_signed(decision.time.mean)} in time, {_interval(decision.time, decision.beside)}; {allowed}; {found}"
-    loud = decision.code is Code.UNDECIDED and decision.primary.today is not None and not decision.primary.moderated
-    noisier = f"; today its rounds scatter {decision.primary.today:.2g} times as much as recorded" if loud else ""
-    return f"{found}; {margin}{noisier}"
+        time = f"{_percent_text(decision.time.mean)} in time {_bounds_text(decision.time, decision.time_budget)}"
+        return f"{time}, margin {percent(TIME_MARGIN):.2g} %, but {result}"
+    is_noisier = decision.code is Code.UNDECIDED and primary.scatter_ratio is not None and not primary.moderated
+    noisier = f". Today's rounds scatter {primary.scatter_ratio:.2g} times as much as recorded" if is_noisier else ""
+    return f"{result}, {margin}{noisier}"
 
 
-def _estimates(decision: Decision, setting: Setting) -> Iterator[tuple[str, str]]:
-    errors = decision.errors
-    scales = (
-        ("time" if setting.primary == TIME else "cycles", decision.primary, errors),
-        ("time", decision.time, decision.beside),
-    )
+def _statistics_facts(decision: Decision, context: ComparisonContext) -> Iterator[tuple[str, str]]:
+    budget = decision.budget
     yield "rounds", str(decision.primary.rounds)
-    convicting = f"unchanged {errors.unchanged:.2g}, within the margin {errors.within:.2g}"
-    yield "errors", f"SLOWER though {convicting}; SAME though slower {errors.same:.2g}; {setting.rows} rows"
-    for name, estimate, at in scales:
+    alpha = f"alpha {budget.alpha_null:.2g} at zero and {budget.alpha_margin:.2g} at the margin"
+    yield "errors", f"{alpha}, beta {budget.beta:.2g}, rows that share alpha: {context.rows}"
+    scales = ((context.primary, decision.primary, budget), (Scale.TIME, decision.time, decision.time_budget))
+    for scale, estimate, scale_budget in scales:
         if estimate is not None:
-            yield f"slowdown/{name}", f"{_signed(estimate.mean)} ({_interval(estimate, at)})"
-            yield f"noise/{name}", _noise(estimate)
-    if decision.resolution is not None:
-        yield "margin that holds", f"{_up(percent(decision.resolution))} %"
+            yield f"slowdown/{scale.label}", f"{_percent_text(estimate.mean)} {_bounds_text(estimate, scale_budget)}"
+            yield f"noise/{scale.label}", _noise_text(estimate)
+    if decision.resolvable_margin is not None:
+        yield "margin that holds", f"{_round_up(percent(decision.resolvable_margin))} %"
 
 
-def _noise(estimate: Estimate) -> str:
-    scatter = f"a round scatters by {100.0 * estimate.error * math.sqrt(estimate.rounds):.2g} %"
-    if estimate.today is None:
-        return f"{scatter}; no recording of it on such a machine"
-    used = "used with the recording" if estimate.moderated else "noisier than the recording, which is not used"
-    return f"{scatter}; today {estimate.today:.2g} times the recording, {used}; {estimate.freedom:.3g} degrees of freedom"
+def _noise_text(estimate: Estimate) -> str:
+    scatter = f"standard deviation of a round {100.0 * estimate.standard_error * math.sqrt(estimate.rounds):.2g} %"
+    if estimate.scatter_ratio is None:
+        return f"{scatter}, no recording on such a machine"
+    usage = "moderated by it" if estimate.moderated else "significantly more, so the recording is not used"
+    return f"{scatter}, today {estimate.scatter_ratio:.2g} times the recording, {usage}, df {estimate.df:.3g}"
 
 
-def _interval(estimate: Estimate, errors: Errors) -> str:
-    lower = f"{_signed(estimate.lower(errors.within))} to " if errors.within > 0 else "at most "
-    return f"surely {lower}{_signed(estimate.upper(errors.same))}"
+def _bounds_text(estimate: Estimate, budget: ErrorBudget) -> str:
+    """The first look spends no alpha: no lower bound."""
+    upper = _percent_text(estimate.upper_bound(budget.beta))
+    if not budget.alpha_margin > 0:
+        return f"(upper confidence bound {upper})"
+    return f"(confidence bounds {_percent_text(estimate.lower_bound(budget.alpha_margin))} and {upper})"
 
 
-def _signed(log_ratio: float) -> str:
+def _percent_text(log_ratio: float) -> str:
     return f"{percent(log_ratio):+.2f} %"
 
 
-def _up(value: float) -> str:
-    """Rounded up to two digits: a margin that is given must hold."""
+def _round_up(value: float) -> str:
+    """Round up to two digits, so the margin is large enough."""
     if not value > 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(value / unit - 1e-9) * unit:.3g}"
 
 
-def _rounds(observation: Observation) -> int:
+def _round_count(observation: Observation) -> int:
     return max((len(samples.values) for _, samples in observation.samples), default=0)
 
 
-def _facts(observation: Observation) -> Iterator[tuple[str, str]]:
-    """Clocks, medians and dropped blocks, as they were seen."""
+def _observed_facts(observation: Observation) -> Iterator[tuple[str, str]]:
     for name, samples in observation.samples:
         if samples.values:
             yield name, f"{min(samples.values):.6g} to {max(samples.values):.6g} {samples.unit}"

@@ -1,8 +1,4 @@
-"""What a recording of noise means before anything is compared: which margin holds, what would be seen, how often it would be wrong.
-
-By the same quantiles as the verdict, at its last look, where the recorded noise is today's. docs/measurement.md has what
-resampling the recorded processes says instead.
-"""
+"""Power of ``no-slower`` at its last look, if today's noise is the recorded one."""
 
 from __future__ import annotations
 
@@ -10,64 +6,58 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flashcore_ci.judge.references import CYCLES, TIME
-from flashcore_ci.judge.stats.distributions import t_quantile, t_tail
-from flashcore_ci.judge.stats.paired_estimate import Prior, priors
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Errors, detectable, percent, primary_share, resolution
+from flashcore_ci.judge.stats import sequential_test
+from flashcore_ci.judge.stats.paired_estimate import priors
+from flashcore_ci.judge.stats.sequential_test import ErrorBudget, percent, power_at, primary_share
+from flashcore_ci.model.metrics import Scale, primary_scale
 from flashcore_ci.model.noise import PLANTED_PERCENT, Noise
-from flashcore_ci.model.suite import Roof
 
-LEAST = 1e-8
-"""Below this a rate rests on the shape of a tail that nobody has seen."""
+MIN_SHOWN_RATE = 1e-8
+"""A smaller rate would rest on a part of the tail that no test has covered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """One workload, in per cent (rates are shares): its scatter, margin, the margin that holds, what is seen 19 times in 20.
+class WorkloadPower:
+    """The power of ``no-slower`` on one workload: rates as shares, other numbers in %.
 
-    ``false_alarms``: how often unchanged code is SLOWER; ``detected``: how often each planted slow-down is.
+    ``scatter``: standard deviation of a process. ``false_alarm_rate``: of unchanged code. ``power``: (slowdown, rate of SLOWER).
     """
 
     workload: str
     scatter: float
     margin: float
-    holds: float
-    seen: float
-    false_alarms: float
-    detected: tuple[tuple[float, float], ...]
+    resolvable_margin: float
+    minimum_detectable_slowdown: float
+    false_alarm_rate: float
+    power: tuple[tuple[float, float], ...]
 
     def __str__(self) -> str:
-        """One line for a person."""
-        levels = ", ".join(f"+{level:g} % {100.0 * rate:.3g} %" for level, rate in self.detected)
-        false = f"{100.0 * self.false_alarms:.1g} %" if self.false_alarms > LEAST else f"under {100.0 * LEAST:.0e} %"
+        rates = ", ".join(f"{100.0 * rate:.3g} % of +{slowdown:g} %" for slowdown, rate in self.power)
+        is_shown = self.false_alarm_rate > MIN_SHOWN_RATE
+        false = f"{100.0 * self.false_alarm_rate:.1g} %" if is_shown else f"under {100.0 * MIN_SHOWN_RATE:.0e} %"
         return (
-            f"{self.workload}: a process scatters by {self.scatter:.2g} %; margin {self.margin:g} %, from {self.holds:.2g} % on one "
-            f"holds; seen from +{self.seen:.2g} %; unchanged code SLOWER {false}; called SLOWER: {levels}"
+            f"{self.workload}: scatter of a process {self.scatter:.2g} %, margin {self.margin:g} % "
+            f"(smallest resolvable {self.resolvable_margin:.2g} %), "
+            f"minimum detectable slowdown {self.minimum_detectable_slowdown:.2g} % (power 95 %), "
+            f"false alarms {false}, detects {rates}"
         )
 
 
-def sights(noise: Noise, margins: Mapping[str, float]) -> Iterator[Sight]:
-    """One for each recorded workload that has a margin (%); all of ``margins`` share the errors."""
+def analyse_power(noise: Noise, margins: Mapping[str, float]) -> Iterator[WorkloadPower]:
+    """Analyse each recorded workload with a margin (%). All of ``margins`` share alpha."""
     for recorded in noise.workloads:
-        scale = TIME if recorded.roof is Roof.MEMORY else CYCLES
+        scale = primary_scale(recorded.roof)
         prior = priors(noise, scale).get(recorded.workload)
         if prior is None or recorded.workload not in margins:
             continue
         margin = math.log1p(margins[recorded.workload] / 100.0)
-        errors = Errors.of(rows=len(margins), share=primary_share(beside=scale != TIME))
-        yield Sight(
+        budget = ErrorBudget.of(rows=len(margins), share=primary_share(with_time=scale is not Scale.TIME))
+        yield WorkloadPower(
             workload=recorded.workload,
             scatter=100.0 * math.sqrt(prior.variance / 2.0),
             margin=margins[recorded.workload],
-            holds=percent(resolution(prior, errors)),
-            seen=percent(detectable(prior, margin, errors)),
-            false_alarms=convicted(prior, 0.0, margin, errors),
-            detected=tuple((level, convicted(prior, math.log1p(level / 100.0), margin, errors)) for level in PLANTED_PERCENT),
+            resolvable_margin=percent(sequential_test.resolvable_margin(prior, budget)),
+            minimum_detectable_slowdown=percent(sequential_test.minimum_detectable_slowdown(prior, margin, budget)),
+            false_alarm_rate=power_at(prior, 0.0, margin, budget),
+            power=tuple((level, power_at(prior, math.log1p(level / 100.0), margin, budget)) for level in PLANTED_PERCENT),
         )
-
-
-def convicted(noise: Prior, slowdown: float, margin: float, errors: Errors) -> float:
-    """How often a slow-down (log ratio) is SLOWER after the last look."""
-    freedom, error = noise.freedom + LOOKS[-1] - 1, math.sqrt(noise.variance / LOOKS[-1])
-    needed = max(margin + t_quantile(errors.within, freedom) * error, t_quantile(errors.unchanged, freedom) * error)
-    return t_tail((needed - slowdown) / error, freedom)

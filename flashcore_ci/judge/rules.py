@@ -1,14 +1,15 @@
-"""From an observation to a number, and from a number to yes or no. NaN is never a yes."""
+"""Compare a reading with its limit. A NaN never passes."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flashcore_ci.judge.stats import descriptive
 from flashcore_ci.judge.stats.distributions import chi2_quantile
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Finding, Observation
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.plan import Check
@@ -16,12 +17,18 @@ from flashcore_ci.model.reading import Measured, Missing, Reading, measured
 from flashcore_ci.model.suite import Gate, Kind, Rule, Statistic
 from flashcore_ci.model.verdict import Outcome, Reason
 
+STABILITY_POWER = 0.95
+CONDITIONS = {Rule.LESS: "below", Rule.AT_MOST: "at most", Rule.AT_LEAST: "at least", Rule.EQUAL: "exactly"}
+COMPARISONS = {Rule.LESS: operator.lt, Rule.AT_MOST: operator.le, Rule.AT_LEAST: operator.ge, Rule.EQUAL: operator.eq}
+UNWRITTEN_UNITS = frozenset({"count", "abs", "ratio"})
+"""Units that a message omits: people say 3, and not 3 count."""
+
 Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The outcome of one check before waivers: what was read, and why that is good or not."""
+class Evaluation:
+    """The result of one check before waivers."""
 
     outcome: Outcome
     reading: Reading
@@ -29,65 +36,56 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-def answer(check: Check, observation: Observation) -> Answer:
-    """Judge one observation by its check."""
+def evaluate(check: Check, observation: Observation) -> Evaluation:
+    """Compare one observation with the limit of its check."""
     reading, notes = _reading(check.gate, observation)
     facts = tuple(_facts(check, observation))
     if isinstance(reading, Missing):
-        return unanswered(reading, facts)
-    most = METRICS[check.gate.metric].most if check.gate.metric in METRICS else math.inf
-    if reading.value < 0 or reading.value > most:  # -1 for "none" would be within most limits
-        impossible = f"{reading.value:g} {reading.unit}: {check.gate.metric} is never below 0{_above(most)}"
-        return unanswered(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
+        return evaluate_missing(reading, facts)
+    most = METRICS[check.gate.metric].maximum if check.gate.metric in METRICS else math.inf
+    if reading.value < 0 or reading.value > most:  # a -1 that means "none" would satisfy most limits
+        possible = f"between 0 and {most:g}" if math.isfinite(most) else "never below 0"
+        impossible = f"{_amount(reading.value, reading.unit)} is impossible: {check.gate.metric} is {possible}"
+        return evaluate_missing(Missing(code=Code.INVALID_RESULT, message=impossible), facts)
     limit = check.limit
-    asked = f"{check.gate.rule} {limit.value:g} {limit.unit}"
     if reading.unit != limit.unit:
-        reason = Reason(code=Code.UNIT_MISMATCH, message=f"{reading.value:g} {reading.unit} against {asked}", facts=facts)
-        return Answer(outcome=Outcome.INCONCLUSIVE, reading=reading, reason=reason, notes=notes)
-    if holds(check.gate.rule, reading.value, limit.value):
-        reason = Reason(code=Code.WITHIN_LIMIT, message=f"{reading.value:g} {reading.unit} {asked}", facts=facts)
-        return Answer(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
-    code = _broken(check.gate.rule, reading.value, limit.value)
-    reason = Reason(code=code, message=f"{reading.value:g} {reading.unit} is not {asked}", facts=facts)
-    return Answer(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
+        mismatch = f"the reading is {reading.value:g} {reading.unit}, but the limit is {limit.value:g} {limit.unit}"
+        reason = Reason(code=Code.UNIT_MISMATCH, message=mismatch, facts=facts)
+        return Evaluation(outcome=Outcome.INCONCLUSIVE, reading=reading, reason=reason, notes=notes)
+    amount, condition = _amount(reading.value, reading.unit), f"{CONDITIONS[check.gate.rule]} {_amount(limit.value, limit.unit)}"
+    if satisfies(check.gate.rule, reading.value, limit.value):
+        reason = Reason(code=Code.WITHIN_LIMIT, message=f"{amount} is {condition}", facts=facts)
+        return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
+    is_below = check.gate.rule is Rule.AT_LEAST or (check.gate.rule is Rule.EQUAL and reading.value < limit.value)
+    code = Code.UNDER_LIMIT if is_below else Code.OVER_LIMIT
+    reason = Reason(code=code, message=f"{amount} is not {condition}", facts=facts)
+    return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
 
 
-def unanswered(missing: Missing, facts: Facts = ()) -> Answer:
-    """No number: FAIL when that is the subject's own doing, else INCONCLUSIVE."""
-    outcome = Outcome.FAIL if missing.code in SUBJECT_AT_FAULT else Outcome.INCONCLUSIVE
-    return Answer(outcome=outcome, reading=missing, reason=Reason(code=missing.code, message=missing.message, facts=facts))
+def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:
+    """FAIL if the subject caused the missing number, else INCONCLUSIVE."""
+    outcome = Outcome.FAIL if missing.code in SUBJECT_FAILURES else Outcome.INCONCLUSIVE
+    return Evaluation(outcome=outcome, reading=missing, reason=Reason(code=missing.code, message=missing.message, facts=facts))
 
 
-def holds(rule: Rule, value: float, limit: float) -> bool:
-    """Whether ``value`` keeps the rule. False whenever either is NaN: no comparison with NaN is true."""
-    return {
-        Rule.LESS: value < limit,
-        Rule.AT_MOST: value <= limit,
-        Rule.AT_LEAST: value >= limit,
-        Rule.EQUAL: value == limit,
-    }[rule]
+def satisfies(rule: Rule, value: float, limit: float) -> bool:
+    """Whether ``value`` satisfies the rule. False if either is NaN."""
+    return bool(COMPARISONS[rule](value, limit))
 
 
-def _above(most: float) -> str:
-    return f" and never above {most:g}" if math.isfinite(most) else ""
-
-
-def _broken(rule: Rule, value: float, limit: float) -> Code:
-    below = rule is Rule.AT_LEAST or (rule is Rule.EQUAL and value < limit)
-    return Code.UNDER_LIMIT if below else Code.OVER_LIMIT
+def _amount(value: float, unit: str) -> str:
+    return f"{value:g}" if unit in UNWRITTEN_UNITS else f"{value:g} {unit}"
 
 
 def _reading(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """The number that the gate judges, with what is worth saying about it."""
     if observation.missing is not None:
         return observation.missing, ()
     if gate.statistic is Statistic.VALUE:
         return observation.reading(gate.metric), ()
-    return _spread(gate, observation)
+    return _relative_std(gate, observation)
 
 
-def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
-    """Relative standard deviation in % over the samples, one for each fresh process."""
+def _relative_std(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, ...]]:
     samples = dict(observation.samples).get(gate.metric)
     if samples is None:
         return Missing(code=Code.METRIC_ABSENT, message=f"no samples named {gate.metric}"), ()
@@ -96,27 +94,27 @@ def _spread(gate: Gate, observation: Observation) -> tuple[Reading, tuple[str, .
         message = f"{count} processes gave a value, {gate.min_samples} are needed"
         return Missing(code=Code.TOO_FEW_PROCESSES, message=message), ()
     try:
-        spread = descriptive.relative_std(samples.values)
+        std = descriptive.relative_std(samples.values)
     except ValueError as error:
         return Missing(code=Code.INVALID_RESULT, message=str(error)), ()
-    if not spread > 0:
-        return Missing(code=Code.INVALID_RESULT, message="every value is the same to the last digit: that is no measurement"), ()
-    groups = descriptive.two_groups(samples.values)
+    if not std > 0:
+        message = "all values are equal to the last digit, so they are not measurements"
+        return Missing(code=Code.INVALID_RESULT, message=message), ()
+    groups = descriptive.split_at_gap(samples.values)
     if groups is None:
-        return measured(spread, "%"), ()
+        return measured(std, "%"), ()
     slow, fast = (f"{len(group)} near {descriptive.mean(group):.6g} {samples.unit}" for group in groups)
-    return measured(spread, "%"), (f"two speeds: {slow}, {fast}",)
+    return measured(std, "%"), (f"two speeds: {slow}, {fast}",)
 
 
 def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
-    """What stands beside the judged number: for a statistic all samples, else the readings of the same family."""
     gate = check.gate
     if gate.statistic is not Statistic.VALUE:
         for name, samples in observation.samples:
             if name == gate.metric:
                 yield "processes", str(len(samples.values))
-                yield from _sight(check, len(samples.values))
-            yield name, _range(samples.values, samples.unit)
+                yield from _power_facts(check, len(samples.values))
+            yield name, _range_text(samples.values, samples.unit)
         return
     family = gate.metric.split("/")[0]
     for name, reading in observation.readings:
@@ -124,14 +122,13 @@ def _facts(check: Check, observation: Observation) -> Iterator[tuple[str, str]]:
             yield name, f"{reading.value:.6g} {reading.unit}" if isinstance(reading, Measured) else f"none: {reading.message}"
 
 
-def _sight(check: Check, count: int) -> Iterator[tuple[str, str]]:
-    """How large a true spread so many processes overlook no more than one time in twenty, by the distribution of a variance."""
+def _power_facts(check: Check, count: int) -> Iterator[tuple[str, str]]:
     if count > 1:
-        seen = check.limit.value * math.sqrt((count - 1) / chi2_quantile(0.95, count - 1))
-        yield "sees", f"a true spread of {seen:.2g} {check.limit.unit} is red 19 times in 20 with {count} processes"
+        spread = check.limit.value * math.sqrt((count - 1) / chi2_quantile(STABILITY_POWER, count - 1))
+        yield "sees", f"{count} processes detect a true spread of {spread:.2g} {check.limit.unit} with 95 % power"
 
 
-def _range(values: tuple[float, ...], unit: str) -> str:
+def _range_text(values: tuple[float, ...], unit: str) -> str:
     if not values:
         return "no value"
     text = f"{min(values):.6g} to {max(values):.6g} {unit}"
@@ -142,6 +139,6 @@ def _range(values: tuple[float, ...], unit: str) -> str:
 
 
 def findings_for(gate: Gate, observation: Observation) -> tuple[Finding, ...]:
-    """The observation's findings that belong to this gate: one sanitizer's are not another's."""
+    """Select the findings of the gate's own tool."""
     tool = gate.metric.split("/")[0]
     return tuple(f for f in observation.findings if gate.evidence is not Kind.SANITIZER or f.tool == tool)

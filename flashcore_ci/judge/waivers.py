@@ -1,4 +1,4 @@
-"""Waivers: what may be red until a day, and what is odd about those that we have."""
+"""Apply waivers, and note those that have no effect."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Outcome, Verdict
 
-LONGEST = dt.timedelta(days=366)
-RED = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
+MAX_DURATION = dt.timedelta(days=366)
+NOT_PASSING = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE})
 
 
 def day_of(as_of: str) -> dt.date:
-    """The UTC day of an ISO 8601 date or time. ValueError when it is none; a time without a zone is UTC."""
+    """Parse the UTC day of an ISO 8601 text, or raise ValueError."""
     moment = dt.datetime.fromisoformat(as_of)
     return (moment.astimezone(dt.UTC) if moment.tzinfo else moment).date()
 
 
-def holds(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
-    """Whether the waiver holds: on ``day`` (its last day is included), or for the pair that the verdict compared.
+def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
+    """Whether the waiver holds on ``day`` (last day included), or for this pair.
 
-    One that ends in more than a year does not: what never ends is no exception but another limit.
+    One that ends in more than a year is never active: it would be another limit, not an exception.
     """
     if waiver.pair:
         return verdict is not None and dict(verdict.reason.facts).get("pair") == waiver.pair
-    return day <= dt.date.fromisoformat(waiver.expires) <= day + LONGEST
+    return day <= dt.date.fromisoformat(waiver.expires) <= day + MAX_DURATION
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether the waiver is for this: any red, or, where it names a finding, only findings that match, and every one of them."""
+    """Whether all findings match the waiver, if it names one."""
     if not waiver.finding:
         return True
-    counted = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(one.count for one in verdict.findings)
-    said = (f"{one.kernel} {one.file}:{one.line} {one.message}" for one in verdict.findings)
-    return counted and bool(verdict.findings) and all(fnmatchcase(text, waiver.finding) for text in said)
+    findings = verdict.findings
+    is_complete = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(finding.count for finding in findings)
+    texts = (f"{finding.kernel} {finding.file}:{finding.line} {finding.message}" for finding in findings)
+    return is_complete and bool(findings) and all(fnmatchcase(text, waiver.finding) for text in texts)
 
 
-def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
-    """The verdict, WAIVED when it is red and a waiver for it still holds."""
-    if verdict.outcome not in RED:
+def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
+    """Return the verdict, WAIVED if covered."""
+    if verdict.outcome not in NOT_PASSING:
         return verdict
     for waiver in waivers:
-        named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
-        if named and holds(waiver, verdict, day) and covers(waiver, verdict):
+        is_named = (waiver.gate, waiver.target) == (verdict.gate, verdict.target)
+        if is_named and is_active(waiver, verdict, day) and covers(waiver, verdict):
             until = f"for {waiver.pair}" if waiver.pair else f"until {waiver.expires}"
             what = f"suppressed ({waiver.finding})" if waiver.finding else "waived"
             note = f"{what} {until} by {waiver.owner}: {waiver.reason}"
@@ -54,24 +55,21 @@ def waived(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict
     return verdict
 
 
-def remarks(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
-    """One line for each waiver that does nothing: it has ended, names no check or another pair, or is no longer needed.
-
-    A waiver of a pair waits for the comparison: where nothing is compared, nothing is said of it.
-    """
-    found = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
+def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt.date) -> Iterator[str]:
+    """Yield a line for each waiver without effect. Pairs count in comparisons only."""
+    by_key = {(verdict.gate, verdict.target): verdict for verdict in verdicts}
     for waiver in waivers:
         name = f"the waiver of {waiver.gate} on {waiver.target}"
-        verdict = found.get((waiver.gate, waiver.target))
-        if waiver.pair and verdict is not None and not holds(waiver, verdict, day):
-            yield f"{name} is for another pair, {waiver.pair}, and does nothing"
-        elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + LONGEST:
-            yield f"{name} would end on {waiver.expires}, in more than a year, and does nothing"
-        elif not waiver.pair and not holds(waiver, verdict, day):
-            yield f"{name} ended on {waiver.expires} and does nothing"
+        verdict = by_key.get((waiver.gate, waiver.target))
+        if waiver.pair and verdict is not None and not is_active(waiver, verdict, day):
+            yield f"{name} is for another pair, {waiver.pair}, and has no effect"
+        elif not waiver.pair and dt.date.fromisoformat(waiver.expires) > day + MAX_DURATION:
+            yield f"{name} would end on {waiver.expires}, in more than a year, and has no effect"
+        elif not waiver.pair and not is_active(waiver, verdict, day):
+            yield f"{name} ended on {waiver.expires} and has no effect"
         elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
-        elif verdict is not None and verdict.outcome in RED and not covers(waiver, verdict):
+        elif verdict is not None and verdict.outcome in NOT_PASSING and not covers(waiver, verdict):
             yield f"{name} is for findings like {waiver.finding!r}, and there are others"
         elif verdict is not None and verdict.outcome is Outcome.PASS:
             yield f"{name} is not needed: the check passes"

@@ -1,7 +1,4 @@
-"""What was fast once: timings that later ones are held against, so that many small slow-downs do not add up unseen.
-
-A baseline is changed by ``flashcore-ci baseline propose`` and a review, never by the run that it judges.
-"""
+"""Baselines: reviewed timings that later runs are compared with."""
 
 from __future__ import annotations
 
@@ -13,12 +10,10 @@ from typing import Literal
 from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.suite import Kind
 
-BASELINE_SCHEMA = "baseline-v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRow:
-    """One workload: a value for each fresh process of one run. ``asked`` and ``collector`` are the digests that its evidence carried."""
+    """One value per fresh process of one run. ``asked`` and ``collector`` are digests of its evidence."""
 
     workload: str
     collected_at: str
@@ -29,10 +24,9 @@ class BaselineRow:
     megacycles: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what cannot have been measured."""
         if not all(math.isfinite(value) and value > 0 for value in (*self.ms, *self.megacycles)):
             raise ValueError(f"{self.workload}: a measurement is finite and above zero")
-        if len(self.ms) != len(self.megacycles) or len(self.ms) < 2:  # noqa: PLR2004 - one value has no spread
+        if len(self.ms) != len(self.megacycles) or len(self.ms) < 2:  # noqa: PLR2004 - a spread needs two values
             raise ValueError(f"{self.workload}: every process has a time and cycles, and there are at least two")
 
 
@@ -47,45 +41,36 @@ class Baseline:
     schema: Literal["baseline-v1"] = "baseline-v1"
 
     def of(self, workload: str) -> BaselineRow | None:
-        """The row of this workload, if there is one."""
+        """Find the row of this workload."""
         return next((row for row in self.rows if row.workload == workload), None)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What machine it is for; a checkout holds one baseline for each."""
+        """The kind of machine."""
         return (self.device, self.driver, self.clock_policy)
 
     def is_for(self, provenance: Provenance) -> bool:
-        """Whether that run was on the same product, driver and clock policy."""
+        """Whether the run was on this kind of machine."""
         device = provenance.device
         return device is not None and self.key == (device.name, device.driver, provenance.clock_policy)
 
 
 def propose(evidence: Evidence, present: Baseline | None) -> Baseline | None:
-    """``present`` with a row for every workload that this run timed in at least two processes; None when it timed none.
-
-    Rows of workloads that the run did not time stay as they are.
-    """
+    """Return ``present`` with rows of this run, or None without any."""
     device = evidence.provenance.device
     rows = {row.workload: row for row in _rows(evidence)}
     if device is None or not rows:
         return None
     kept = {row.workload: row for row in present.rows} if present else {}
-    return Baseline(
-        device=device.name,
-        driver=device.driver,
-        clock_policy=evidence.provenance.clock_policy,
-        rows=tuple(row for _, row in sorted({**kept, **rows}.items())),
-    )
+    merged, clocks = tuple(row for _, row in sorted({**kept, **rows}.items())), evidence.provenance.clock_policy
+    return Baseline(device=device.name, driver=device.driver, clock_policy=clocks, rows=merged)
 
 
 def _rows(evidence: Evidence) -> Iterator[BaselineRow]:
     for observation in evidence.observations:
         samples = dict(observation.samples)
         ms, megacycles = samples.get("time/gpu/cold"), samples.get("cycles/gpu/cold")
-        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None:
-            continue
-        if len(ms.values) < 2:  # noqa: PLR2004 - one value has no spread
+        if observation.kind is not Kind.TIMING or observation.missing or ms is None or megacycles is None or len(ms.values) <= 1:
             continue
         yield BaselineRow(
             workload=observation.target,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """The outcome of one check. Each code has one meaning and one next step (``NEXT_STEP``)."""
+    """The outcome of one check, with one next step (``NEXT_STEP``)."""
 
     WITHIN_LIMIT = "within-limit"
     OVER_LIMIT = "over-limit"
@@ -63,7 +63,7 @@ PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
 FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
 """The codes of a number that breaks its limit: FAIL."""
 
-SUBJECT_AT_FAULT = frozenset(
+SUBJECT_FAILURES = frozenset(
     {
         Code.COMPILE_ERROR,
         Code.HANG,

@@ -1,7 +1,4 @@
-"""Every error that is not a verdict, with its exit code. ``docs/exit-codes.md`` is generated from here.
-
-A kernel that does not compile, hangs, is wrong or slow is evidence and becomes a verdict; none of these classes.
-"""
+"""Every error that is not a verdict, with its exit code (docs/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import errno
 from collections.abc import Iterable
 from enum import IntEnum
 
-REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-"""What a disk says that takes no more."""
+WRITE_REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""Errors of a disk that is full or read-only."""
 
 
 class ExitCode(IntEnum):
-    """The process's exit status; the meaning of each is its docstring line in ``MEANING``."""
+    """The exit status of the process. ``MEANING`` explains each."""
 
     PASSED = 0
     BUG = 1
@@ -37,7 +34,7 @@ MEANING: dict[ExitCode, str] = {
 
 
 class FlashcoreError(Exception):
-    """An error with an exit code. ``str(error)`` says what is wrong and where; ``fix`` says what to do."""
+    """An error with an exit code. ``str(error)`` is the cause, ``fix`` the remedy."""
 
     exit_code = ExitCode.BUG
 
@@ -53,7 +50,7 @@ class UsageError(FlashcoreError):
 
 
 class SuiteError(FlashcoreError):
-    """The suite is invalid; ``problems`` lists every one, each naming file and key."""
+    """The suite is invalid. ``problems`` lists every mistake with file and key."""
 
     exit_code = ExitCode.INVALID_SUITE
 
@@ -63,43 +60,41 @@ class SuiteError(FlashcoreError):
 
 
 class CannotCollectError(FlashcoreError):
-    """This machine cannot do what was asked: no tool, no permission, no GPU, no room on the disk."""
+    """This machine lacks a tool, a permission, a GPU or disk space."""
 
     exit_code = ExitCode.CANNOT_COLLECT
 
 
 class EvidenceError(FlashcoreError):
-    """A run folder or bundle that cannot be read: cut, altered, of another schema, or not a run at all."""
+    """A run folder or bundle that is damaged or not a run."""
 
     exit_code = ExitCode.CANNOT_COLLECT
 
 
 class UnmetError(FlashcoreError):
-    """A condition of the required check does not hold: a job did not succeed, or the evidence is of another commit."""
+    """A condition of the required check is not met."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
 class InterruptedRunError(FlashcoreError):
-    """SIGINT or SIGTERM reached the tool; what was collected until then is kept and judged."""
+    """SIGINT or SIGTERM reached the tool. Evidence so far is kept and judged."""
 
     exit_code = ExitCode.INCONCLUSIVE
 
 
-def known(error: BaseException) -> BaseException:
-    """``error`` itself, or the CannotCollectError that it amounts to: a disk that takes no more is no bug of the tool."""
-    if isinstance(error, OSError) and error.errno in REFUSED:
+def as_flashcore_error(error: BaseException) -> BaseException:
+    """Turn the error of a full or read-only disk into CannotCollectError."""
+    if isinstance(error, OSError) and error.errno in WRITE_REFUSED:
         file = error.filename or "a file"
-        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room, or give --out another folder")
+        return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room on the disk")
     return error
 
 
-def told_once(mistakes: Iterable[tuple[str, str]]) -> list[str]:
-    """Sentences for (workload, what is wrong): the same mistake of many workloads is one line, which names the first of them."""
+def group_mistakes(mistakes: Iterable[tuple[str, str]]) -> list[str]:
+    """Format (workload, mistake) pairs, a line per mistake with its first workload."""
     workloads: dict[str, list[str]] = {}
     for workload, mistake in mistakes:
         workloads.setdefault(mistake, []).append(workload)
-    return [
-        f"workload {first}{f' and {len(others)} more' if others else ''}: {mistake}"
-        for mistake, (first, *others) in workloads.items()
-    ]
+    more = {mistake: f" and {len(names) - 1} more" if len(names) > 1 else "" for mistake, names in workloads.items()}
+    return [f"workload {names[0]}{more[mistake]}: {mistake}" for mistake, names in workloads.items()]

@@ -1,4 +1,4 @@
-"""What was built and what was measured, each bound to the identity of what ran."""
+"""What was built and measured, each bound to the identity of what ran."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Missing, Reading, Samples
 from flashcore_ci.model.suite import Kind
 
-EVIDENCE_SCHEMA = "evidence-v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileError:
-    """The compiler's first error: file (relative to the checkout), line (0 when it names none), message."""
+    """The compiler's first error. ``line`` is 0 if unknown."""
 
     file: str
     line: int
@@ -24,11 +22,10 @@ class CompileError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryBuild:
-    """One entry function as compiled. Bytes are bytes a thread (spills, stack) or a block (shared memory).
+    """One entry function as compiled. Bytes are per thread, shared memory per block.
 
-    ``registers`` is what ptxas printed (the launch cap where setmaxnreg is used); ``highest_register`` is one more
-    than the highest register number in the SASS. ``digest`` covers its machine code, constants, initialised data and
-    attributes, and the tokens of the host code compiled with it (the function that launches it).
+    ``registers`` is what ptxas printed (the launch cap with setmaxnreg), ``highest_register`` the highest in the SASS plus one.
+    ``digest`` covers code, constants, initialised data, attributes and the tokens of its host code.
     """
 
     symbol: str
@@ -46,16 +43,15 @@ class EntryBuild:
     warnings: tuple[str, ...]
 
     def count(self, opcode: str) -> int:
-        """How many instructions have this opcode (without its modifiers), e.g. ``HGMMA``."""
+        """Count instructions with this opcode, e.g. ``HGMMA``."""
         return dict(self.opcodes).get(opcode, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildEvidence:
-    """One subject's build. ``error`` set means that it failed; then ``entries`` holds those that did compile.
+    """One subject's build. If it failed, ``error`` is set and ``entries`` compiled.
 
-    ``launcher``, ``binding`` and ``source`` are digests of the tokens of the host launchers (with what they include),
-    of the Python binding, and of the subject's own file.
+    ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
     """
 
     subject: str
@@ -70,13 +66,13 @@ class BuildEvidence:
     error: CompileError | None = None
 
     def entry(self, symbol: str) -> EntryBuild | None:
-        """The entry function of this name, if it was built."""
+        """Return the entry function, if built."""
         return next((entry for entry in self.entries if entry.symbol == symbol), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Digests of everything that a measurement depends on; two measurements of the same thing have equal ones."""
+    """Digests of everything that a measurement depends on."""
 
     machine_code: str
     launcher: str
@@ -86,15 +82,15 @@ class Identity:
     collector: str
 
     def changed(self, other: Identity) -> tuple[str, ...]:
-        """The names of the parts that differ from ``other``, in the order above."""
+        """Return the names of the parts that differ."""
         return tuple(name for name in self.__slots__ if getattr(self, name) != getattr(other, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that a tool pointed at: where (0 line: unknown) and what, in one line.
+    """A finding of a tool: a place (line 0 is unknown) and a one-line message.
 
-    ``thread`` and ``block`` are coordinates, as ``(32,0,0)``, of the first of ``count`` that the tool said the same of.
+    ``thread`` and ``block`` are the coordinates, as ``(32,0,0)``, of the first of ``count`` threads.
     """
 
     tool: str
@@ -109,10 +105,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that one collector learned about one target.
+    """All that one collector learned about one target, compared with ``base``.
 
-    ``artifacts`` are paths inside the run folder. ``missing`` set means that nothing was learned, and why. ``base`` is what a
-    comparison compared ``identity`` with; its samples are paired by index, a round each.
+    ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each.
     """
 
     kind: Kind
@@ -129,20 +124,15 @@ class Observation:
     histograms: tuple[tuple[str, Histogram], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse two readings of one name."""
         for pairs in (self.readings, self.samples, self.histograms):
             names = [name for name, _ in pairs]
             if len(names) != len(set(names)):
                 raise ValueError(f"{self.kind} of {self.target}: a metric is given twice")
 
     def reading(self, metric: str) -> Reading:
-        """The reading of this name; ``Missing`` says why when there is none."""
-        if self.missing is not None:
-            return self.missing
-        for name, reading in self.readings:
-            if name == metric:
-                return reading
-        return Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        """Return the reading, or why it is missing."""
+        absent = Missing(code=Code.METRIC_ABSENT, message=f"no reading named {metric}")
+        return self.missing or dict(self.readings).get(metric, absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +150,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where and when: ``collected_at`` is ISO 8601 UTC to the second; ``tools`` are (name, version) pairs.
-
-    ValueError when ``collected_at`` is no moment: waivers are judged by it.
-    """
+    """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs."""
 
     collected_at: str
     device: Device | None
@@ -174,7 +161,6 @@ class Provenance:
     version: str
 
     def __post_init__(self) -> None:
-        """Refuse a moment that is none."""
         dt.datetime.fromisoformat(self.collected_at)
 
 

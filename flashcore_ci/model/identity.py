@@ -1,7 +1,4 @@
-"""The identity of a measurement: digests of everything that it depends on, and nothing else.
-
-A comment may change and recorded evidence stays valid; an instruction, a grid size or a tensor map may not.
-"""
+"""The identity of a measurement: digests of everything that it depends on."""
 
 from __future__ import annotations
 
@@ -13,51 +10,43 @@ from flashcore_ci.model.evidence import BuildEvidence, Identity
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
-COLLECTOR_VERSIONS: dict[Kind, int] = {
-    Kind.BUILD: 1,
-    Kind.RESOURCES: 1,
-    Kind.CORRECTNESS: 2,
-    Kind.SANITIZER: 2,
-    Kind.PROFILE: 1,
-    Kind.TIMING: 2,
-    Kind.COMPARISON: 1,
-}
-"""Raise a collector's version when the same kernel could give other readings: its recorded evidence is then stale."""
+COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 2, Kind.SANITIZER: 2, Kind.TIMING: 2}
+"""Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 
 def digest_of(*parts: object) -> str:
-    """SHA-256 in hex over the canonical JSON (sorted keys, no blanks) of ``parts``."""
+    """Return the SHA-256 in hex of ``parts`` as canonical JSON (sorted, no blanks)."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 NO_MACHINE_CODE = digest_of([])
-"""``Identity.machine_code`` of a subject that builds nothing: no digest covers the kernel that it runs."""
+"""``Identity.machine_code`` of a subject that builds nothing. No digest covers its kernel."""
 
 
 def is_covered(identity: Identity) -> bool:
-    """Tell whether digests cover the kernel, so that equal identities mean equal code."""
+    """Tell whether digests cover the kernel."""
     return identity.machine_code != NO_MACHINE_CODE
 
 
 def is_same_code(base: Identity, head: Identity) -> bool:
-    """Tell whether two identities prove that the same code runs. What no digest covers is never proven equal."""
+    """Tell whether two identities prove that the same code runs."""
     return base == head and is_covered(head)
 
 
 def workload_digest(workload: Workload) -> str:
-    """Digest of what the subject is asked: its name, parameters and seed (not the id, roof or tags)."""
+    """Digest subject, parameters and seed (not id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)
 
 
 def collector_digest(kind: Kind, protocol: Protocol) -> str:
-    """Digest of how evidence of this kind is collected: the collector's version and what the suite asks of it."""
-    asked = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
-    return digest_of(kind, COLLECTOR_VERSIONS[kind], asked)
+    """Digest the collector's version and settings."""
+    parameters = {Kind.TIMING: (protocol.timing_processes,), Kind.CORRECTNESS: (protocol.repeats,)}.get(kind, ())
+    return digest_of(kind, COLLECTOR_VERSIONS[kind], parameters)
 
 
 def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | None:
-    """Digest of the named entry functions together; None when one of them was not built."""
+    """Digest the named entry functions. None if one was not built."""
     digests = []
     for symbol in sorted(set(symbols)):
         entry = build.entry(symbol)
@@ -70,27 +59,18 @@ def machine_code_digest(build: BuildEvidence, symbols: Iterable[str]) -> str | N
 def workload_identity(
     kind: Kind, workload: Workload, problem: Problem, build: BuildEvidence, protocol: Protocol
 ) -> Identity | None:
-    """The identity of measuring ``workload`` on ``build``; None when an entry function that it launches is not built."""
+    """Identify measuring ``workload``. None if an entry it launches was not built."""
     machine_code = machine_code_digest(build, problem.entries)
     if machine_code is None or build.error is not None:
         return None
-    return Identity(
-        machine_code=machine_code,
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload=workload_digest(workload),
-        collector=collector_digest(kind, protocol),
-    )
+    return _identity(kind, build, machine_code, workload_digest(workload), protocol)
 
 
 def static_identity(kind: Kind, build: BuildEvidence, symbols: Iterable[str], protocol: Protocol) -> Identity:
-    """The identity of compiler evidence on the named entry functions."""
-    return Identity(
-        machine_code=machine_code_digest(build, symbols) or "",
-        launcher=build.launcher,
-        binding=build.binding,
-        subject=build.source,
-        workload="",
-        collector=collector_digest(kind, protocol),
-    )
+    """Return the identity of compiler evidence."""
+    return _identity(kind, build, machine_code_digest(build, symbols) or "", "", protocol)
+
+
+def _identity(kind: Kind, build: BuildEvidence, machine_code: str, workload: str, protocol: Protocol) -> Identity:
+    digests = {"launcher": build.launcher, "binding": build.binding, "subject": build.source}
+    return Identity(machine_code=machine_code, **digests, workload=workload, collector=collector_digest(kind, protocol))

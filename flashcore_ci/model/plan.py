@@ -1,4 +1,4 @@
-"""The plan: every question that will be answered, and every one that does not apply, with the reason."""
+"""The plan: every check, and every (gate, target) that does not apply and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flashcore_ci.model.suite import Gate, Kind, Limit, Protocol, Scope, Workloa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One (gate, target): it yields exactly one verdict."""
+    """One (gate, target). It yields exactly one verdict."""
 
     gate: Gate
     limit: Limit
@@ -20,7 +20,7 @@ class Check:
 
     @property
     def key(self) -> tuple[str, str]:
-        """(gate id, target): unique in a plan."""
+        """(gate id, target), unique in a plan."""
         return (self.gate.id, self.target)
 
 
@@ -35,7 +35,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The denominator of the verdict. ``workloads`` are those that any check needs, in suite order."""
+    """The denominator of the verdict. ``workloads`` are those that checks need."""
 
     suite: str
     suite_file: str
@@ -46,11 +46,11 @@ class Plan:
     protocol: Protocol
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
-        """The workloads that ask for evidence of this kind, in suite order."""
+        """Return the workloads that need this evidence."""
         return tuple(workload for workload in self.workloads if kind in workload.collect)
 
     def description(self, subject: str) -> Description:
-        """The description of the subject with this name (KeyError if it is not in the plan)."""
+        """Return the description of this subject, or raise KeyError."""
         for description in self.descriptions:
             if description.subject == subject:
                 return description

@@ -1,4 +1,4 @@
-"""A reading is a number with its unit, or the reason why there is none. There are no sentinel numbers."""
+"""Readings: a number with its unit, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class Measured:
     kind: Literal["measured"] = "measured"
 
     def __post_init__(self) -> None:
-        """Refuse NaN and infinity: those are ``Missing(not-finite)``."""
         if not math.isfinite(self.value):
             raise ValueError(f"a measured value is finite, not {self.value}")
         if not self.unit:
@@ -27,7 +26,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """No number, and why. ``message`` is one line for a person."""
+    """The reason why there is no number. ``message`` is one line."""
 
     code: Code
     message: str
@@ -38,7 +37,7 @@ Reading = Measured | Missing
 
 
 def measured(value: float, unit: str) -> Reading:
-    """``Measured`` for a finite ``value``, else ``Missing(not-finite)``."""
+    """Return ``Measured`` for a finite ``value``, else ``Missing(not-finite)``."""
     if math.isfinite(value):
         return Measured(value=float(value), unit=unit)
     return Missing(code=Code.NOT_FINITE, message=f"the value is {value}")
@@ -46,22 +45,21 @@ def measured(value: float, unit: str) -> Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Repeated measurements of one quantity: one value a fresh process, in the order in which they ran."""
+    """One value per fresh process, in their order."""
 
     values: tuple[float, ...]
     unit: str
 
     def __post_init__(self) -> None:
-        """Refuse NaN and infinity."""
         if not all(math.isfinite(value) for value in self.values):
             raise ValueError("samples are finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """How many values lie between powers of two: ``counts[i]`` of them in [2^(first+i), 2^(first+i+1)), in ``unit``.
+    """Counts of values in ``unit``: ``counts[i]`` from 2^(first+i) to 2^(first+i+1).
 
-    The last count holds what is larger, the first what is smaller and not zero; ``zeros`` and what is not finite are apart.
+    The first count includes smaller values above zero, the last one larger values.
     """
 
     first: int
@@ -71,6 +69,5 @@ class Histogram:
     unit: str
 
     def __post_init__(self) -> None:
-        """Refuse counts below zero, and none at all."""
         if not self.counts or min(*self.counts, self.zeros, self.not_finite) < 0:
             raise ValueError("a histogram has counts, and none is below zero")

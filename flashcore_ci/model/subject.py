@@ -1,4 +1,4 @@
-"""What a subject says of itself, before anything is built or run."""
+"""What a subject declares before anything is built or run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySpec:
-    """An entry function (``__global__``) as the subject declares it; ``source`` is the one file that defines it.
+    """An entry function (``__global__``) as declared. ``source`` defines it.
 
-    ``loads_bulk_copies``: ordinary loads read shared memory that bulk copies wrote, which initcheck takes for never written.
+    ``loads_bulk_copies``: ordinary loads read shared memory that TMA wrote. initcheck takes it for uninitialised.
     """
 
     symbol: str
@@ -25,8 +25,7 @@ class EntrySpec:
 class BuildSpec:
     """How a subject's shared library is built. Paths are relative to the checkout.
 
-    ``launchers`` are host-only sources; they and ``binding`` (Python files) count by their tokens, device code
-    by its machine code.
+    ``launchers`` are host-only sources. They and ``binding`` (Python files) count by tokens, device code by its SASS.
     """
 
     library: str
@@ -38,7 +37,7 @@ class BuildSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What one workload asks of the machine: FLOP, bytes that must move, and the entry functions that it launches."""
+    """The size of one workload: FLOP, bytes that must move, and its entry functions."""
 
     workload: str
     flops: float
@@ -48,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """One subject's whole description; ``build`` is None for a subject without machine code of its own."""
+    """One subject. ``build``: None if it has no machine code of its own."""
 
     subject: str
     file: str
@@ -56,7 +55,7 @@ class Description:
     problems: tuple[Problem, ...]
 
     def problem(self, workload: str) -> Problem:
-        """The problem of the workload with this id (KeyError when the subject was not asked about it)."""
+        """Return the problem of this workload, or raise KeyError."""
         for problem in self.problems:
             if problem.workload == workload:
                 return problem

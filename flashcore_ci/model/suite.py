@@ -1,4 +1,4 @@
-"""What a suite declares: workloads, gates, waivers, devices. Data only; the reader is ``flashcore_ci.suite``."""
+"""What a suite declares: workloads, gates, waivers, devices. Data only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Scalar = str | int | float | bool
 
 
 class Roof(StrEnum):
-    """Which ceiling a workload runs into; ``balanced`` means that no speed-of-light gate applies."""
+    """The ceiling of a workload. ``balanced``: no speed-of-light gate applies."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -29,11 +29,11 @@ class Kind(StrEnum):
 
 
 STATIC_KINDS = frozenset({Kind.BUILD, Kind.RESOURCES})
-"""Evidence that comes out of the compiler: it needs no GPU and is never recorded evidence."""
+"""Evidence from the compiler. It needs no GPU and is never recorded."""
 
 
 class Scope(StrEnum):
-    """What a check's target is: a subject (``build``), an entry function (``resources``) or a workload (all others)."""
+    """The kind of a check's target, which its evidence determines."""
 
     SUBJECT = "subject"
     ENTRY = "entry"
@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 
 def scope_of(kind: Kind) -> Scope:
-    """The scope of every check on evidence of this kind."""
+    """Return the scope of checks on this evidence."""
     return {Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
 
 
@@ -55,7 +55,7 @@ class Rule(StrEnum):
 
 
 class Statistic(StrEnum):
-    """What is judged: the reading itself, or a statistic over the samples of the same name."""
+    """What is judged: the reading itself, or a statistic over its samples."""
 
     VALUE = "value"
     RELATIVE_STD = "relative-std"
@@ -64,7 +64,7 @@ class Statistic(StrEnum):
 
 
 class Severity(StrEnum):
-    """A red blocking gate blocks the merge; a red advisory gate is shown."""
+    """A red blocking gate blocks the merge. A red advisory gate is shown."""
 
     BLOCKING = "blocking"
     ADVISORY = "advisory"
@@ -72,7 +72,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRef:
-    """A kernel under test: a name and the Python file that knows how to build and run it (relative to the checkout)."""
+    """A kernel under test: its name and its subject file (relative to the checkout)."""
 
     name: str
     file: str
@@ -80,7 +80,7 @@ class SubjectRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One problem with a stable id. ``params`` go to the subject as they are, sorted by name."""
+    """One problem with a stable id. The subject gets ``params``, sorted by name."""
 
     id: str
     subject: str
@@ -93,7 +93,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """The limit for those targets of a gate whose id matches the glob ``on``; the first that matches counts."""
+    """A limit for targets that match the glob ``on``. The first match counts."""
 
     on: str
     value: float
@@ -104,10 +104,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One question asked of every target that ``on`` (globs over ids), ``roofs`` and ``tags`` let through.
-
-    ``roofs`` and ``tags`` select workloads only; empty means all.
-    """
+    """A question about targets that ``on``, ``roofs`` and ``tags`` select (empty: all)."""
 
     id: str
     title: str
@@ -126,12 +123,10 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A red or inconclusive check that may pass: until the end of the day ``expires`` (ISO date, UTC), or for one ``pair``.
+    """A red or inconclusive check that may pass until a day or for one pair.
 
-    An intended slow-down does not become right on a day: it is waived for the pair of codes that was compared, as the verdict
-    names it (``pair``, digests of what two commits build; the hash of a commit could not stand in that commit). One of the two
-    is empty. ``finding`` (a glob over ``KERNEL FILE:LINE MESSAGE``) makes it a suppression: it holds only while everything that
-    the tool reported there matches.
+    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of digests. Exactly one is set. ``finding``, a glob
+    over ``KERNEL FILE:LINE MESSAGE``, restricts the waiver to findings that all match.
     """
 
     gate: str
@@ -145,7 +140,7 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ridge:
-    """A device's datasheet ceilings, in FLOP/s and byte/s; their quotient is the ridge of the roofline."""
+    """A device's datasheet ceilings, in FLOP/s and byte/s."""
 
     device: str
     flops: float
@@ -154,7 +149,7 @@ class Ridge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How much is measured, per suite: numbers that collectors need and that are no thresholds."""
+    """How much to measure. These numbers are not thresholds."""
 
     timing_processes: int
     repeats: int
@@ -163,7 +158,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """One suite file, read and checked. ``sources`` says for each value where it came from (``file:key``)."""
+    """One checked suite file. ``sources`` maps each value to its ``file:key``."""
 
     name: str
     file: str

@@ -1,20 +1,20 @@
-"""The numbers of the timing protocol; docs/protocol.md has the reason for each."""
+"""Define the constants of the timing protocol. docs/protocol.md has the reason for each."""
 
 from __future__ import annotations
 
 LEAD_SECONDS = 0.1
-"""In which clock and power go where the load takes them: no sample."""
+"""Blocks in the lead are not sampled: clock and power still follow the new load."""
 WINDOW_SECONDS = 0.2
-"""Of blocks, which are the sample once it has settled."""
+"""The blocks of the last window are the sample, once it has settled."""
 MIN_BLOCKS = 8
 MAX_SECONDS = 5.0
 MAX_DRIFT = 0.3
-"""Per cent by which the cycles of the window's two halves may differ."""
+"""Largest difference between the cycles of the window's halves, in per cent."""
 MAX_CLOCK_MOVE = 30.0
-"""MHz by which their clocks may differ."""
+"""Largest difference between the clocks of the window's halves, in MHz."""
 BLOCK_MS = 15.0
 SHORT_MS = 0.05
-"""Kernels below this are batched in CUDA graphs."""
+"""Kernels below this are launched in CUDA graphs."""
 
 PROTOCOL = (
     ("lead/seconds", LEAD_SECONDS),

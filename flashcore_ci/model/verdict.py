@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class StalePolicy(StrEnum):
-    """What evidence that does not match does: block, or be deferred to a GPU job that must be green."""
+    """What unmatched evidence does: block, or wait for a GPU job."""
 
     BLOCK = "block"
     DEFER = "defer"
@@ -33,7 +33,7 @@ class StalePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why: a code, one line for a person, and facts (name, value) for whoever digs."""
+    """Why: a code, one line for a person, and facts (name, value)."""
 
     code: Code
     message: str
@@ -42,7 +42,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the evidence of a verdict came from: measured (or compiled) now, recorded earlier, or nowhere."""
+    """Where evidence came from: measured now, recorded earlier, or nowhere."""
 
     kind: Literal["live", "recorded", "none"]
     detail: str = ""
@@ -50,7 +50,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer to one check. ``blocks`` says whether it keeps the change from merging."""
+    """The answer to one check. ``blocks``: the change cannot merge."""
 
     gate: str
     title: str
@@ -77,7 +77,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The content of ``report.json`` (schema ``report-v1``): all that any format shows."""
+    """The content of ``report.json`` (schema ``report-v1``): all that any format shows.
+
+    ``judged_commit`` is empty when unknown. The evidence may be of another commit: see ``provenance``.
+    """
 
     suite: str
     tool: str
@@ -91,4 +94,5 @@ class Report:
     builds: tuple[BuildEvidence, ...]
     provenance: Provenance | None
     notes: tuple[str, ...] = ()
+    judged_commit: str = ""
     schema: Literal["report-v1"] = "report-v1"

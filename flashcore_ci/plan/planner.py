@@ -1,4 +1,4 @@
-"""Suite and descriptions to the list of checks: the denominator of every verdict."""
+"""Suite and descriptions to the checks, the denominator of every verdict."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Limit, Scope, Severity, Suite, Workload, scope_of
-from flashcore_ci.plan.roofs import intensity, is_wrong, ridge_point, right_roof
+from flashcore_ci.model.suite import Gate, Kind, Scope, Severity, Suite, Workload, scope_of
+from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
-NO_BASE = "nothing to compare with was asked for: give --base REVISION"
-NO_MACHINE_CODE = "its subject has no machine code at build time: it is judged on live evidence only"
+NO_BASE = "there is no base to compare with: give --base REVISION"
+NO_MACHINE_CODE = "its subject has no machine code at build time, so only live evidence is judged"
 
 
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
-    """Every (gate, target) as a check or as excluded with the reason, in suite order: gates first, then their targets.
+    """Plan every (gate, target): as a check, or as excluded with the reason. ``compared``: there is a base.
 
-    ``compared``: there is a base to compare with; without one, gates on comparisons apply to nothing.
-
-    SuiteError lists every wrong roof, every selected target without a limit, every glob that matches no entry function, and
-    whatever would be green without having been asked: a gate that applies to nothing, a workload that no gate judges, two
-    entry functions of one name, a suite in which nothing blocks.
+    SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name. It lists
+    idle gates and workloads too, and a suite in which nothing blocks: they would pass unchecked.
     """
-    problems = [*_wrong_roofs(suite, descriptions), *_ambiguous(descriptions)]
+    problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
     checks: list[Check] = []
     excluded: list[Excluded] = []
     for gate in suite.gates:
         targets = list(_targets(gate, suite, descriptions))
-        problems += _unmatched(gate, targets, suite)
+        problems += _find_unmatched(gate, targets, suite)
         for target in targets:
             why = _why_not(gate, target) or ("" if compared or gate.evidence is not Kind.COMPARISON else NO_BASE)
-            limit = _limit(gate, target.name)
+            limit = next((limit for limit in gate.limits if fnmatchcase(target.name, limit.on)), None)
             if why:
                 excluded.append(Excluded(gate=gate.id, target=target.name, why=why))
             elif limit is None:
@@ -42,9 +39,9 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
             else:
                 scope = scope_of(gate.evidence)
                 checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
-    problems = problems or list(_idle(suite, checks, excluded))
+    problems = problems or list(_find_idle(suite, checks, excluded))
     if problems:
-        raise SuiteError(tuple(problems), fix="correct the file; `flashcore-ci plan` shows what it asks")
+        raise SuiteError(tuple(problems), fix="correct the file, then run `flashcore-ci plan`")
     whole = Plan(
         suite=suite.name,
         suite_file=suite.file,
@@ -58,25 +55,22 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
-    """The checks whose gate, target or ``gate/target`` matches one of ``globs``; no globs: the plan as it is.
-
-    What no check is left for is not collected either. SuiteError when a glob selects nothing.
-    """
-    asked = tuple(globs)
-    if not asked:
+    """Keep the checks that match one of ``globs`` (none: all). SuiteError for an idle glob."""
+    patterns = tuple(globs)
+    if not patterns:
         return plan
-    unmatched = [glob for glob in asked if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
+    unmatched = [glob for glob in patterns if not any(_matches(glob, check.gate.id, check.target) for check in plan.checks)]
     if unmatched:
         lines = tuple(f"{plan.suite_file}: no check matches {glob!r}{_why_unmatched(glob, plan)}" for glob in unmatched)
-        raise SuiteError(lines, fix="`flashcore-ci plan` lists gates and targets")
-    kept = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in asked))
-    excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in asked))
-    return replace(kept, excluded=excluded)
+        raise SuiteError(lines, fix="list gates and targets with `flashcore-ci plan`")
+    narrowed = keep(plan, lambda check: any(_matches(glob, check.gate.id, check.target) for glob in patterns))
+    excluded = tuple(e for e in plan.excluded if any(_matches(glob, e.gate, e.target) for glob in patterns))
+    return replace(narrowed, excluded=excluded)
 
 
-def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
-    """The plan with these checks alone; what no check is left for is not collected either."""
-    checks = tuple(check for check in plan.checks if wanted(check))
+def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
+    """Keep only these checks, and their evidence."""
+    checks = tuple(check for check in plan.checks if predicate(check))
     kinds = {(check.gate.evidence, check.target) for check in checks}
     workloads = tuple(
         replace(workload, collect=tuple(kind for kind in workload.collect if (kind, workload.id) in kinds))
@@ -85,36 +79,28 @@ def keep(plan: Plan, wanted: Callable[[Check], bool]) -> Plan:
     return _only_needed(replace(plan, checks=checks, workloads=workloads))
 
 
-def comparable(plan: Plan, cannot: Mapping[str, str]) -> Plan:
-    """The plan without the comparisons of workloads that the base cannot run: workload id to the reason."""
-    gone = {check.key: cannot[check.target] for check in plan.checks if _is_comparison(check) and check.target in cannot}
-    excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in gone.items())
-    checks = tuple(check for check in plan.checks if check.key not in gone)
+def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:
+    """Drop the comparisons that the base cannot run (id: reason)."""
+    dropped = {c.key: cannot[c.target] for c in plan.checks if c.gate.evidence is Kind.COMPARISON and c.target in cannot}
+    excluded = tuple(Excluded(gate=gate, target=target, why=f"no-base: {why}") for (gate, target), why in dropped.items())
+    checks = tuple(check for check in plan.checks if check.key not in dropped)
     workloads = _not_compared(plan.workloads, set(cannot))
     return _only_needed(replace(plan, checks=checks, excluded=(*plan.excluded, *excluded), workloads=workloads))
 
 
 def _not_compared(workloads: Iterable[Workload], names: Container[str]) -> tuple[Workload, ...]:
-    """The workloads, of which the named ones no longer ask for a comparison."""
     return tuple(
         replace(w, collect=tuple(kind for kind in w.collect if kind is not Kind.COMPARISON)) if w.id in names else w
         for w in workloads
     )
 
 
-def _is_comparison(check: Check) -> bool:
-    return check.gate.evidence is Kind.COMPARISON
-
-
 def _why_unmatched(glob: str, plan: Plan) -> str:
-    """What would make it match, where that is known."""
     return f": {NO_BASE}" if any(e.why == NO_BASE and _matches(glob, e.gate, e.target) for e in plan.excluded) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Something that a gate could be asked of; ``workload`` is set for those that run."""
-
     name: str
     subject: str
     has_code: bool
@@ -122,7 +108,6 @@ class _Target:
 
 
 def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
-    """All candidates of the gate's scope, in suite order."""
     scope = scope_of(gate.evidence)
     if scope is Scope.WORKLOAD:
         for workload in suite.workloads:
@@ -136,7 +121,6 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
 
 
 def _why_not(gate: Gate, target: _Target) -> str:
-    """Why the gate does not apply; empty when it does."""
     if not target.has_code:
         return NO_MACHINE_CODE
     if not any(fnmatchcase(target.name, glob) for glob in gate.on):
@@ -154,12 +138,8 @@ def _why_not_workload(gate: Gate, workload: Workload) -> str:
     return ""
 
 
-def _limit(gate: Gate, target: str) -> Limit | None:
-    return next((limit for limit in gate.limits if fnmatchcase(target, limit.on)), None)
-
-
-def _unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
-    """Globs over entry functions that match none (the suite's reader could not know their names)."""
+def _find_unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str]:
+    """The loader cannot check globs over entry functions."""
     if scope_of(gate.evidence) is not Scope.ENTRY or not any(target.has_code for target in targets):
         return
     for glob in (*gate.on, *(limit.on for limit in gate.limits)):
@@ -167,45 +147,43 @@ def _unmatched(gate: Gate, targets: list[_Target], suite: Suite) -> Iterator[str
             yield f'{_where(suite, f"gate {gate.id}")}: "{glob}" matches no entry function'
 
 
-def _wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
-    """One line for each profiled workload whose declared roof cannot be right."""
+def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
     problems = {problem.workload: problem for description in descriptions for problem in description.problems}
     for workload in suite.workloads:
         if Kind.PROFILE not in workload.collect:
             continue
         problem = problems[workload.id]
-        if is_wrong(workload.roof, problem, suite.ridge):
+        if is_wrong_roof(workload.roof, problem, suite.ridge):
             yield (
                 f"{_where(suite, f'workload {workload.id}')}: {workload.id}: the roof cannot be "
                 f"{workload.roof}: {problem.flops:.4g} FLOP over {problem.bytes:.4g} byte is {intensity(problem):.4g} FLOP/byte, "
-                f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}; "
+                f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}: "
                 f'write roof = "{right_roof(problem, suite.ridge)}"'
             )
 
 
-def _ambiguous(descriptions: Sequence[Description]) -> Iterator[str]:
-    """Entry functions of one name: a verdict names its target, so one of them would answer for the other."""
+def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:
+    """A verdict names its target, so names must be unique."""
     builds = [description.build for description in descriptions if description.build is not None]
     counted = Counter(entry.symbol for build in builds for entry in build.entries)
     for symbol, count in counted.items():
         if count > 1:
-            yield f"{count} entry functions are called {symbol}: give each its own name, also in different subjects"
+            yield f"{count} entry functions are called {symbol}: give each its own name, even in different subjects"
 
 
-def _idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
-    """What would look as if it had been asked: gates without a check, workloads without a gate, and checks none of which blocks."""
-    asking = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
-    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD} | {
-        e.target for e in excluded if e.why == NO_BASE
-    }
+def _find_idle(suite: Suite, checks: Sequence[Check], excluded: Sequence[Excluded]) -> Iterator[str]:
+    """Report what would pass unchecked."""
+    used = {check.gate.id for check in checks} | {e.gate for e in excluded if e.why in {NO_BASE, NO_MACHINE_CODE}}
+    judged = {check.target for check in checks if check.scope is Scope.WORKLOAD}
+    judged |= {e.target for e in excluded if e.why == NO_BASE}
     for gate in suite.gates:
-        if gate.id not in asking:
+        if gate.id not in used:
             yield f"{_where(suite, f'gate {gate.id}')}: the gate {gate.id} applies to nothing: no target passes all of on, roofs and tags"
     for workload in suite.workloads:
         if workload.id not in judged:
             yield f"{_where(suite, f'workload {workload.id}')}: no gate judges {workload.id}"
     if not any(check.limit.severity is Severity.BLOCKING for check in checks):
-        yield f"{suite.file}: no check blocks: whatever happened, the gate would be green"
+        yield f"{suite.file}: no check blocks, so the gate would always be green"
 
 
 def _where(suite: Suite, what: str) -> str:
@@ -217,6 +195,5 @@ def _matches(glob: str, gate: str, target: str) -> bool:
 
 
 def _only_needed(plan: Plan) -> Plan:
-    """The plan without the workloads that no check wants."""
-    wanted = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
-    return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in wanted))
+    needed = {check.target for check in plan.checks if check.scope is Scope.WORKLOAD}
+    return replace(plan, workloads=tuple(workload for workload in plan.workloads if workload.id in needed))

@@ -1,1 +1,1 @@
-"""Pure: report record to text, one file a format. Nobody here opens a file or decides."""
+"""Turn the report record into text, one module per format. Nothing here does I/O."""

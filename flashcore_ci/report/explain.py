@@ -1,10 +1,10 @@
-"""``explain GATE``: one gate in words."""
+"""Render ``flashcore-ci explain``: one gate, or one reason code."""
 
 from __future__ import annotations
 
 import textwrap
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Limit, Statistic
 from flashcore_ci.report import formatting
 
@@ -13,33 +13,33 @@ WIDTH = 100
 EVIDENCE = {
     Kind.BUILD: "the compiler, at build time",
     Kind.RESOURCES: "the compiled machine code, at build time",
-    Kind.CORRECTNESS: "outputs compared with PyTorch's, in a process of its own",
+    Kind.CORRECTNESS: "outputs compared with PyTorch's, in a separate process",
     Kind.SANITIZER: "compute-sanitizer over a counted number of launches",
-    Kind.PROFILE: "Nsight Compute, clocks left as they are",
-    Kind.TIMING: "CUDA events over settled launches, in fresh processes",
+    Kind.PROFILE: "Nsight Compute, without locking clocks",
+    Kind.TIMING: "CUDA events over launches in steady state, in fresh processes",
     Kind.COMPARISON: "base and head in rounds of two fresh processes, in random order",
 }
 
 
 def render(gate: Gate) -> str:
-    """What the gate asks, of what, why, and what can come out of it."""
-    faults = ", ".join(sorted(SUBJECT_AT_FAULT))
+    """Describe a gate: targets, why, and outcomes."""
+    codes = ", ".join(sorted(SUBJECT_FAILURES))
     lines = [
         f"{gate.id}: {gate.title}",
         "",
-        f"  why       {gate.why}",
+        f"  why       {formatting.plain(gate.why)}",
         f"  owner     {gate.owner}",
         f"  evidence  {EVIDENCE[gate.evidence]}",
         f"  metric    {gate.metric}{_statistic(gate)}",
         f"  on        {', '.join(gate.on) or 'every target'}{_selection(gate)}",
         "",
-        "Limits (the first whose pattern matches the target counts):",
+        "Limits (the first pattern that matches the target counts):",
         *(_limit(gate, limit) for limit in gate.limits),
         "",
         *textwrap.wrap(
-            f"A check is red when the value is not {gate.rule} its limit. {_origin(gate)} A reading that is missing is FAIL when "
-            f"the kernel is at fault ({faults}), else INCONCLUSIVE. Neither merges where the limit is blocking; where it is "
-            "advisory, both are only shown.",
+            f"A check passes when its value is {formatting.CONDITIONS[gate.rule]} the limit. {_origin(gate)} Without a value it fails if the kernel caused "
+            f"that ({codes}), and is INCONCLUSIVE otherwise. Both block the merge if the limit is blocking. If it is advisory, "
+            "the report only shows them.",
             width=WIDTH,
             break_on_hyphens=False,
         ),
@@ -50,31 +50,31 @@ def render(gate: Gate) -> str:
 
 
 def render_code(code: Code) -> str:
-    """What a reason code means and what to do."""
-    step = NEXT_STEP.get(code, "nothing: the check passed")
+    """Describe a reason code."""
+    step = formatting.plain(NEXT_STEP.get(code, "nothing: the check passed"))
     return f"{code}\n\n  verdict  {verdict_of(code)}\n  next     {step}\n"
 
 
 def verdict_of(code: Code) -> str:
-    """Which verdict comes with this code."""
+    """Return the verdict of this code."""
     if code in PASSING:
         return "PASS"
-    if code in SUBJECT_AT_FAULT | FAILING:
+    if code in SUBJECT_FAILURES | FAILING:
         return "FAIL"
     return "INCONCLUSIVE"
 
 
 def _limit(gate: Gate, limit: Limit) -> str:
-    return f"  {limit.on:<24} {gate.rule} {formatting.number(limit.value, limit.unit, digits=6)}  {limit.severity}{f': {limit.why}' if limit.why else ''}"
+    return f"  {limit.on:<24} {formatting.condition(gate.rule, limit.value, limit.unit)}  {limit.severity}{f': {formatting.plain(limit.why)}' if limit.why else ''}"
 
 
 def _statistic(gate: Gate) -> str:
     if gate.statistic is Statistic.VALUE:
         return ""
     if gate.statistic is Statistic.SLOWDOWN:
-        return ": cycles of head over base (time, where memory is the roof), looked at after 5, 8 and 12 rounds"
+        return ": cycles of head over base (time where memory is the roof), with interim looks after 5, 8 and 12 rounds"
     if gate.statistic is Statistic.DRIFT:
-        return f": cycles (time, where memory is the roof) over the baseline's, over at least {gate.min_samples} processes"
+        return f": cycles (time where memory is the roof) over the baseline's, over at least {gate.min_samples} processes"
     return f", {gate.statistic} over at least {gate.min_samples} processes"
 
 
@@ -89,5 +89,5 @@ def _selection(gate: Gate) -> str:
 
 def _origin(gate: Gate) -> str:
     if gate.evidence in STATIC_KINDS:
-        return "It is always judged from the build just made; no GPU is needed."
+        return "It is always judged from the build just made. No GPU is needed."
     return "Without a GPU it is judged from recorded evidence of the same code, or is INCONCLUSIVE."

@@ -1,28 +1,32 @@
-"""Verdicts in the order in which a person wants them: what blocks, what is advisory, deferred, waived; then the rest."""
+"""Order verdicts by importance: blocking, deferred, advisory, waived."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
-from flashcore_ci.report.formatting import closeness, is_red
+from flashcore_ci.report.formatting import closeness, is_advisory, is_red
 
+COLUMNS = ("pass", "fail", "inconclusive", "waived", "advisory", "deferred")
 Selector = Callable[[Verdict], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and the verdicts under it, most important first."""
+    """A heading with its verdicts. Urgent ones come first."""
 
+    anchor: str
     title: str
+    is_urgent: bool
     verdicts: tuple[Verdict, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Verdicts that are red for the same reason, with evidence of the same origin and the same next step."""
+    """Verdicts with the same outcome, reason code, origin and next step."""
 
     outcome: Outcome
     code: Code
@@ -33,38 +37,33 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One gate's counts, and the passing verdict that is closest to its limit (None when none passed with a reading)."""
+    """One gate's counts, and the pass closest to its limit."""
 
     gate: str
-    passed: int
-    failed: int
-    inconclusive: int
-    waived: int
-    advisory: int
-    deferred: int
+    counts: dict[str, int]
     closest: Verdict | None
 
 
-def sections(report: Report) -> tuple[Section, ...]:
-    """Everything that is not a plain PASS, in sections; each verdict is in exactly one, empty sections are left out."""
-    selectors: tuple[tuple[str, Selector], ...] = (
-        ("Blocking", lambda v: v.blocks),
-        ("Deferred to the GPU job", lambda v: v.deferred),
-        ("Advisory", is_red),
-        ("Waived", lambda v: v.outcome is Outcome.WAIVED),
+def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
+    """Return the non-empty sections that are not PASS: urgent, others, or all (None)."""
+    selectors: tuple[tuple[str, str, bool, Selector], ...] = (
+        ("blocking", "Blocking", True, lambda v: v.blocks),
+        ("deferred", "Deferred to the GPU job", True, lambda v: v.deferred),
+        ("advisory", "Advisory", False, is_red),
+        ("waived", "Waived", False, lambda v: v.outcome is Outcome.WAIVED),
     )
     rest = list(report.verdicts)
     found = []
-    for title, selected in selectors:
-        chosen = [verdict for verdict in rest if selected(verdict)]
+    for anchor, title, is_urgent, selected in selectors:
+        chosen = tuple(sorted((verdict for verdict in rest if selected(verdict)), key=_importance))
         rest = [verdict for verdict in rest if not selected(verdict)]
-        if chosen:
-            found.append(Section(title=title, verdicts=tuple(sorted(chosen, key=_importance))))
+        if chosen and urgent in {None, is_urgent}:
+            found.append(Section(anchor=anchor, title=title, is_urgent=is_urgent, verdicts=chosen))
     return tuple(found)
 
 
 def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
-    """The verdicts grouped by outcome, code, origin and next step, in order of first appearance."""
+    """Group the verdicts, in order of first appearance."""
     groups: dict[tuple[Outcome, Code, Origin, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.outcome, verdict.reason.code, verdict.origin, verdict.next_step), []).append(verdict)
@@ -75,29 +74,30 @@ def clusters(verdicts: Iterable[Verdict]) -> tuple[Cluster, ...]:
 
 
 def tallies(report: Report) -> tuple[Tally, ...]:
-    """One tally a gate, in the order of the plan; every verdict is counted in exactly one column."""
+    """Count each gate's verdicts by column."""
     gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     return tuple(_tally(gate, [v for v in report.verdicts if v.gate == gate]) for gate in gates)
 
 
+def passes_by_kind(report: Report) -> list[tuple[str, int, int]]:
+    """Return (kind of evidence, checks passed, checks)."""
+    total = Counter(verdict.evidence for verdict in report.verdicts)
+    passed = Counter(verdict.evidence for verdict in report.verdicts if verdict.outcome is Outcome.PASS)
+    return [(str(kind), passed[kind], count) for kind, count in total.items()]
+
+
 def _tally(gate: str, verdicts: list[Verdict]) -> Tally:
-    deferred = [v for v in verdicts if v.deferred]
-    counted = [v for v in verdicts if not v.deferred]
-    advisory = [v for v in counted if is_red(v) and not v.blocks]
-    plain = [v for v in counted if v.blocks or not is_red(v)]
-    passed = [v for v in plain if v.outcome is Outcome.PASS]
-    return Tally(
-        gate=gate,
-        passed=len(passed),
-        failed=sum(v.outcome is Outcome.FAIL for v in plain),
-        inconclusive=sum(v.outcome is Outcome.INCONCLUSIVE for v in plain),
-        waived=sum(v.outcome is Outcome.WAIVED for v in plain),
-        advisory=len(advisory),
-        deferred=len(deferred),
-        closest=max((v for v in passed if closeness(v) >= 0), key=closeness, default=None),
-    )
+    columns = [_column(v) for v in verdicts]
+    passed = (v for v, column in zip(verdicts, columns, strict=True) if column == "pass" and closeness(v) > 0)
+    counts = {column: columns.count(column) for column in COLUMNS}
+    return Tally(gate=gate, counts=counts, closest=max(passed, key=closeness, default=None))
+
+
+def _column(verdict: Verdict) -> str:
+    if verdict.deferred:
+        return "deferred"
+    return "advisory" if is_advisory(verdict) else verdict.outcome.lower()
 
 
 def _importance(verdict: Verdict) -> int:
-    """FAIL before INCONCLUSIVE; sorting is stable, so the plan's order holds within each."""
     return 0 if verdict.outcome is Outcome.FAIL else 1

@@ -1,8 +1,7 @@
-"""JUnit XML for CI: one case per gate and target, valid against the schema that Jenkins reads.
+"""Render JUnit XML: one case per gate and target, valid for Jenkins's schema.
 
-FAIL is a ``<failure>``, INCONCLUSIVE an ``<error>``; WAIVED, red advisory and deferred checks are ``<skipped>`` with a message
-that says which, so that no consumer blocks on them. A report without checks, or of a run that an error ended, holds an
-``<error>`` case: nothing that was not judged looks green.
+FAIL becomes ``<failure>``, INCONCLUSIVE ``<error>``, and waived, advisory and deferred checks ``<skipped>``. What was not judged
+never looks green: a report without checks, or of a run that ended in an error, has an ``<error>`` case.
 """
 
 from __future__ import annotations
@@ -12,71 +11,68 @@ import xml.etree.ElementTree as ET
 
 from junit_xml import TestCase, TestSuite, to_xml_report_string
 
-from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
 
 MOST_MESSAGE = 1_000
 MOST_OUTPUT = 8_000
-VERDICT_CODES = frozenset({ExitCode.PASSED, ExitCode.GATE_FAILED, ExitCode.INCONCLUSIVE})
+_clean = formatting.clean_lines
 
 
 def render(report: Report) -> str:
-    """The report as one XML document with a declaration and a final newline."""
+    """Return one XML document."""
     suites = [_suite(report, gate) for gate in dict.fromkeys(verdict.gate for verdict in report.verdicts)]
-    if not report.verdicts or report.exit_code not in VERDICT_CODES:
+    if not report.verdicts or not formatting.is_judged(report):
         suites.insert(0, _error_suite(report))
     text = to_xml_report_string(suites, prettyprint=False)
-    return _mended(text)
+    return _conform(text)
 
 
 def _suite(report: Report, gate: str) -> TestSuite:
     verdicts = [verdict for verdict in report.verdicts if verdict.gate == gate]
-    properties = {**_properties(report), **{f"reading/{_clean(v.target)}": _reading(v) for v in verdicts}}
-    return TestSuite(
-        name=_clean(f"{report.suite}.{gate}"),
-        test_cases=[_case(report, verdict) for verdict in verdicts],
-        timestamp=_clean(report.as_of),
-        properties=properties,
-    )
+    properties = {**_properties(report), **{f"reading/{_clean(v.target)}": _clean(formatting.with_limit(v)) for v in verdicts}}
+    return _test_suite(report, gate, [_case(report, verdict) for verdict in verdicts], properties)
+
+
+def _test_suite(report: Report, name: str, cases: list[TestCase], properties: dict[str, str]) -> TestSuite:
+    named = _clean(f"{report.suite}.{name}")
+    return TestSuite(name=named, test_cases=cases, timestamp=_clean(report.as_of), properties=properties)
 
 
 def _properties(report: Report) -> dict[str, str]:
-    pairs = {"tool": f"flashcore-ci {report.tool}", "as-of": report.as_of, "outcome": str(report.outcome)}
+    pairs = {
+        "tool": f"flashcore-ci {report.tool}",
+        "as-of": report.as_of,
+        "outcome": str(report.outcome),
+        "judged-commit": report.judged_commit or "unknown",
+        "evidence": formatting.evidence_summary(report),
+    }
     if report.provenance is not None:
         device = report.provenance.device
         pairs["collected-at"] = report.provenance.collected_at
-        pairs["commit"] = report.provenance.commit
+        pairs["evidence-commit"] = report.provenance.commit
         if device is not None:
             pairs["device"] = f"{device.name}, driver {device.driver}"
     return {name: _clean(value) for name, value in pairs.items()}
 
 
 def _case(report: Report, verdict: Verdict) -> TestCase:
-    case = TestCase(
-        name=_clean(verdict.target),
-        classname=_clean(f"{report.suite}.{verdict.gate}"),
-        elapsed_sec=verdict.seconds,
-        stdout=_clean(_facts(verdict)),
-    )
-    message = formatting.printable(f"{verdict.reason.code}: {_reading(verdict)}: {verdict.reason.message}")
+    name, group = _clean(verdict.target), _clean(f"{report.suite}.{verdict.gate}")
+    case = TestCase(name=name, classname=group, elapsed_sec=verdict.seconds, stdout=_clean(_facts(verdict)))
+    message = formatting.plain(f"{verdict.reason.code}: {formatting.with_limit(verdict)}: {formatting.detail(verdict)}")
     prefix = _skip_prefix(verdict)
+    message = formatting.shorten(f"{prefix}: {message}" if prefix else message, MOST_MESSAGE)
     if prefix:
-        case.add_skipped_info(message=formatting.shorten(f"{prefix}: {message}", MOST_MESSAGE), output=_detail(verdict))
+        case.add_skipped_info(message=message, output=_detail(verdict))
     elif verdict.outcome is Outcome.FAIL:
-        case.add_failure_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), failure_type=str(verdict.reason.code)
-        )
+        case.add_failure_info(message=message, output=_detail(verdict), failure_type=str(verdict.reason.code))
     elif verdict.outcome is Outcome.INCONCLUSIVE:
-        case.add_error_info(
-            message=formatting.shorten(message, MOST_MESSAGE), output=_detail(verdict), error_type=str(verdict.reason.code)
-        )
+        case.add_error_info(message=message, output=_detail(verdict), error_type=str(verdict.reason.code))
     return case
 
 
 def _skip_prefix(verdict: Verdict) -> str:
-    """Why the case is skipped; empty when it is not. What blocks is never skipped."""
     if verdict.blocks:
         return ""
     if verdict.outcome is Outcome.WAIVED:
@@ -88,42 +84,30 @@ def _skip_prefix(verdict: Verdict) -> str:
 
 def _error_suite(report: Report) -> TestSuite:
     case = TestCase(name="run", classname=_clean(f"{report.suite}.flashcore-ci"))
-    message = formatting.printable(report.headline) or "nothing was judged"
-    case.add_error_info(
-        message=formatting.shorten(message, MOST_MESSAGE),
-        output=_clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT],
-        error_type=f"exit-code-{report.exit_code}",
-    )
-    return TestSuite(
-        name=_clean(f"{report.suite}.flashcore-ci"),
-        test_cases=[case],
-        timestamp=_clean(report.as_of),
-        properties=_properties(report),
-    )
-
-
-def _reading(verdict: Verdict) -> str:
-    return _clean(f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}")
+    message = formatting.plain(report.headline) or "nothing was judged"
+    output = _clean("\n".join((report.headline, *report.notes)))[:MOST_OUTPUT]
+    message = formatting.shorten(message, MOST_MESSAGE)
+    case.add_error_info(message=message, output=output, error_type=f"exit-code-{report.exit_code}")
+    return _test_suite(report, "flashcore-ci", [case], _properties(report))
 
 
 def _detail(verdict: Verdict) -> str:
     lines = [
         verdict.title,
-        verdict.reason.message,
+        "" if verdict.reason.code in formatting.LIMIT_CODES else formatting.plain(verdict.reason.message),
         f"measured: {formatting.reading(verdict)}",
         f"limit: {formatting.limit(verdict)}",
         f"origin: {formatting.origin(verdict.origin)}",
-        f"next: {verdict.next_step}" if verdict.next_step else "",
-        f"why: {verdict.why}" if verdict.why else "",
-        *(f"{finding.tool}: {formatting.located(finding)}" for finding in verdict.findings),
+        f"next: {formatting.plain(verdict.next_step)}" if verdict.next_step else "",
+        f"why: {formatting.plain(verdict.why)}" if verdict.why else "",
+        *(f"{finding.tool}: {formatting.locate_finding(finding)}" for finding in verdict.findings),
         *(f"{name}: {value}" for name, value in verdict.reason.facts),
-        *verdict.notes,
+        *(formatting.plain(note) for note in verdict.notes),
     ]
     return _clean("\n".join(line for line in lines if line))[:MOST_OUTPUT]
 
 
 def _facts(verdict: Verdict) -> str:
-    """One line of JSON for programs: everything that this verdict compared."""
     measured = verdict.reading if isinstance(verdict.reading, Measured) else None
     facts = {
         "gate": verdict.gate,
@@ -140,14 +124,9 @@ def _facts(verdict: Verdict) -> str:
     return json.dumps(facts, ensure_ascii=True, allow_nan=False)
 
 
-def _clean(text: str) -> str:
-    """``text`` without what XML 1.0 forbids and without lone surrogates; lines are kept."""
-    return formatting.clean_lines(text)
-
-
-def _mended(text: str) -> str:
-    """The library's document without ``disabled`` and with times of three decimals, which the schema demands."""
-    root = ET.fromstring(text)  # noqa: S314 - our own document of a moment ago, which declares no entities
+def _conform(text: str) -> str:
+    """Remove ``disabled`` and give times three decimals, as the schema demands."""
+    root = ET.fromstring(text)  # noqa: S314 - junit-xml wrote this document, without entities
     for element in root.iter():
         element.attrib.pop("disabled", None)
         if "time" in element.attrib:

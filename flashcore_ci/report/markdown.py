@@ -1,4 +1,4 @@
-"""``summary.md``: GitHub flavoured Markdown, most important first, at most 1 MiB (GitHub's limit of a step summary)."""
+"""Render ``summary.md`` as GitHub Flavored Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.groups import Section, Tally, clusters, sections, tallies
+from flashcore_ci.report.groups import COLUMNS, Section, Tally, clusters, sections, tallies
 
 T = TypeVar("T")
 
@@ -17,94 +17,95 @@ MOST_CELL = 500
 MOST_FINDINGS = 20
 
 MARKS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.INCONCLUSIVE: "❓", Outcome.WAIVED: "⚪"}
+ADVISORY = "🟣"
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})
 ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}) | ENTITIES
 
 
 def render(report: Report, limit: int = MOST_BYTES) -> str:
-    """The report as Markdown of at most ``limit`` bytes. What does not fit is counted in the last line."""
+    """Return at most ``limit`` bytes."""
     return bounded(_blocks(report), limit)
 
 
 def _blocks(report: Report) -> Iterator[str]:
-    """Blocks that stand on their own, most important first: dropping the last ones leaves valid Markdown."""
-    yield f"# {MARKS[report.outcome]} {report.outcome}: {escape(formatting.headline(report))}"
+    yield f"# {MARKS[report.outcome]} {report.outcome}: {prose(formatting.headline(report))}"
+    yield from essentials(report)
     yield f"Suite {escape(report.suite)}, exit code {report.exit_code}, judged as of {escape(report.as_of)} by flashcore-ci {escape(report.tool)}."
-    for each in sections(report):
+    for each in sections(report, urgent=True):
         yield from section(each)
     yield from _counts(tallies(report))
+    for each in sections(report, urgent=False):
+        yield from section(each)
     yield from (escape(line) for line in formatting.speeds(report))
-    yield from (f"> {escape(note)}" for note in report.notes)
+    yield from (f"> {prose(note)}" for note in report.notes)
     for tally in tallies(report):
         yield from _gate_details(tally.gate, [v for v in report.verdicts if v.gate == tally.gate])
     yield from _excluded(report)
 
 
+def essentials(report: Report) -> Iterator[str]:
+    """Yield the evidence and the two commits."""
+    if report.verdicts:
+        yield escape(formatting.evidence_summary(report))
+    text = escape(formatting.commits(report))
+    yield f"{text[0].upper()}{text[1:]}."
+
+
+def mark(verdict: Verdict) -> str:
+    """Return the sign of the outcome."""
+    return ADVISORY if formatting.is_advisory(verdict) else MARKS[verdict.outcome]
+
+
 def section(what: Section) -> Iterator[str]:
-    """One section's heading, then its verdicts by reason, with findings and notes; each block stands on its own."""
+    """Yield heading, verdicts by reason, findings and notes."""
     yield f"## {what.title} ({formatting.plural(len(what.verdicts), 'check')})"
     for cluster in clusters(what.verdicts):
-        yield f"### {MARKS[cluster.outcome]} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
+        yield f"### {mark(cluster.verdicts[0])} {escape(cluster.code)}: {escape(formatting.origin(cluster.origin))}"
         if cluster.next_step:
-            yield f"**Next:** {escape(cluster.next_step)}"
+            yield f"**Next:** {prose(cluster.next_step)}"
         for part in _batches(cluster.verdicts):
-            yield table(("gate", "target", "measured", "limit", "what happened"), (_red_row(v) for v in part))
+            yield table(("gate", "target", "measured", "limit", "what happened, or why it matters"), (_red_row(v) for v in part))
         for verdict in cluster.verdicts:
             yield from _findings(verdict)
             yield from _notes(verdict)
 
 
 def _red_row(verdict: Verdict) -> tuple[str, ...]:
-    return (verdict.gate, verdict.target, formatting.reading(verdict), formatting.limit(verdict), verdict.reason.message)
+    return (verdict.gate, verdict.target, formatting.reading(verdict), formatting.limit(verdict), formatting.detail(verdict))
 
 
 def _findings(verdict: Verdict) -> Iterator[str]:
     if not verdict.findings:
         return
-    lines = [
-        f"- {escape(finding.tool)}: {escape(formatting.shorten(formatting.located(finding), MOST_CELL))}"
-        for finding in verdict.findings[:MOST_FINDINGS]
-    ]
-    left = len(verdict.findings) - MOST_FINDINGS
-    if left > 0:
-        lines.append(f"- … and {left} more in report.json")
+    shown = ((finding.tool, formatting.locate_finding(finding)) for finding in verdict.findings[:MOST_FINDINGS])
+    lines = [f"- {escape(tool)}: {escape(formatting.shorten(text, MOST_CELL))}" for tool, text in shown]
+    rest = len(verdict.findings) - MOST_FINDINGS
+    if rest > 0:
+        lines.append(f"- … and {rest} more in report.json")
     yield f"{escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
 
 
 def _notes(verdict: Verdict) -> Iterator[str]:
     if verdict.notes:
-        lines = [f"- {escape(formatting.shorten(note, MOST_CELL))}" for note in verdict.notes[:MOST_FINDINGS]]
+        lines = [f"- {prose(formatting.shorten(note, MOST_CELL))}" for note in verdict.notes[:MOST_FINDINGS]]
         yield f"Notes on {escape(verdict.gate)} on {escape(verdict.target)}:\n\n" + "\n".join(lines)
 
 
 def _counts(rows: tuple[Tally, ...]) -> Iterator[str]:
     if rows:
         yield "## Gates"
-        yield table(
-            ("gate", "pass", "fail", "inconclusive", "waived", "advisory", "deferred", "closest to its limit"),
-            (
-                (
-                    row.gate,
-                    *(str(n) for n in (row.passed, row.failed, row.inconclusive, row.waived, row.advisory, row.deferred)),
-                    f"{formatting.reading(row.closest)} {formatting.limit(row.closest)} ({row.closest.target})"
-                    if row.closest
-                    else "",
-                )
-                for row in rows
-            ),
-        )
+        closest = (f"{formatting.with_limit(row.closest)}, {row.closest.target}" if row.closest else "" for row in rows)
+        cells = ((row.gate, *map(str, row.counts.values()), near) for row, near in zip(rows, closest, strict=True))
+        yield table(("gate", *COLUMNS, "closest to its limit"), cells)
 
 
 def _gate_details(gate: str, verdicts: list[Verdict]) -> Iterator[str]:
     for number, part in enumerate(_batches(verdicts)):
         title = html(gate) if number == 0 else f"{html(gate)}, continued"
-        rows = table(
-            ("target", "verdict", "measured", "limit", "origin"),
-            (
-                (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin))
-                for v in part
-            ),
+        cells = (
+            (v.target, formatting.label(v), formatting.reading(v), formatting.limit(v), formatting.origin(v.origin)) for v in part
         )
+        rows = table(("target", "verdict", "measured", "limit", "origin"), cells)
         yield f"<details><summary>{title}: every reading</summary>\n\n{rows}\n\n</details>"
 
 
@@ -115,9 +116,9 @@ def _excluded(report: Report) -> Iterator[str]:
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table; every cell is escaped and cut to a bearable length."""
+    """Return a table with every cell escaped and cut."""
     lines = [_line(header), "|" + " --- |" * len(header)]
-    lines += [_line(tuple(escape(formatting.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
+    lines += [_line(tuple(prose(formatting.shorten(cell, MOST_CELL)) for cell in row)) for row in rows]
     return "\n".join(lines)
 
 
@@ -126,35 +127,41 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _batches(items: Sequence[T], size: int = 200) -> Iterator[Sequence[T]]:
-    """The items in tables of bounded size, so that a bounded summary loses little at its end."""
+    """Yield parts, so that a cut summary loses little."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def bounded(blocks: Iterable[str], limit: int) -> str:
-    """The blocks, blank lines between, up to ``limit`` bytes of UTF-8; the rest is counted, never cut in the middle."""
+    """Join whole blocks up to ``limit`` bytes. The last line counts the rest."""
     if limit < ROOM_FOR_LAST_LINE:
         return ""
     kept: list[str] = []
-    used = left_out = 0
+    used = omitted = 0
     limit -= ROOM_FOR_LAST_LINE
     for block in blocks:
         size = len(block.encode()) + 2
-        if left_out or used + size > limit:
-            left_out += 1
+        if omitted or used + size > limit:
+            omitted += 1
         else:
             kept.append(block)
             used += size
-    if left_out:
-        kept.append(f"{left_out} more parts did not fit; report.json has everything.")
+    if omitted:
+        kept.append(f"{omitted} more parts did not fit (report.json has everything).")
     return "\n\n".join(kept) + "\n"
 
 
 def html(text: str) -> str:
-    """``text`` in one line inside an HTML element, where Markdown's backslashes would show."""
-    return formatting.printable(text).translate(ENTITIES)
+    """Escape ``text`` for an HTML element."""
+    return formatting.plain(text).translate(ENTITIES)
 
 
 def escape(text: str) -> str:
-    """``text`` in one line in which Markdown and HTML see only letters."""
+    """Return ``text`` in one line without any markup."""
     return formatting.printable(text).translate(ESCAPES)
+
+
+def prose(text: str) -> str:
+    """Escape ``text`` except `code`, in one line."""
+    parts = formatting.CODE_SPAN.split(formatting.printable(text))
+    return "".join(f"`{part}`" if index % 2 else part.translate(ESCAPES) for index, part in enumerate(parts))

@@ -1,1 +1,1 @@
-"""The use cases: what each command does, without a command line."""
+"""The use cases: what each command does."""

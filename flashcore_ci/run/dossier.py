@@ -1,4 +1,4 @@
-"""The dossier of a run: what was asked, the observations that answered, clocks from the tools' files, source lines."""
+"""The dossier of a run: plan, observations, clock traces, source lines."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flashcore_ci.judge.judge import Source, answering
+from flashcore_ci.judge.judge import Source, matched_evidence
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 
 PROCESS = "*/timing/process-*.json"
-"""What the timing worker of each fresh process left, every block in it."""
-MOST_POINTS = 40
-AROUND = 2
-MOST_EXCERPTS = 50
-MOST_SOURCE_BYTES = 1 << 20
-MOST_LINE = 200
+"""The result of each timing process, with every block of launches."""
+MAX_POINTS = 40
+CONTEXT_LINES = 2
+MAX_EXCERPTS = 50
+MAX_SOURCE_BYTES = 1 << 20
+MAX_LINE = 200
 SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".py"})
-"""Only these are quoted: evidence comes from elsewhere and may name any file."""
+"""Only these files are quoted: evidence from elsewhere may name any file."""
 
 
-def of(
+def make_dossier(
     suite: Suite | None,
     plan: Plan | None,
     builds: tuple[BuildEvidence, ...],
@@ -35,56 +35,50 @@ def of(
     root: Path,
     base: Mapping[str, Identity] | None = None,
 ) -> Dossier:
-    """The dossier of what there is; without a plan it is empty. ``base`` as for the judge: another base's rounds are not shown."""
+    """Collect what a run has. Without a plan it is empty."""
     if suite is None or plan is None:
         return Dossier()
-    matches = answering(plan, builds, tuple(sources), base=base)
+    matches = matched_evidence(plan, builds, tuple(sources), base=base)
     observations = tuple(match.observation for match in matches if match.observation is not None)
-    timed = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    known = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
+    timed = [(observation, files) for observation, files in known if observation.kind is Kind.TIMING]
+    findings = (finding for observation in observations for finding in observation.findings)
     return Dossier(
         suite_file=plan.suite_file,
         ridge=suite.ridge,
         workloads=plan.workloads,
         descriptions=plan.descriptions,
         observations=observations,
-        traces=tuple(trace for seen, files in timed if seen.kind is Kind.TIMING for trace in traces(seen, files)),
-        excerpts=tuple(excerpts((finding for seen in observations for finding in seen.findings), root)),
+        traces=tuple(trace for observation, files in timed for trace in traces(observation, files)),
+        excerpts=tuple(excerpts(findings, root)),
     )
 
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
-    """The clock of each process that timed this workload, as far as the worker's results say it."""
+    """Read the clock of each process that timed this workload."""
     names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names):
-        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a picture less is no error
+        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
             blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
-                yield _trace(observation.target, number, _thinned(blocks))
+                seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
+                yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)
 
 
-def _trace(workload: str, process: int, blocks: Sequence[Sequence[Any]]) -> Trace:
-    return Trace(
-        workload=workload,
-        process=process,
-        seconds=tuple(float(block[0]) for block in blocks),
-        mhz=tuple(float(block[2]) for block in blocks),
-    )
-
-
-def _thinned(blocks: Sequence[Any]) -> Sequence[Any]:
-    """At most ``MOST_POINTS`` of the blocks, evenly, the last among them."""
-    step = -(-len(blocks) // MOST_POINTS)
+def _thin(blocks: Sequence[Any]) -> Sequence[Any]:
+    """Take evenly spaced blocks, the last included."""
+    step = -(-len(blocks) // MAX_POINTS)
     return blocks[::-1][::step][::-1]
 
 
 def excerpts(findings: Iterable[Finding], root: Path) -> Iterator[Excerpt]:
-    """The source around each finding, once a place, where it is a source of this checkout."""
+    """Quote this checkout's source around each finding."""
     places = dict.fromkeys((finding.file, finding.line) for finding in findings if finding.file and finding.line > 0)
-    for file, line in list(places)[:MOST_EXCERPTS]:
+    for file, line in list(places)[:MAX_EXCERPTS]:
         lines = _lines(file, root)
         if line <= len(lines):
-            first = max(1, line - AROUND)
-            yield Excerpt(file=file, line=line, first=first, lines=tuple(lines[first - 1 : line + AROUND]))
+            first = max(1, line - CONTEXT_LINES)
+            yield Excerpt(file=file, line=line, first=first, lines=tuple(lines[first - 1 : line + CONTEXT_LINES]))
 
 
 def _lines(file: str, root: Path) -> list[str]:
@@ -93,18 +87,18 @@ def _lines(file: str, root: Path) -> list[str]:
         return []
     try:
         with path.open(encoding="utf-8", errors="replace") as source:
-            return [line[:MOST_LINE] for line in source.read(MOST_SOURCE_BYTES).splitlines()]
+            return [line[:MAX_LINE] for line in source.read(MAX_SOURCE_BYTES).splitlines()]
     except OSError:
         return []
 
 
 def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
-    """The source in this checkout; of an absolute name the longest end that is one, for a run of another checkout."""
+    """Find the source by the longest known end of an absolute name."""
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts
     for start in range(len(parts) - 1) if file.is_absolute() else (0,):
-        with contextlib.suppress(OSError, ValueError):  # a name that no file system takes
+        with contextlib.suppress(OSError, ValueError):  # the name may be impossible in this file system
             path = root.joinpath(*parts[start:]).resolve()
             if path.is_relative_to(root) and path.is_file():
                 return path

@@ -1,34 +1,56 @@
-"""Recorded runs as sources of evidence, each with the words that say where it came from."""
+"""Recorded runs as evidence, and as files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from flashcore_ci.judge.judge import Source
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.store import run as store
 from flashcore_ci.store.run import Run, read_run
 
 BUNDLES = "*.tar.xz"
+NO_BASE = f"{Code.NO_BASE}: "
 
 
-def recall(folder: Path) -> tuple[Source, ...]:
-    """Every bundle in ``folder``, in the order of their names; none when there is no such folder. EvidenceError for a broken one."""
+def read_bundles(folder: Path) -> tuple[Source, ...]:
+    """Read every bundle in ``folder``, by name."""
     return tuple(source_of(read_run(bundle)) for bundle in sorted(folder.glob(BUNDLES)))
 
 
 def source_of(run: Run) -> Source:
-    """An earlier run as a source."""
+    """Use a recorded run as evidence."""
     return Source(origin=origin_of(run.evidence.provenance), evidence=run.evidence, files=run.files)
 
 
 def origin_of(provenance: Provenance) -> Origin:
-    """An earlier run in words."""
-    return Origin(kind="recorded", detail=where_and_when(provenance))
+    """Name an earlier run by device, day and commit."""
+    commit = f", commit {provenance.commit[:7]}" if provenance.commit else ""
+    return Origin(kind="recorded", detail=f"{where_and_when(provenance)}{commit}")
 
 
 def where_and_when(provenance: Provenance) -> str:
-    """``NVIDIA H200, driver 580.159.04, 2026-11-21``."""
+    """Name machine and day, as in ``NVIDIA H200, driver 580.159.04, 2026-11-21``."""
     device = provenance.device
     machine = f"{device.name}, driver {device.driver}" if device else "a machine without a GPU"
     return f"{machine}, {provenance.collected_at[:10]}"
+
+
+def has_comparisons(run: Run) -> bool:
+    """Tell whether the run compared with a base."""
+    return any(observation.kind is Kind.COMPARISON for observation in run.evidence.observations)
+
+
+def without_base(run: Run) -> dict[str, str]:
+    """Say why the run's base could not build some workloads."""
+    reasons = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
+    return {target: why.removeprefix(NO_BASE) for target, why in reasons.items()}
+
+
+def pack(run: Path, file: Path) -> int:
+    """Pack the run, and return the bytes of the file."""
+    store.pack(run, file)
+    return file.stat().st_size

@@ -1,4 +1,4 @@
-"""GitHub Actions: annotations on the log, and the summary of the step. Elsewhere nothing happens."""
+"""GitHub Actions: annotations and the summary of the step."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from pathlib import Path
 
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.report import annotations as remarks
+from flashcore_ci.report import annotations as github_annotations
 from flashcore_ci.report import markdown
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
-    """Whether this runs in a step of GitHub Actions."""
+    """Tell whether GitHub Actions runs this."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def inert(text: str) -> str:
-    """``text`` in which GitHub sees no commands."""
-    return remarks.inert(text)
+inert = github_annotations.inert
 
 
-def tell(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
-    """Annotate, on standard error so that standard output stays the report's; append the summary to the step's file."""
+def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
+    """Annotate the log, and append to the step's summary."""
     if not is_github(environ):
         return
-    sys.stderr.write(remarks.render(report, dossier))
+    sys.stderr.write(github_annotations.render(report, dossier))
     if environ.get("GITHUB_STEP_SUMMARY"):
         _append(Path(environ["GITHUB_STEP_SUMMARY"]), report)
 
 
 def _append(file: Path, report: Report) -> None:
-    """Add the summary, in what room earlier ones left: GitHub drops the whole file when it is too large."""
+    """Add the summary if it fits: GitHub drops a file that is too large."""
     try:
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", errors="replace") as summary:

@@ -1,56 +1,101 @@
-"""What a measurement on this machine needs: tools, folders, provenance."""
+"""This machine: GPU, tools, folders, and the checkout's commit."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from flashcore_ci import __version__
-from flashcore_ci.adapters import clock, git, ncu
+from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
-from flashcore_ci.collect.context import Context
+from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
-from flashcore_ci.model.evidence import Provenance
-from flashcore_ci.run.progress import Progress
-from flashcore_ci.run.request import Request
+from flashcore_ci.model.evidence import BuildEvidence, Provenance
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.run.request import Progress, Request
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as name:
+        yield Path(name)
+
+
+def stop(*, kill: bool) -> None:
+    """End every child process, and start no more."""
+    process.stop_all(kill=kill)
+
+
+def is_stopping() -> bool:
+    """Tell whether ``stop`` was called."""
+    return process.stopping()
+
+
+def has_gpu(root: Path = Path("/")) -> bool:
+    """Tell whether the driver shows a GPU. Tools may be missing."""
+    gpus = root / "proc/driver/nvidia/gpus"
+    return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
+
+
+def require_gpu(gpu: str) -> None:
+    """Raise CannotCollectError unless the driver answers. WSL has no device files."""
+    try:
+        nvml.read(gpu)
+    except CannotCollectError:
+        if has_gpu():
+            raise
+        raise CannotCollectError("this machine has no NVIDIA GPU", fix="flashcore-ci doctor") from None
+
+
+def is_live(request: Request) -> bool:
+    """Tell whether to measure here. Missing tools are an error then."""
+    return has_gpu() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
-    """The CUDA tools that were asked for; the pinned ones are installed when they are missing. CannotCollectError if that fails."""
+    """Find the requested CUDA tools, or install the pinned ones."""
     if request.toolchain == "pip":
         return tools.install(request.settings.home, str(request.settings.python), progress)
-    found = tools.system()
-    if found is None:
-        raise CannotCollectError("this machine has no nvcc", fix="flashcore-ci toolchain install, and leave --toolchain away")
-    return found
+    installed = tools.find_system()
+    if installed is None:
+        raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
+    return installed
 
 
-def context(request: Request, progress: Progress, scratch: Path) -> Context:
-    """Everything that collecting needs to know of this machine."""
+def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
+    """Tell the collector about run and machine."""
     settings = request.settings
-    return Context(
+    return Session(
+        plan=plan,
+        builds=builds,
+        uuid=nvml.read(request.gpu).uuid,
         root=request.root,
         python=settings.python,
         libraries=request.binaries,
-        run=request.out,
+        run_folder=request.out,
         scratch=scratch,
         lock_dir=settings.lock_dir,
         lock_timeout=request.lock_timeout,
         origin=provenance(request, scratch),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
-        gpu=request.gpu,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         progress=progress,
     )
 
 
-def provenance(request: Request, scratch: Path) -> Provenance:
-    """Who measures, what and when; collecting adds the device, the tools and the clock policy."""
-    known = request.commit and git.Checkout(commit=request.commit, dirty=False)
-    checkout = known or git.checkout(request.root, logs=scratch)
+def provenance(request: Request, scratch: Path | None = None) -> Provenance:
+    """Describe the checkout. ``scratch`` keeps git's output (None: dropped)."""
+    if scratch is None:
+        with scratch_folder() as logs:
+            return provenance(request, logs)
+    checkout = git.Checkout(commit=request.commit, dirty=False) if request.commit else git.checkout(request.root, logs=scratch)
     return Provenance(
         collected_at=clock.now(),
         device=None,
@@ -63,9 +108,9 @@ def provenance(request: Request, scratch: Path) -> Provenance:
 
 
 def sanitizer(request: Request) -> Path | None:
-    """compute-sanitizer from the toolchain that was asked for, else whichever PATH has; measuring needs no compiler."""
+    """Find compute-sanitizer in the toolchain, else in PATH."""
     pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
-    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:
         return pinned.sanitizer
-    return Path(found) if found else None
+    return Path(path) if path else None

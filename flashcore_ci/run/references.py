@@ -1,4 +1,4 @@
-"""What the checkout holds measurements against: ``noise`` and ``baselines`` beside the suite."""
+"""A checkout's references: the folders ``noise`` and ``baselines`` next to the suite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.noise import Noise
@@ -17,17 +17,14 @@ NOISE = "noise"
 BASELINES = "baselines"
 
 
-def of(suite: Path) -> Standards:
-    """All of them. EvidenceError for a broken file, or for two baselines of one kind of machine."""
-    folder = suite.parent
-    return Standards(
-        noises=tuple(noise for _, noise in files.read_all(Noise, folder / NOISE)),
-        baselines=tuple(baseline for _, baseline in baselines(folder / BASELINES)),
-    )
+def of(suite: Path) -> References:
+    """Read all references. EvidenceError for a broken or duplicate one."""
+    noises = tuple(noise for _, noise in files.read_all(Noise, suite.parent / NOISE))
+    return References(noises=noises, baselines=tuple(baseline for _, baseline in baselines(suite.parent / BASELINES)))
 
 
 def margins(suite: Suite) -> dict[str, float]:
-    """The margin (%) of every workload that the suite compares with a base."""
+    """Return the margin (%) of every workload compared with a base."""
     return {
         workload.id: next(limit.value for limit in gate.limits if fnmatchcase(workload.id, limit.on))
         for gate in suite.gates
@@ -38,18 +35,18 @@ def margins(suite: Suite) -> dict[str, float]:
 
 
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
-    """Every baseline with its file."""
-    found = files.read_all(Baseline, folder)
-    seen: dict[tuple[str, str, str], Path] = {}
-    for file, baseline in found:
-        if baseline.key in seen:
-            raise EvidenceError(f"{file}: {seen[baseline.key].name} is for the same machine", fix="keep one of them")
-        seen[baseline.key] = file
-    return found
+    """Read every baseline with its file. EvidenceError for two of one kind of machine."""
+    entries = files.read_all(Baseline, folder)
+    by_key: dict[tuple[str, str, str], Path] = {}
+    for file, baseline in entries:
+        if baseline.key in by_key:
+            raise EvidenceError(f"{file} and {by_key[baseline.key].name} are for the same machine", fix="delete one of them")
+        by_key[baseline.key] = file
+    return entries
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:
-    """Where it lies, or belongs: the file of this machine's baseline, else a new one that is named after the machine."""
-    present = next((file for file, one in baselines(folder) if one.key == baseline.key), None)
+    """Return the file of this machine's baseline, perhaps new."""
+    present = next((file for file, known in baselines(folder) if known.key == baseline.key), None)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{baseline.device}-{baseline.driver}-{baseline.clock_policy.split(';')[0]}".lower())
     return present or folder / f"{name}.json"

@@ -1,9 +1,9 @@
-"""The files that people and CI read, on every path out of the tool: ``FORMATS`` has one row a file."""
+"""The report files, one row of ``FORMATS`` each."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +13,16 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.errors import EvidenceError, ExitCode, FlashcoreError, InterruptedRunError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.verdict import Outcome, Reason, Report, Verdict
+from flashcore_ci.report import annotations as github_annotations
 from flashcore_ci.report import comment, junit, markdown, sarif
 from flashcore_ci.report.html import page
+from flashcore_ci.store.claim import refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 
 REPORT = "report.json"
 DOSSIER = "dossier.json"
+PAGE = "report.html"
 FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     REPORT: lambda report, _: encode(report),
     "junit.xml": lambda report, _: junit.render(report),
@@ -27,64 +30,93 @@ FORMATS: dict[str, Callable[[Report, Dossier], str | bytes]] = {
     "results.sarif": sarif.render,
     "summary.md": lambda report, _: markdown.render(report),
     "comment.md": comment.render,
-    "report.html": page.render,
+    PAGE: page.render,
 }
-"""Each file and how it is made, the verdict's own first: whatever goes wrong later, CI has its answer."""
+"""Each file and the function that makes it. The verdict's own file comes first, in case a later one fails."""
 FILES = tuple(FORMATS)
+PRINTABLE: dict[str, Callable[[Report, Dossier], str | bytes]] = {
+    "annotations": github_annotations.render,
+    "json": FORMATS[REPORT],
+    "junit": FORMATS["junit.xml"],
+    "markdown": FORMATS["summary.md"],
+    "comment": FORMATS["comment.md"],
+    "sarif": FORMATS["results.sarif"],
+    "html": FORMATS[PAGE],
+}
+"""What ``report --format`` can print."""
+as_json = encode
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
-def write(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write every file. CannotCollectError if the disk refuses."""
-    for name in FORMATS:
-        write_one(name, out, report, dossier)
+def write(out: Path, report: Report, dossier: Dossier, names: Iterable[str] = FILES) -> None:
+    """Write these files. CannotCollectError if the disk refuses."""
+    for name in names:
+        write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
 
-def write_one(name: str, out: Path, report: Report, dossier: Dossier) -> None:
-    """Write the file with this name. CannotCollectError if the disk refuses."""
-    write_atomically(out / name, rendered(name, report, dossier))
+def rewrite(path: Path) -> Report:
+    """Write again what follows from the two records. UsageError when the folder holds other files."""
+    report, dossier = read(path), read_dossier(path)
+    write(_own_folder(path), report, dossier, [name for name in FILES if name not in {REPORT, DOSSIER}])
+    return report
 
 
-def write_again(out: Path, report: Report, dossier: Dossier) -> None:
-    """Write what follows from the two records that lie in ``out``, and leave those alone."""
-    for name in FORMATS:
-        if name not in {REPORT, DOSSIER}:
-            write_one(name, out, report, dossier)
+def write_page(path: Path) -> Path:
+    """Write the page again, as ``rewrite``. Return its path."""
+    report, dossier = read(path), read_dossier(path)
+    folder = _own_folder(path)
+    write(folder, report, dossier, (PAGE,))
+    return folder / PAGE
 
 
-def rendered(name: str, report: Report, dossier: Dossier) -> bytes:
-    """The content of the file with this name (KeyError if it is none of ``FORMATS``)."""
-    content = FORMATS[name](report, dossier)
+def printable(path: Path, form: str) -> bytes:
+    """Render the report in one format of ``PRINTABLE``."""
+    return _bytes(PRINTABLE[form](read(path), read_dossier(path)))
+
+
+def terminal_text(report: Report, *, width: int, color: bool) -> str:
+    """Render the report for a terminal."""
+    from flashcore_ci.report import terminal  # noqa: PLC0415 - rich is heavy
+
+    return terminal.render(report, width=width, color=color)
+
+
+def _bytes(content: str | bytes) -> bytes:
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
+def _own_folder(path: Path) -> Path:
+    folder = path if path.is_dir() else path.parent
+    refuse_foreign(folder, fix="add --format terminal, which writes nothing")
+    return folder
+
+
 def read(path: Path) -> Report:
-    """The report in ``path``: a ``report.json`` or a folder that holds one. EvidenceError when it is none."""
+    """Read a ``report.json``, or that of a folder. EvidenceError without one."""
     file = path / REPORT if path.is_dir() else path
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise EvidenceError(
-            f"cannot read {file}: {error.strerror}", fix="give a folder that `gate` or `judge` wrote to"
-        ) from None
+        fix = "give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
+        raise EvidenceError(f"cannot read {file}: {error.strerror}", fix=fix) from None
     return decode(Report, data, where=str(file))
 
 
 def read_dossier(path: Path) -> Dossier:
-    """The dossier beside the report in ``path``; empty when there is none. EvidenceError when it was altered."""
+    """Read the dossier next to the report, empty if absent."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
     return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
 
 
 def clear(out: Path) -> None:
-    """Remove an earlier run's reports, so that nobody can take them for this one's."""
+    """Remove an earlier run's reports."""
     for name in FILES:
         with contextlib.suppress(OSError):
             (out / name).unlink()
 
 
 def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
-    """The report of a run that ended before there was a plan: no checks, and an error that every format shows."""
+    """Report a run that ended before it had a plan."""
     return Report(
         suite=suite,
         tool=__version__,
@@ -97,47 +129,44 @@ def unplanned(error: BaseException, *, suite: str, as_of: str) -> Report:
         waivers=(),
         builds=(),
         provenance=None,
-        notes=(*_more(error), "nothing was planned, so nothing was judged"),
+        notes=(*_details(error), "there was no plan, so nothing was judged"),
     )
 
 
 def ended_by(error: BaseException, report: Report) -> Report:
-    """``report`` on what was there when ``error`` ended the run: the error is its headline, and it never passes."""
-    code = exit_code(error)
-    if isinstance(error, InterruptedRunError):
-        verdicts = tuple(_interrupted(verdict) for verdict in report.verdicts)
-        code = ExitCode.GATE_FAILED if report.exit_code == ExitCode.GATE_FAILED else code
-    else:
-        verdicts = report.verdicts
+    """Make the error the report's headline. Such a run never passes."""
+    stopped = isinstance(error, InterruptedRunError)
+    verdicts = tuple(map(_interrupted, report.verdicts)) if stopped else report.verdicts
+    code = ExitCode.GATE_FAILED if stopped and report.exit_code == ExitCode.GATE_FAILED else exit_code(error)
     return replace(
         report,
         outcome=Outcome.FAIL if report.outcome is Outcome.FAIL else Outcome.INCONCLUSIVE,
         exit_code=code,
         headline=headline(error),
         verdicts=verdicts,
-        notes=(*report.notes, *_more(error)),
+        notes=(*report.notes, *_details(error)),
     )
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that ``error`` leads to."""
+    """Return the exit code of ``error``."""
     return error.exit_code if isinstance(error, FlashcoreError) else ExitCode.BUG
 
 
 def headline(error: BaseException) -> str:
-    """The error in one line."""
+    """Say the error in one line."""
     lines = str(error).splitlines()
     first = lines[0] if lines else type(error).__name__
     return first if isinstance(error, FlashcoreError) else f"a bug in the tool: {type(error).__name__}: {first}"
 
 
-def _more(error: BaseException) -> tuple[str, ...]:
+def _details(error: BaseException) -> tuple[str, ...]:
     fix = getattr(error, "fix", "")
     return (*str(error).splitlines()[1:], *((f"fix: {fix}",) if fix else ()))
 
 
 def _interrupted(verdict: Verdict) -> Verdict:
-    """A check that was not reached says so, and not that nobody ever recorded evidence for it."""
+    """Say that a check was not reached, not that evidence is missing."""
     if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason.code not in NOT_REACHED:
         return verdict
     message = "the run was stopped before this check"

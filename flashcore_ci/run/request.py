@@ -1,9 +1,9 @@
-"""What the command line asked for, in one record."""
+"""The options of a command in one record."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,20 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.suite.settings import Settings
 
 LIBRARIES = "build"
+settings_of = Settings.from_environment
+Progress = Callable[[str], None]
+"""Called with one line for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options of ``gate``; other commands use some of them.
+    """The options of ``gate``. Other commands use some of them.
 
-    ``live`` is None when the machine decides; ``build`` names a folder of binaries made elsewhere,
-    ``libraries`` the one to write to (None: inside the run folder); ``lock_timeout`` is in seconds. With ``changed``
-    (a commit or branch) only what can differ from it is asked. ``base`` is the commit to compare with, ``base_build`` its
-    binaries made elsewhere. ``kinds`` narrows the suite to gates on these kinds of evidence (none: all). ``commit`` says which
-    one ``checkout`` (None: the working directory) was taken from, where git cannot tell. ``lock_clocks`` is in MHz.
+    - ``live``: measure here (None: if there is a GPU). ``kinds``: judge only these kinds of evidence (none: all).
+    - ``build``, ``base_build``: binaries from elsewhere. ``libraries``: the folder to build into (None: in the run folder).
+    - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
+    - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
+    - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
     suite: Path
@@ -49,25 +52,25 @@ class Request:
 
     @property
     def root(self) -> Path:
-        """The checkout: paths in the suite are relative to it."""
+        """The checkout. Paths in the suite are relative to it."""
         return self.checkout or Path.cwd()
 
     @property
     def repository(self) -> Path:
-        """Where git knows the history."""
+        """The folder whose git history is used."""
         return Path.cwd()
 
     @property
     def settings(self) -> Settings:
-        """Where things live on this machine."""
-        return Settings.from_environment(self.environ)
+        """The folders and the interpreter of this machine."""
+        return settings_of(self.environ)
 
     @property
     def binaries(self) -> Path:
-        """The folder that the binaries are in, or will be written to."""
+        """The folder of the binaries."""
         return self.build or self.libraries or self.out / LIBRARIES
 
     @property
     def compilers(self) -> int:
-        """How many compilers run at a time."""
+        """Compilers that run at a time."""
         return self.jobs or os.cpu_count() or 1

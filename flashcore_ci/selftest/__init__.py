@@ -1,1 +1,1 @@
-"""The self-test: break kernels and evidence on purpose, and check that the right gate fails."""
+"""The self-test: does each gate fail on its defect?"""

@@ -1,4 +1,4 @@
-"""The reader of ``gates/selftest.toml``."""
+"""Read ``gates/selftest.toml``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pydantic import Field
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError
-from flashcore_ci.selftest.model import REFUSED, Planted, SelfTest
-from flashcore_ci.suite.loader import document
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.selftest.model import REFUSED, Defect, SelfTest
+from flashcore_ci.suite.loader import read_document
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import Table, Text
 
 
-class PlantedTable(Table):
+class DefectTable(Table):
     """A row of ``defect``."""
 
     name: Text
@@ -33,13 +33,15 @@ class SelfTestTable(Table):
     compared: Text
     recording: Text
     clean: Annotated[list[Text], Field(min_length=1)]
-    defect: Annotated[list[PlantedTable], Field(min_length=1)]
+    defect: Annotated[list[DefectTable], Field(min_length=1)]
 
 
 def load(path: Path) -> SelfTest:
-    """The self-test in ``path``. SuiteError lists everything that is wrong with it."""
+    """Read the self-test. SuiteError lists every problem."""
+    if not path.is_file():
+        raise SuiteError((f"{path}: there is no such file",), fix="change to a folder that has gates/selftest.toml")
     problems = Problems(str(path))
-    table = problems.read(SelfTestTable, document(path), "")
+    table = problems.read(SelfTestTable, read_document(path), "")
     if table is not None:
         for index, row in enumerate(table.defect):
             _check(problems, f"defect[{index}] ({row.name})", row)
@@ -47,17 +49,19 @@ def load(path: Path) -> SelfTest:
         for name in sorted({name for name in names if names.count(name) > 1}):
             problems.add("defect", f'the name "{name}" is given twice')
     if table is None or problems.lines:
-        raise SuiteError(tuple(problems.lines), fix="correct the file")
-    planted = tuple(Planted(**row.model_dump()) for row in table.defect)
-    return SelfTest(
-        suite=table.suite, compared=table.compared, recording=table.recording, clean=tuple(table.clean), planted=planted
-    )
+        raise SuiteError(tuple(problems.lines), fix=f"correct {path}")
+    defects, clean = tuple(_defect(row) for row in table.defect), tuple(table.clean)
+    return SelfTest(suite=table.suite, compared=table.compared, recording=table.recording, clean=clean, defects=defects)
 
 
-def _check(problems: Problems, key: str, row: PlantedTable) -> None:
+def _defect(row: DefectTable) -> Defect:
+    return Defect(name=row.name, reason=row.reason, gate=row.gate, target=row.target, tampering=row.damage, slowdown=row.slower)
+
+
+def _check(problems: Problems, key: str, row: DefectTable) -> None:
     if bool(row.target) == bool(row.damage):
         problems.add(key, "a defect has a target or a damage, and not both")
     if row.target and not row.gate:
         problems.add(key, "a defect with a target has a gate that is meant for it")
     if row.reason not in {*Code, REFUSED}:
-        problems.add(f"{key}.reason", f'"{row.reason}" is no reason{meant(row.reason, [*Code, REFUSED])}')
+        problems.add(f"{key}.reason", f'"{row.reason}" is not a reason code{suggest(row.reason, [*Code, REFUSED])}')

@@ -1,53 +1,67 @@
-"""The self-test: what was planted, and who must catch it with which reason."""
+"""The self-test: defects, and what must become of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashcore_ci.model.verdict import Verdict
+
 REFUSED = "refused"
-"""The reason of evidence that is no evidence: it cannot be read, and the error says why (exit code 4)."""
+"""The reason of evidence that cannot be read. The error says why (exit code 4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """One defect. In a kernel: ``gate`` must be red on ``target`` for ``reason``, a reason code. In evidence: ``damage`` names it.
+class Defect:
+    """One defect, and the ``reason`` that must come out of it.
 
-    ``gate`` of damaged evidence is the gate that is asked about it; empty where the whole run must be ``REFUSED``. ``slower``
-    (%, 0: not that) is work that was planted into ``target``, timed beside the kernel as it is when the noise was recorded.
+    - A mutant is a broken kernel: ``gate`` must be red on ``target``.
+    - A ``tampering`` alters evidence. ``gate`` judges it (empty: the run must be refused).
+    - A ``slowdown`` (%) was planted into ``target`` when the noise was recorded.
     """
 
     name: str
     reason: str
     gate: str = ""
     target: str = ""
-    damage: str = ""
-    slower: float = 0.0
+    tampering: str = ""
+    slowdown: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """``suite`` runs the kernels, ``recording`` is a run of it, and ``clean`` are globs of targets that must be green everywhere.
-
-    ``compared`` is the suite whose gates judge planted slow-downs.
-    """
+    """``gates/selftest.toml``: the mutants' ``suite``, its ``recording``, globs of ``clean`` targets, the slowdowns' suite."""
 
     suite: str
     compared: str
     recording: str
     clean: tuple[str, ...]
-    planted: tuple[Planted, ...]
+    defects: tuple[Defect, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caught:
-    """What became of one defect: ``found`` is the reason that was given, ``seconds`` how long that took, where it was timed."""
+class Detection:
+    """The reason that a defect led to. ``seconds`` is the time to the evidence."""
 
-    planted: Planted
-    found: str
+    defect: Defect
+    reason: str
     red: bool
     seconds: float | None
 
     @property
-    def is_caught(self) -> bool:
-        """Whether the gate that was meant for it was red, for the reason that was meant."""
-        return self.red and self.found == self.planted.reason
+    def is_right(self) -> bool:
+        """Whether the right gate was red for the right reason."""
+        return self.red and self.reason == self.defect.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTestResult:
+    """All detections, sound checks that are not green, and gates that were never green."""
+
+    detections: tuple[Detection, ...]
+    not_green: tuple[Verdict, ...]
+    uncontrolled: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every defect was caught and all else is green."""
+        return all(detection.is_right for detection in self.detections) and not self.not_green and not self.uncontrolled

@@ -1,4 +1,4 @@
-"""Did each gate catch its defect, and is what has no defect green? Pure: reports in, answers out."""
+"""Compare a report with what the self-test demands. Pure."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.suite import STATIC_KINDS
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
-from flashcore_ci.selftest.model import Caught, Planted, SelfTest
+from flashcore_ci.selftest.model import Defect, Detection, SelfTest
 
 
-def caught(planted: Planted, report: Report, observations: Iterable[Observation] = ()) -> Caught:
-    """What the report says of this defect. A target that it does not hold was not caught."""
-    found = next((v for v in report.verdicts if (v.gate, v.target) == (planted.gate, planted.target)), None)
-    if found is None:
-        return Caught(planted=planted, found="never asked", red=False, seconds=None)
-    red = found.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} and found.blocks
-    return Caught(planted=planted, found=found.reason.code, red=red, seconds=_seconds(found, observations))
+def detect(defect: Defect, report: Report, observations: Iterable[Observation] = ()) -> Detection:
+    """Look up the verdict on this mutant."""
+    verdict = next((v for v in report.verdicts if (v.gate, v.target) == (defect.gate, defect.target)), None)
+    if verdict is None:
+        return Detection(defect=defect, reason="never asked", red=False, seconds=None)
+    red = verdict.outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE} and verdict.blocks
+    return Detection(defect=defect, reason=verdict.reason.code, red=red, seconds=_seconds(verdict, observations))
 
 
 def not_green(test: SelfTest, report: Report) -> tuple[Verdict, ...]:
-    """The checks on targets without a defect that are not green."""
+    """List the checks without a defect that are not green."""
     return tuple(v for v in report.verdicts if _is_clean(test, v) and v.outcome is not Outcome.PASS)
 
 
 def idle_globs(test: SelfTest, report: Report) -> tuple[str, ...]:
-    """The globs of targets without a defect that match none: whatever they were meant for is not looked at."""
+    """List the globs of ``clean`` that match no target."""
     targets = {verdict.target for verdict in report.verdicts}
     return tuple(glob for glob in test.clean if not any(fnmatchcase(target, glob) for target in targets))
 
 
 def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
-    """The gates that were green on nothing: of these nobody knows whether they can be."""
-    asked = dict.fromkeys(verdict.gate for verdict in report.verdicts)
+    """List the gates that were never green: they may be unable to."""
+    gates = dict.fromkeys(verdict.gate for verdict in report.verdicts)
     green = {v.gate for v in report.verdicts if _is_clean(test, v) and v.outcome is Outcome.PASS}
-    return tuple(gate for gate in asked if gate not in green)
+    return tuple(gate for gate in gates if gate not in green)
 
 
 def gates_without_a_defect(test: SelfTest, gates: Iterable[str]) -> tuple[str, ...]:
-    """Which of these gates no defect is meant for."""
-    meant = {planted.gate for planted in test.planted if planted.target}
-    return tuple(gate for gate in gates if gate not in meant)
+    """List the gates that have no mutant."""
+    covered = {defect.gate for defect in test.defects if defect.target}
+    return tuple(gate for gate in gates if gate not in covered)
 
 
 def _is_clean(test: SelfTest, verdict: Verdict) -> bool:

@@ -1,4 +1,4 @@
-"""A run in one file: a plain tar of sorted files without dates and owners, compressed with xz."""
+"""A run in one file: a sorted tar without dates and owners, in xz."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from flashcore_ci.store.manifest import MANIFEST, MAX_BYTES, MAX_FILES, refuse_n
 PRESET = 9
 MAX_PACKED_BYTES = 128 << 20
 DECODER_MEMORY = 256 << 20
-FIX = "give a run folder or a file that `flashcore-ci pack` wrote"
+FIX = "give a run folder, or a file from `flashcore-ci pack`"
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
-    """The bundle of these files in this order. EvidenceError when a name is too long for a tar."""
+def pack_files(files: Mapping[str, bytes]) -> bytes:
+    """Pack these files in order. EvidenceError if a name is too long."""
     return lzma.compress(_tar(files), format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, preset=PRESET)
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """The files of a bundle, by name. EvidenceError for everything that ``packed`` does not write.
-
-    Nothing is ever written to disk, memory is bounded, and whatever a tar can hold besides plain files with a run's names
-    (links, devices, owners, a second file of one name, bytes after the end) is refused.
-    """
+    """Return the files of a bundle, in bounded memory. EvidenceError unless ``pack_files`` wrote it, byte for byte."""
     plain = _decompressed(path)
     files: dict[str, bytes] = {}
     try:

@@ -1,7 +1,4 @@
-"""Claim an output folder: nothing that this tool did not write is ever overwritten.
-
-A marker file says that the folder is ours. A process that writes there holds the marker locked, so two runs never share a folder.
-"""
+"""Claim an output folder by a locked marker. Foreign files are never overwritten."""
 
 from __future__ import annotations
 
@@ -17,78 +14,69 @@ from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, PLAN
 REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
 LOGS = "logs"
 MARKER = ".flashcore-ci"
-BESIDE = frozenset({*REPORTS, "build", LOGS, MARKER})
-OWN = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
-SIGNED = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
-"""Files that say of themselves what they are: they mark a folder from before there were markers."""
+OUTSIDE_RUN = frozenset({*REPORTS, "build", LOGS, MARKER})
+RUN_FILES = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
+SCHEMA_MARKS = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
+"""Files with a schema. They identify run folders that are older than the marker."""
 FIX = "give --out a new or empty folder"
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process, and make it if it is not there.
-
-    UsageError when it holds files of others, or while another run writes to it. CannotCollectError if the disk refuses.
-    """
+def claim_folder(folder: Path) -> Iterator[None]:
+    """Hold the run folder. UsageError for foreign files or another writer, CannotCollectError for the disk."""
     refuse_foreign(folder)
-    with marked(folder):
+    with mark_folder(folder):
         yield
 
 
 @contextlib.contextmanager
-def marked(folder: Path) -> Iterator[None]:
-    """Mark ``folder`` as ours and lock it. Errors as for ``claimed``."""
+def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
+    """Mark ``folder`` as ours and lock it, with errors as ``claim_folder`` about ``option``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise CannotCollectError(f"cannot write to {folder}: {error.strerror}", fix="give --out another folder") from None
+        raise CannotCollectError(f"cannot write to {folder}: {error.strerror}", fix=f"give {option} another folder") from None
     try:
-        _lock(descriptor, folder)
+        _lock(descriptor, folder, option)
         yield
     finally:
         os.close(descriptor)
 
 
-def refuse_foreign(folder: Path) -> None:
-    """UsageError when ``folder`` holds anything that this tool did not write."""
+def refuse_foreign(folder: Path, *, fix: str = FIX) -> None:
+    """UsageError when ``folder`` holds what this tool did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", fix=FIX)
+        raise UsageError(f"{folder} is not a folder", fix=fix)
     present = {entry.name for entry in folder.iterdir()}
-    strangers = sorted(present - OWN - BESIDE)
-    if not strangers and present and not _is_ours(folder, present):
-        strangers = sorted(present)
-    if strangers:
-        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {strangers[0]}", fix=FIX)
+    foreign = sorted(present - RUN_FILES - OUTSIDE_RUN)
+    known = {name: mark for name, mark in SCHEMA_MARKS.items() if name in present}
+    if not foreign and MARKER not in present and not any(_has_mark(folder / name, mark) for name, mark in known.items()):
+        foreign = sorted(present)
+    if foreign:
+        raise UsageError(f"{folder} is not a run folder: flashcore-ci did not write {foreign[0]}", fix=fix)
 
 
-def _is_ours(folder: Path, present: set[str]) -> bool:
-    if MARKER in present:
-        return True
-    return any(name in present and _says(folder / name, words) for name, words in SIGNED.items())
-
-
-def _says(file: Path, words: bytes) -> bool:
-    """Tell whether a regular file ends or begins with the schema's name."""
+def _has_mark(file: Path, mark: bytes) -> bool:
+    """Tell whether the last 4 KiB hold the schema's name."""
     try:
         if not file.is_file():
             return False
         with file.open("rb") as stream:
             stream.seek(max(0, file.stat().st_size - 4096))
-            return words in stream.read(4096).replace(b" ", b"")
+            return mark in stream.read(4096).replace(b" ", b"")
     except OSError:
         return False
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def _lock(descriptor: int, folder: Path, option: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
-        raise UsageError(
-            f"another run (process {holder}) writes to {folder}", fix="wait for it, or give --out another folder"
-        ) from None
+        fix = f"wait for it, or give {option} another folder"
+        raise UsageError(f"another run (process {holder}) writes to {folder}", fix=fix) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -1,4 +1,4 @@
-"""Records to JSON and back, strict both ways: an unknown key, a wrong type, an absent field or NaN is an error."""
+"""Records to JSON and back. An unknown key, a wrong type, an absent field and NaN are errors."""
 
 from __future__ import annotations
 
@@ -13,42 +13,41 @@ from pydantic import TypeAdapter, ValidationError
 from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
-
-LATER = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
-"""Fields younger than recordings that we keep; only these may be absent, and then have their default."""
-
+OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
+"""Fields that are newer than committed recordings. Only these may be absent, and then have their default."""
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Any) -> bytes:
-    """The record as indented JSON with a final newline; the same record always gives the same bytes.
+    """Encode as indented JSON, equal bytes for equal records. ValueError for NaN and infinity.
 
-    ValueError for NaN and infinity, which JSON cannot hold. Half of a surrogate pair, which UTF-8 cannot hold and which
-    file names may contain, becomes ``?``: better one odd character than no report.
+    Half of a surrogate pair, which file names may contain, becomes ``?``.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
     return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:
-    """The record that ``data`` holds. ``where`` names the file in the error (EvidenceError, one line)."""
+    """Decode a record. EvidenceError (one line) names the file as ``where``."""
     try:
-        parsed = _parse(data)
+        parsed = json.loads(
+            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
+        )
         decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise _altered(where, f"{path}: {first['msg']}") from None
+        raise _decode_error(where, f"{path}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
-        raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again; the file was cut or altered") from None
-    absent = ".".join(_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
+        raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again: the file was cut or altered") from None
+    absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
     if absent:
-        raise _altered(where, f"{absent}: the field is absent")
+        raise _decode_error(where, f"{absent}: the field is absent")
     return cast("T", decoded)
 
 
 def schema_of(record: type[Any]) -> dict[str, Any]:
-    """The record's JSON schema as ``encode`` writes it: every field is required and there are no others."""
+    """Return the JSON schema of what ``encode`` writes."""
     schema = _adapter(record).json_schema(mode="serialization")
     for definition in (schema, *schema.get("$defs", {}).values()):
         if "properties" in definition:
@@ -57,15 +56,8 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
     return schema
 
 
-def _altered(where: str, what: str) -> EvidenceError:
-    return EvidenceError(f"{where}: {what}", fix="collect again; the file was altered or is of another version")
-
-
-def _parse(data: bytes) -> Any:
-    """The parsed JSON. ValueError for what parsers disagree about: NaN, infinity, a key given twice."""
-    return json.loads(
-        data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_countable, object_pairs_hook=_refuse_twice
-    )
+def _decode_error(where: str, what: str) -> EvidenceError:
+    return EvidenceError(f"{where}: {what}", fix="collect again: the file was altered or is of another version")
 
 
 def _refuse_constant(name: str) -> float:
@@ -79,32 +71,28 @@ def _finite(text: str) -> float:
     return value
 
 
-def _countable(text: str) -> int:
-    """A whole number may stand where a float is due, and must not be more than one can hold."""
+def _integer(text: str) -> int:
     _finite(text)
     return int(text)
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
-        raise ValueError(f"a key is given twice among {sorted(key for key, _ in pairs)}")
+        raise ValueError(f"a key occurs twice among {sorted(key for key, _ in pairs)}")
     return record
 
 
-def _absent(given: Any, whole: Any) -> tuple[str, ...]:
-    """The path to the first key that ``whole`` has and ``given`` has not; empty when there is none.
-
-    Records have defaults for those who build them, not for those who read files: an absent field is a cut file.
-    """
-    if isinstance(whole, dict):
-        missing = next((key for key in whole if key not in given and key not in LATER), None)
+def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
+    """Return the path to the first key that ``data`` lacks, or (): such a file was cut."""
+    if isinstance(complete, dict):
+        missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
         if missing is not None:
             return (missing,)
-        steps: Iterable[tuple[Any, Any, Any]] = ((key, given[key], inner) for key, inner in whole.items() if key in given)
+        steps: Iterable[tuple[Any, Any, Any]] = ((key, data[key], inner) for key, inner in complete.items() if key in data)
     else:
-        steps = ((index, *pair) for index, pair in enumerate(zip(given, whole, strict=True)))
-    for step, one, other in steps:
-        if isinstance(other, dict | list) and (behind := _absent(one, other)):
-            return (str(step), *behind)
+        steps = ((index, *pair) for index, pair in enumerate(zip(data, complete, strict=True)))
+    for step, part, complete_part in steps:
+        if isinstance(complete_part, dict | list) and (path := _find_absent(part, complete_part)):
+            return (str(step), *path)
     return ()

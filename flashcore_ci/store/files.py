@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: temporary file, fsync, atomic rename."""
+"""Files that are whole or absent: temporary file, fsync, atomic rename."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from flashcore_ci.model.errors import CannotCollectError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``: a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
+    """Write ``data``: a reader sees the old file or the whole new one. CannotCollectError if the disk refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise CannotCollectError(
-            f"cannot write {path}: {error.strerror}", fix="give --out a folder that can be written"
-        ) from None
+        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix=f"make {path.parent} writable") from None
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -28,7 +26,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="make room on the disk") from None
+        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="free disk space") from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -1,9 +1,9 @@
-"""The manifest of a run: every file with its size and digest, and the rules for their names."""
+"""The manifest of a run: files with size and digest, and rules for names."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,12 +17,12 @@ EVIDENCE = "evidence.json"
 ARTIFACTS = "artifacts"
 MAX_FILES = 10_000
 MAX_BYTES = 512 << 20
-"""Of all files of a run together: many times what the largest suite leaves, and little enough for any machine."""
+"""Of all files of a run: many times the largest suite's, and few enough for any machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One file of a run: its path inside the folder (slashes), size in bytes, and SHA-256 in hex."""
+    """One file of a run: path (slashes), bytes, SHA-256 in hex."""
 
     path: str
     size: int
@@ -31,52 +31,53 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of ``manifest.json``; ``files`` are sorted by path and hold all but the manifest itself."""
+    """``manifest.json``: all files but itself, sorted by path."""
 
     files: tuple[Member, ...]
     schema: Literal["run-v1"] = "run-v1"
 
 
 def member_of(path: str, data: bytes) -> Member:
-    """The manifest's line for this content."""
+    """Return the manifest's line for this content."""
     return Member(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
+def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:
+    """Return the manifest of these files, in this order."""
+    return Manifest(files=tuple(member_of(name, data) for name, data in files))
+
+
 def refuse_name(path: str, *, where: str) -> None:
-    """EvidenceError unless ``path`` is one of a run's own files: relative, plain, in the one folder for artifacts."""
+    """Raise EvidenceError unless ``path`` is plan, evidence or artifact."""
     parts = path.split("/")
     plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
-        raise EvidenceError(f"{where}: {path!r} is no file of a run", fix="use a run that flashcore-ci wrote")
+        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote")
 
 
-def verified(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
-    """Every file of the run by its name, after it was compared with the manifest in ``data``.
-
-    ``names`` are the files that are there and ``read`` gives their content. EvidenceError (one line) when a file is
-    missing, altered, too large, or not in the manifest.
-    """
+def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:
+    """Return the files ``names``. EvidenceError unless they are exactly those of the manifest in ``data``."""
     manifest = decode(Manifest, data, where=f"{where}/{MANIFEST}")
     paths = [member.path for member in manifest.files]
     if len(paths) != len(set(paths)) or len(paths) > MAX_FILES:
-        raise EvidenceError(f"{where}/{MANIFEST}: files are listed twice, or are too many", fix="collect again")
+        raise EvidenceError(f"{where}/{MANIFEST}: files are listed twice or are too many", fix="collect again")
     if sum(member.size for member in manifest.files) > MAX_BYTES or any(member.size < 0 for member in manifest.files):
         raise EvidenceError(f"{where}/{MANIFEST}: the sizes listed are impossible", fix="collect again")
     _refuse_difference(set(paths), set(names), where)
-    kept = {}
+    contents = {}
     for member in manifest.files:
         refuse_name(member.path, where=where)
         content = read(member.path)
         if member_of(member.path, content) != member:
             raise EvidenceError(f"{where}: {member.path} was altered: its digest is not the recorded one", fix="collect again")
-        kept[member.path] = content
-    return kept
+        contents[member.path] = content
+    return contents
 
 
 def _refuse_difference(listed: set[str], present: set[str], where: str) -> None:
     missing = sorted(({PLAN, EVIDENCE} - listed) | (listed - present))
     if missing:
-        raise EvidenceError(f"{where}: {missing[0]} is missing", fix="collect again; the run is not whole")
+        raise EvidenceError(f"{where}: {missing[0]} is missing", fix="collect again: the run is not whole")
     extra = sorted(present - listed)
     if extra:
-        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove what flashcore-ci did not write there")
+        raise EvidenceError(f"{where}: {extra[0]} is not in the manifest", fix="remove the files that are not of this run")

@@ -1,4 +1,4 @@
-"""Files that later measurements are held against: recordings of noise and baselines, JSON, packed with xz when they are large."""
+"""Files of noise recordings and baselines: JSON, or JSON in xz."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
 
 T = TypeVar("T")
-
 PATTERN = "*.json*"
 PACKED = ".xz"
 MAX_BYTES = 64 << 20
 
 
 def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
-    """Every record in ``folder`` with its file, in the order of their names; none when there is no such folder.
-
-    EvidenceError (one line) for a file that is broken.
-    """
+    """Read every record in ``folder``, by file name. EvidenceError for a broken file."""
     return tuple((file, read(record, file)) for file in sorted(folder.glob(PATTERN)))
 
 
 def read(record: type[T], file: Path) -> T:
-    """The record in one file. EvidenceError when it is not whole."""
+    """Read one record. EvidenceError if it is not whole."""
     try:
         data = file.read_bytes()
         if file.suffix == PACKED:
@@ -37,6 +33,6 @@ def read(record: type[T], file: Path) -> T:
 
 
 def write(record: object, file: Path) -> None:
-    """Write the record; a name that ends in ``.xz`` packs it. The same record gives the same bytes."""
+    """Write the record, reproducibly, in xz if ``file`` ends so."""
     data = encode(record)
     write_atomically(file, lzma.compress(data, preset=9) if file.suffix == PACKED else data)

@@ -2,13 +2,12 @@
 
 ::
 
-    manifest.json    schema run-v1; size and SHA-256 of each file below
-    plan.json        what was asked
-    evidence.json    what was measured, on what, when, with which tools
+    manifest.json    size and SHA-256 of each file below
+    plan.json        the checks
+    evidence.json    the measurements, with place, time and tools
     artifacts/       the tools' own files
 
-Reports (``REPORTS``), a ``build`` folder and ``logs`` (jobs, results and output of every process that the run started, for
-whoever digs) may lie beside them; they are no part of the run.
+Reports, ``build`` and ``logs`` (jobs, results and output of processes) may be there too. They are not part of the run.
 """
 
 from __future__ import annotations
@@ -24,25 +23,15 @@ from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageEr
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.store import bundle
-from flashcore_ci.store.claim import BESIDE, LOGS, MARKER, OWN, REPORTS, refuse_foreign
+from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.manifest import (
-    ARTIFACTS,
-    EVIDENCE,
-    MANIFEST,
-    MAX_BYTES,
-    PLAN,
-    Manifest,
-    member_of,
-    refuse_name,
-    verified,
-)
+from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES, PLAN, manifest_of, refuse_name, verify_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back: what was asked, what was measured, and the tools' own files by their names in the run folder."""
+    """A run as read back, with the tools' own ``files``."""
 
     plan: Plan
     evidence: Evidence
@@ -50,10 +39,7 @@ class Run:
 
 
 def prepare_run(path: Path, plan: Plan) -> None:
-    """Make ``path`` an empty run folder that asks ``plan``; what an earlier run left there goes.
-
-    UsageError when the folder holds anything else: nothing that this tool did not write is ever deleted.
-    """
+    """Make ``path`` an empty run folder. UsageError for foreign files, which are never deleted."""
     refuse_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -70,9 +56,9 @@ def prepare_run(path: Path, plan: Plan) -> None:
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
-    """Write plan and evidence, then the manifest over them and all artifacts. The manifest comes last: no manifest, no run.
+    """Write plan, evidence, and last the manifest: without it there is no run.
 
-    CannotCollectError if the disk refuses, EvidenceError when the artifacts hold a link or a device.
+    CannotCollectError if the disk refuses, EvidenceError for links and devices.
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
@@ -81,62 +67,57 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     names = sorted(_files(path))
     for name in names:
         refuse_name(name, where=str(path))
-    members = tuple(member_of(name, _read(path, name)) for name in names)
-    write_atomically(path / MANIFEST, encode(Manifest(files=members)))
+    write_atomically(path / MANIFEST, encode(manifest_of((name, _read(path, name)) for name in names)))
 
 
 def read_run(path: Path) -> Run:
-    """The run in a folder or in a packed bundle. EvidenceError (one line) if any byte of it is not what was written."""
+    """Read a run folder or bundle. EvidenceError if any byte was altered."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
-        for name in sorted({entry.name for entry in path.iterdir()} - OWN - BESIDE):
-            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove what flashcore-ci did not write there")
-        content = verified(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
+        for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
+            raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove the files that are not of this run")
+        content = verify_files(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
     else:
         files = bundle.unpack(path)
         manifest = files.pop(MANIFEST, None)
         if manifest is None:
-            raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder or a file that `pack` wrote")
-        content = verified(manifest, files, files.__getitem__, where=where)
+            raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
+        content = verify_files(manifest, files, files.__getitem__, where=where)
     return Run(
         plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
         evidence=decode(Evidence, content[EVIDENCE], where=f"{where}/{EVIDENCE}"),
-        files={name: data for name, data in content.items() if name not in OWN},
+        files={name: data for name, data in content.items() if name not in RUN_FILES},
     )
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
-    """The tools' own files in the run folder, by their names there. EvidenceError when one cannot be read."""
-    return {name: _read(path, name) for name in sorted(_files(path) - OWN)}
+    """Read the tools' own files by name."""
+    return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Every file of the run in a folder or a packed bundle, the manifest too, unread. EvidenceError as ``read_run``."""
+    """Read every file of a run. EvidenceError as ``read_run``."""
     if not path.is_dir():
         return bundle.unpack(path)
     return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
 
 
 def pack(run: Path, file: Path) -> None:
-    """Pack the run folder into one ``.tar.xz``; the same run gives the same bytes.
-
-    EvidenceError when the run is not whole, UsageError when ``file`` exists and holds anything else.
-    """
+    """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
-    data = bundle.packed(files_of(run))
+    data = bundle.pack_files(files_of(run))
     if file.exists() and (not file.is_file() or file.read_bytes() != data):
-        raise UsageError(f"{file} exists and is not this run", fix="name a new file, or remove this one first")
+        raise UsageError(f"{file} exists and is not this run", fix="give another file name, or remove this file")
     write_atomically(file, data)
 
 
 def _files(path: Path) -> set[str]:
-    """The run's own files but the manifest. EvidenceError for anything that is neither a plain file nor a folder."""
     roots = [path / name for name in (PLAN, EVIDENCE, ARTIFACTS)]
     try:
         return {file.relative_to(path).as_posix() for root in roots for file in _walk(root)}
     except OSError as error:
-        raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a run folder that can be read") from None
+        raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a readable run folder") from None
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -160,7 +141,7 @@ def _read(path: Path, name: str) -> bytes:
         with (path / name).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a run folder that is whole") from None
+        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a complete run folder") from None
     if len(data) > MAX_BYTES:
         raise EvidenceError(f"{path}: {name} is too large for a run", fix="collect again")
     return data

@@ -1,4 +1,4 @@
-"""The JSON schemas that we promise to readers of our files; ``docs/schemas`` holds them as published."""
+"""The published JSON schemas, as in ``docs/schemas``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ PUBLISHED: dict[str, type[Any]] = {f"{REPORT_SCHEMA}.json": Report}
 
 
 def schema_text(file_name: str) -> str:
-    """The content of ``docs/schemas/<file_name>`` (KeyError for a file that is not published)."""
+    """Return the content of ``docs/schemas/<file_name>``. KeyError if not published."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(PUBLISHED[file_name])}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"

@@ -1,1 +1,1 @@
-"""The only reader of TOML and environment: files to typed records, every problem reported at once."""
+"""The only reader of TOML and environment. Every problem is reported at once."""

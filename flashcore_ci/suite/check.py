@@ -1,4 +1,4 @@
-"""What a suite's tables mean together: names that must exist, units that must fit, globs that must match."""
+"""Check tables together: names exist, units fit, globs match."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import ProtocolTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
-"""Metrics that are a statistic of their own: a comparison with other measurements."""
+"""Metrics with a statistic of their own, which compares measurements."""
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` may be an id: it becomes a file name, a glob's target and a test case's name."""
+    """Tell whether ``text`` may be an id, and so a file name."""
     return NAME.fullmatch(text) is not None
 
 
 def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
-    """How we name a table of a list: ``gate[3] (sol-sm)``."""
-    called = table.get("id") or table.get("name")
-    return f"{name}[{index}] ({called})" if isinstance(called, str) else f"{name}[{index}]"
+    """Name a table of a list for a message: ``gate[3] (sol-sm)``."""
+    name_in_file = table.get("id") or table.get("name")
+    return f"{name}[{index}] ({name_in_file})" if isinstance(name_in_file, str) else f"{name}[{index}]"
 
 
 def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
-    """The tables of the list ``name``, numbered; none when it is not a list of tables (which is noted elsewhere)."""
-    given = top.get(name)
-    return [(index, table) for index, table in enumerate(given) if isinstance(table, dict)] if isinstance(given, list) else []
+    """Number the tables of the list ``name``."""
+    tables = top.get(name)
+    return [(index, table) for index, table in enumerate(tables) if isinstance(table, dict)] if isinstance(tables, list) else []
 
 
 def check(
@@ -43,24 +43,20 @@ def check(
     gates: Mapping[str, Gate],
     protocol: ProtocolTable | None,
 ) -> None:
-    """Note everything that is wrong between valid tables; ``top`` is the document as it was read, for the keys."""
-    keys = {
-        (name, str(table.get("id"))): key_of(name, index, table)
-        for name in ("workload", "gate")
-        for index, table in tables_of(top, name)
-    }
-    for index, table in tables_of(top, "workload"):  # these as they stand: a table may be wrong in two ways
+    """Report every mistake between valid tables. ``top`` is the raw document."""
+    keys = {str(table.get("id")): key_of("gate", index, table) for index, table in tables_of(top, "gate")}
+    for index, table in tables_of(top, "workload"):  # raw tables: an invalid table may have a second mistake
         _check_workload_table(problems, key_of("workload", index, table), table, subjects)
+    written = {str(table.get("subject")) for _, table in tables_of(top, "workload")}
     for workload in workloads.values():
-        if workload.subject not in subjects and workload.subject not in {
-            str(w.get("subject")) for _, w in tables_of(top, "workload")
-        }:
-            problems.add(f"workload {workload.id}", f'"{workload.subject}" is no [[subject]]{meant(workload.subject, subjects)}')
+        name = workload.subject
+        if name not in subjects and name not in written:
+            problems.add(f"workload {workload.id}", f'"{name}" is not a [[subject]]{suggest(name, subjects)}')
     seen: set[str] = set()
     for index, table in tables_of(top, "gate"):
         _check_gate_table(problems, key_of("gate", index, table), table, seen)
     for gate in gates.values():
-        key = keys["gate", gate.id]
+        key = keys[gate.id]
         _check_metric(problems, key, gate, protocol)
         _check_selection(problems, key, gate, subjects, workloads)
 
@@ -68,11 +64,11 @@ def check(
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:
     subject = table.get("subject")
     if isinstance(subject, str) and "{" not in subject and subject not in subjects:
-        problems.add(f"{key}.subject", f'"{subject}" is no [[subject]]{meant(subject, subjects)}')
-    asked = table.get("collect")
+        problems.add(f"{key}.subject", f'"{subject}" is not a [[subject]]{suggest(subject, subjects)}')
+    kinds = table.get("collect")
     for kind in sorted(STATIC_KINDS):
-        if isinstance(asked, list) and kind in asked:
-            problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: the build gives it')
+        if isinstance(kinds, list) and kind in kinds:
+            problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: it comes from the build')
 
 
 def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], seen: set[str]) -> None:
@@ -82,13 +78,12 @@ def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], se
             problems.add(f"{key}.id", f'the id "{name}" is given twice')
         seen.add(name)
     if isinstance(metric, str) and metric not in METRICS:
-        known = [known for known, candidate in METRICS.items() if candidate.kind == table.get("evidence")]
-        problems.add(f"{key}.metric", f'unknown metric "{metric}"{meant(metric, known or METRICS)}')
+        names = [name for name, candidate in METRICS.items() if candidate.kind == table.get("evidence")]
+        problems.add(f"{key}.metric", f'unknown metric "{metric}"{suggest(metric, names or METRICS)}')
 
 
 def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTable | None) -> None:
-    metric = METRICS.get(gate.metric)
-    if metric is None:  # noted already
+    if (metric := METRICS.get(gate.metric)) is None:  # noted already
         return
     if metric.kind is not gate.evidence:
         problems.add(f"{key}.evidence", f'"{gate.metric}" comes with the evidence "{metric.kind}", not "{gate.evidence}"')
@@ -98,7 +93,7 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
         if limit.unit != unit:
             problems.add(f"{key}.limits[{index}].unit", f'"{gate.metric}" is judged in "{unit}", not "{limit.unit}"')
     if gate.rule is Rule.AT_LEAST:
-        _check_floor(problems, key, gate, flaw=metric.flaw or gate.statistic is not Statistic.VALUE)
+        _check_floor(problems, key, gate, lower_is_better=metric.lower_is_better or gate.statistic is not Statistic.VALUE)
     if gate.metric in RELATIVE:
         _check_margin(problems, key, gate)
     if gate.statistic in {Statistic.VALUE, Statistic.SLOWDOWN}:
@@ -107,53 +102,52 @@ def _check_metric(problems: Problems, key: str, gate: Gate, protocol: ProtocolTa
         problems.add(f"{key}.min_samples", "a spread needs at least 2 samples")
     if protocol is not None and gate.min_samples > protocol.timing_processes:
         have = f"protocol.timing_processes is {protocol.timing_processes}"
-        problems.add(f"{key}.min_samples", f"{gate.min_samples} samples are asked for, but {have}")
+        problems.add(f"{key}.min_samples", f"the gate needs {gate.min_samples} samples, but {have}")
 
 
 def _check_statistic(problems: Problems, key: str, gate: Gate, *, sampled: bool) -> None:
-    """Samples need a statistic, single values have none, and some metrics are a statistic of their own."""
+    """Samples need a statistic, single values have none."""
     if sampled != (gate.statistic is not Statistic.VALUE):
-        has = "samples: a statistic over them is judged" if sampled else "one value: it has no statistic"
+        has = "samples, so it needs a statistic" if sampled else "one value, so it has no statistic"
         problems.add(f"{key}.statistic", f'"{gate.metric}" has {has}')
     elif sampled and RELATIVE.get(gate.metric, Statistic.RELATIVE_STD) is not gate.statistic:
-        wanted = RELATIVE.get(gate.metric, Statistic.RELATIVE_STD)
-        problems.add(f"{key}.statistic", f'"{gate.metric}" is judged by the statistic "{wanted}", not "{gate.statistic}"')
+        statistic = RELATIVE.get(gate.metric, Statistic.RELATIVE_STD)
+        problems.add(f"{key}.statistic", f'"{gate.metric}" is judged by the statistic "{statistic}", not "{gate.statistic}"')
 
 
 def _check_margin(problems: Problems, key: str, gate: Gate) -> None:
-    """A slow-down is at most its margin, and a margin of nothing holds on no machine."""
     if gate.rule is not Rule.AT_MOST:
         problems.add(f"{key}.rule", f'a slow-down is judged by "<=", not "{gate.rule}"')
     for index, limit in enumerate(gate.limits):
         if not limit.value > 0:
-            problems.add(f"{key}.limits[{index}].value", f"a margin of {limit.value:g} % could never be shown: give one above 0")
+            message = f"a margin of {limit.value:g} % can never be shown: give a margin above 0"
+            problems.add(f"{key}.limits[{index}].value", message)
 
 
-def _check_floor(problems: Problems, key: str, gate: Gate, *, flaw: bool) -> None:
-    """A rule ``>=`` that every reading keeps, or that the worst keeps best."""
-    if flaw:
-        problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", of which less is better')
+def _check_floor(problems: Problems, key: str, gate: Gate, *, lower_is_better: bool) -> None:
+    """Refuse a ``>=`` that all readings pass, or that favours the worst."""
+    if lower_is_better:
+        problems.add(f"{key}.rule", f'">=" asks for more of "{gate.metric}", but less is better')
     for index, limit in enumerate(gate.limits):
         if limit.value <= 0:
-            problems.add(f"{key}.limits[{index}].value", f"every reading is >= {limit.value:g}: the gate could never fail")
+            problems.add(f"{key}.limits[{index}].value", f"every reading is >= {limit.value:g}, so the gate can never fail")
 
 
 def _check_selection(
     problems: Problems, key: str, gate: Gate, subjects: Mapping[str, SubjectRef], workloads: Mapping[str, Workload]
 ) -> None:
-    """Globs and tags that match nothing; entry functions are known to the subjects only, so the plan checks those."""
+    """Report globs and tags that match nothing. The planner checks globs over entry functions."""
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
-        problems.add(key, f'roofs and tags select workloads; "{gate.evidence}" is judged for each {scope}')
+        problems.add(key, f'roofs and tags select workloads, but "{gate.evidence}" is judged for each {scope}')
     tags = {tag for workload in workloads.values() for tag in workload.tags}
     for tag in gate.tags:
         if tag not in tags:
-            problems.add(f"{key}.tags", f'no workload has the tag "{tag}"{meant(tag, tags)}')
+            problems.add(f"{key}.tags", f'no workload has the tag "{tag}"{suggest(tag, tags)}')
     if scope is Scope.ENTRY:
         return
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
-    globs = [("on", glob) for glob in gate.on]
-    globs += [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
-    for where, glob in globs:
+    globs = ((f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits))
+    for where, glob in (*(("on", glob) for glob in gate.on), *globs):
         if not any(fnmatchcase(name, glob) for name in ids):
-            problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{meant(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004
+            problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

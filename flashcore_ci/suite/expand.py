@@ -1,7 +1,7 @@
-"""One workload table to the workloads that it stands for.
+"""Expand one workload table into its workloads.
 
-``each`` gives axes (every combination), ``cases`` gives lists of parameters; both are laid over ``params``. The id, the
-subject and the tags may name parameters: ``{sq}`` is its value, ``{causal?-causal}`` is the text after the question mark if it is true.
+``each`` gives axes (every combination), ``cases`` gives lists of parameters. Both override ``params``. In id, subject
+and tags ``{sq}`` is a parameter's value, and ``{causal?-causal}`` is the text after the question mark if it is true.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")
 
 
 def expand(table: WorkloadTable) -> Iterator[Workload]:
-    """The table's workloads: cases in their order, and for each the axes like nested loops. KeyError: an unknown field."""
+    """Yield the workloads: cases in order, axes as nested loops. KeyError for an unknown field."""
     axes = [[(name, value) for value in values] for name, values in table.each.items()]
     for case in table.cases:
         for combination in itertools.product(*axes):
             params = {**table.params, **case, **dict(combination)}
             yield Workload(
-                id=filled(table.id, params),
-                subject=filled(table.subject, params),
+                id=fill(table.id, params),
+                subject=fill(table.subject, params),
                 params=tuple(sorted(params.items())),
                 roof=table.roof,
                 seed=table.seed,
                 collect=tuple(table.collect),
-                tags=tuple(filled(tag, params) for tag in table.tags),
+                tags=tuple(fill(tag, params) for tag in table.tags),
             )
 
 
-def filled(template: str, params: Mapping[str, Scalar]) -> str:
-    """``template`` with its fields replaced. KeyError names a field that is no parameter."""
+def fill(template: str, params: Mapping[str, Scalar]) -> str:
+    """Replace the fields of ``template``. KeyError names an unknown parameter."""
 
     def value_of(match: re.Match[str]) -> str:
         value, text = params[match[1]], match[2]

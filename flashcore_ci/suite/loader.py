@@ -1,4 +1,4 @@
-"""The only reader of suite files: TOML in, a checked ``Suite`` out, or every problem at once."""
+"""TOML in, a checked ``Suite`` or all problems out."""
 
 from __future__ import annotations
 
@@ -13,21 +13,17 @@ from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Waiver, Workload
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand
-from flashcore_ci.suite.problems import Problems, meant
+from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
-
 WAIVERS = "waivers.toml"
 
 
 def load(path: Path, *, root: Path) -> Suite:
-    """The suite in ``path``, with the waivers beside it. Paths in it are relative to ``root``, the checkout.
-
-    SuiteError lists everything that is wrong: file, key, and what may have been meant.
-    """
+    """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
-    top = document(path, shown=reader.problems.file)
+    top = read_document(path, shown=reader.problems.file)
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
@@ -37,9 +33,10 @@ def load(path: Path, *, root: Path) -> Suite:
     waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader)
     problems = (*reader.problems.lines, *waiver_problems)
     if problems or head is None:
-        raise SuiteError(problems, fix="correct the file; `flashcore-ci plan` shows what it asks")
+        raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
     for key in ("name", "ridge", "protocol"):
         reader.remember(key, key)
+    timeouts = tuple(sorted(head.protocol.timeouts.items()))
     return Suite(
         name=head.name,
         file=reader.problems.file,
@@ -47,23 +44,19 @@ def load(path: Path, *, root: Path) -> Suite:
         workloads=tuple(workloads.values()),
         gates=tuple(gates.values()),
         waivers=waivers,
-        ridge=Ridge(device=head.ridge.device, flops=head.ridge.flops, bandwidth=head.ridge.bandwidth),
-        protocol=Protocol(
-            timing_processes=head.protocol.timing_processes,
-            repeats=head.protocol.repeats,
-            timeouts=tuple(sorted(head.protocol.timeouts.items())),
-        ),
+        ridge=Ridge(**head.ridge.model_dump()),
+        protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
     )
 
 
-def document(path: Path, *, shown: str = "") -> dict[str, Any]:
-    """The TOML document in ``path``, which errors call ``shown``; SuiteError when there is none."""
+def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
+    """Read the TOML in ``path``, which errors call ``shown``. SuiteError on failure."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
-        raise SuiteError((f"{path}: there is no such file{meant(path.name, there)}",), fix="give --suite FILE") from None
+        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix="give --suite FILE") from None
     except OSError as error:
         raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -72,7 +65,7 @@ def document(path: Path, *, shown: str = "") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Reader:
-    """One file being read: what is wrong with it, and where each value of it stands."""
+    """One file: its problems, and the key of each value."""
 
     problems: Problems
     sources: dict[str, str] = field(default_factory=dict)
@@ -81,7 +74,6 @@ class _Reader:
         self.sources[what] = f"{self.problems.file}:{key}"
 
     def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
-        """The valid ones of ``[[name]]``, each with its key in the file."""
         keyed = [(check.key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
         read = [(key, self.problems.read(model, table, key)) for key, table in keyed]
         return [(key, table) for key, table in read if table is not None]
@@ -106,11 +98,11 @@ class _Reader:
                 expanded = list(expand(table))
             except KeyError as error:
                 names = {*table.params, *table.each, *(name for case in table.cases for name in case)}
-                self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{meant(error.args[0], names)}")
+                self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{suggest(error.args[0], names)}")
                 continue
             for workload in expanded:
                 if not check.is_name(workload.id):
-                    self.problems.add(f"{key}.id", f'"{workload.id}" is no id: letters, digits, dot, dash and underscore')
+                    self.problems.add(f"{key}.id", f'"{workload.id}" is not an id: use letters, digits, dot, dash and underscore')
                 if workload.id in found:
                     where = self.sources[f"workload {workload.id}"]
                     self.problems.add(f"{key}.id", f'the id "{workload.id}" is given twice (also in {where})')
@@ -129,46 +121,29 @@ class _Reader:
 
 
 def _gate(table: GateTable) -> Gate:
-    return Gate(
-        id=table.id,
-        title=table.title,
-        evidence=table.evidence,
-        metric=table.metric,
-        statistic=table.statistic,
-        min_samples=table.min_samples,
-        rule=table.rule,
-        limits=tuple(Limit(**limit.model_dump()) for limit in table.limits),
-        on=tuple(table.on),
-        roofs=tuple(table.roofs),
-        tags=tuple(table.tags),
-        why=table.why,
-        owner=table.owner,
-    )
+    lists = {"on": tuple(table.on), "roofs": tuple(table.roofs), "tags": tuple(table.tags)}
+    limits = tuple(Limit(**limit.model_dump()) for limit in table.limits)
+    return Gate(**{**table.model_dump(), **lists, "limits": limits})
 
 
 def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
-    """The waivers beside the suite; no file means none."""
     if not path.exists():
         return [], ()
     reader = _Reader(Problems(_shown(path, root)), suite.sources)
-    top = document(path, shown=reader.problems.file)
+    top = read_document(path, shown=reader.problems.file)
     reader.problems.read(WaiversTable, top, "")
     waivers = {}
     for key, table in reader.tables(top, "waiver", WaiverTable):
         if (table.gate, table.target) in waivers:
             reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
         if (table.expires is None) == (not table.pair):
-            reader.problems.add(
-                key, "a waiver ends on a day (expires) or is for one pair of codes (pair), as the verdict names it"
-            )
-        waivers[table.gate, table.target] = Waiver(
-            **{**table.model_dump(), "expires": table.expires.isoformat() if table.expires else ""}
-        )
+            reader.problems.add(key, "a waiver needs either a last day (expires) or the pair of builds in the verdict (pair)")
+        expires = table.expires.isoformat() if table.expires else ""
+        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": expires})
         reader.remember(f"waiver {table.gate} {table.target}", key)
     return reader.problems.lines, tuple(waivers.values())
 
 
 def _shown(path: Path, root: Path) -> str:
-    """``path`` as people name it: relative to the checkout where it lies inside."""
     whole, base = path.resolve(), root.resolve()
     return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(path)

@@ -1,4 +1,4 @@
-"""Problems of a suite file, each with its file and key, and with what the author may have meant."""
+"""Problems of a suite file, each with file, key and suggestion."""
 
 from __future__ import annotations
 
@@ -13,31 +13,28 @@ from pydantic import BaseModel, ValidationError
 M = TypeVar("M", bound=BaseModel)
 
 
-def meant(word: object, known: Iterable[str]) -> str:
-    """``; did you mean "..."?`` when one of ``known`` looks like ``word``, else what there is to choose from."""
-    names = sorted(known)
+def suggest(word: object, words: Iterable[str]) -> str:
+    """Return `` (did you mean "..."?)``, else list ``words``."""
+    names = sorted(words)
     close = difflib.get_close_matches(str(word), names, n=1)
     if close:
-        return f'; did you mean "{close[0]}"?'
-    return f"; known: {', '.join(names)}" if names else ""
+        return f' (did you mean "{close[0]}"?)'
+    return f" (known: {', '.join(names)})" if names else ""
 
 
 @dataclass(slots=True)
 class Problems:
-    """All that is wrong with one file, in the order in which it was found."""
+    """All problems of one file, as found."""
 
     file: str
     lines: list[str] = field(default_factory=list)
 
     def add(self, key: str, message: str) -> None:
-        """Note that ``message`` is wrong at ``key`` (empty: the whole file)."""
+        """Report ``message`` at ``key`` (empty: the file)."""
         self.lines.append(": ".join(part for part in (self.file, key, message) if part))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
-        """``table`` as a ``model``, or None; what is wrong is noted.
-
-        Unknown keys are noted and then left out, so that the rest of the table is still checked against everything else.
-        """
+        """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
         try:
             return model.model_validate_json(json.dumps(table, default=str))
         except ValidationError as error:
@@ -52,30 +49,22 @@ class Problems:
 
 
 def _path(key: str, location: tuple[str | int, ...]) -> str:
-    path = key
-    for part in location:
-        if part == "[key]":  # the wrong thing is the key named just before
-            continue
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return path.lstrip(".")
+    known = (part for part in location if part != "[key]")  # which means that the key before it is wrong
+    return "".join((key, *(f"[{part}]" if isinstance(part, int) else f".{part}" for part in known))).lstrip(".")
 
 
 def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f'unknown key "{detail["loc"][-1]}"{meant(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
+        return f'unknown key "{detail["loc"][-1]}"{suggest(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
     if detail["type"] == "missing":
-        return _MISSING.get(str(detail["loc"][-1]), "this key is missing")
+        return f"{'a limit has a unit: ' if detail['loc'][-1] == 'unit' else ''}this key is missing"
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f'"{detail["input"]}" is none of the values allowed here{meant(detail["input"], expected)}'
+        return f'"{detail["input"]}" is not an allowed value{suggest(detail["input"], expected)}'
     return f"{detail['msg']}, not {detail['input']!r}"
 
 
-_MISSING = {"unit": "a limit has a unit: this key is missing"}
-
-
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """The keys of the table at ``location`` inside a ``model``."""
     for part in location:
         if isinstance(part, str):
             model = _table_in(model.model_fields[part].annotation)
@@ -89,7 +78,6 @@ def _table_in(annotation: Any) -> type[BaseModel]:
 
 
 def _without(table: Any, location: tuple[str | int, ...]) -> Any:
-    """A copy of ``table`` without the key at ``location``."""
     first, *rest = location
     if isinstance(table, list):
         return [_without(item, tuple(rest)) if index == first else item for index, item in enumerate(table)]

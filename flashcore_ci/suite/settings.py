@@ -1,4 +1,4 @@
-"""What the environment says. Nothing else reads it; the mapping is passed in."""
+"""Settings from the environment. Only this module interprets it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ SYSTEM_LOCKS = Path("/var/lock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where things live on this machine.
-
-    ``home`` holds toolchain and build cache, ``python`` is the interpreter that runs the worker (torch may live in another
-    one than ours), ``lock_dir`` holds the locks of GPUs.
-    """
+    """Folder of toolchain and cache (``home``), of GPU locks, and the worker's ``python``."""
 
     home: Path
     python: Path
@@ -26,7 +22,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
-        """FLASHCORE_CI_HOME (else XDG_CACHE_HOME, else ~/.cache), FLASHCORE_CI_PYTHON, FLASHCORE_CI_LOCK_DIR; empty is unset."""
+        """Read FLASHCORE_CI_HOME, FLASHCORE_CI_PYTHON and FLASHCORE_CI_LOCK_DIR. An empty value is unset."""
         cache = Path(environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache")
         locks = SYSTEM_LOCKS if os.access(SYSTEM_LOCKS, os.W_OK) else Path(tempfile.gettempdir())
         return cls(
@@ -37,7 +33,7 @@ class Settings:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """A user without a home folder, as in some containers, keeps things where temporary files go."""
+    """Return the home folder, or a temporary one in containers."""
     try:
         return Path(environ.get("HOME") or Path.home())
     except RuntimeError:

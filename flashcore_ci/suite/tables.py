@@ -1,4 +1,4 @@
-"""The tables of a suite file, as pydantic checks them: names, types, ranges. What they mean together is ``check``'s part."""
+"""The tables of a suite file for pydantic. ``check`` compares them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Table(BaseModel):
-    """A TOML table: exact types, no key that we do not know."""
+    """A TOML table: exact types, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -40,7 +40,7 @@ class RidgeTable(Table):
 
 
 class ProtocolTable(Table):
-    """``[protocol]``: how much is measured. ``timeouts`` are seconds for each process of a collector."""
+    """``[protocol]``: how much to measure. ``timeouts`` are seconds per process."""
 
     timing_processes: Count
     repeats: Count
@@ -55,7 +55,7 @@ class SubjectTable(Table):
 
 
 class WorkloadTable(Table):
-    """``[[workload]]``: one workload, or with ``each`` and ``cases`` a family of them."""
+    """``[[workload]]``: one workload, or a family with ``each`` and ``cases``."""
 
     id: Text
     subject: Text
@@ -97,7 +97,7 @@ class GateTable(Table):
 
 
 Tables = Annotated[list[dict[str, Any]], Field(min_length=1)]
-"""Each of them is read on its own, so that one wrong table does not hide what is wrong with the others."""
+"""Each table is read on its own, so that one wrong table does not hide mistakes in the others."""
 
 
 class SuiteTable(Table):

@@ -1,4 +1,7 @@
-"""``python -m flashcore_ci.worker JOB RESULT``. Exit status: 0 done, 2 usage, 3 the CUDA context is lost, else a traceback."""
+"""Run ``python -m flashcore_ci.worker JOB RESULT``.
+
+Exit status: 0 done, 1 with a traceback, 2 usage, 3 CUDA context lost.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,24 @@ from pathlib import Path
 
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = ("describe", "probe", "correctness", "launch", "control", "profile", "timing")
+JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
+"""The module of each kind of job."""
 CONTEXT_LOST = 3
 
 
 def main(argv: list[str]) -> int:
-    """Do the job in the first file, write the result to the second."""
+    """Run the job file, and write the result file."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2
     job = Job.read(Path(argv[0]))
     if job.kind not in JOBS:
-        sys.stderr.write(f"no job is called {job.kind!r}\n")
+        sys.stderr.write(f"unknown job kind {job.kind!r}\n")
         return 2
     result = Result(job, Path(argv[1]))
     result.write()
-    whole = importlib.import_module(f"flashcore_ci.worker.{job.kind}").run(job, result)
-    if not whole:
+    completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
+    if not completed:
         return CONTEXT_LOST
     result.done()
     return 0

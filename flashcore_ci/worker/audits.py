@@ -1,76 +1,74 @@
-"""What must be true of launches that were timed, asked when the clock has stopped: a time of no work is no time."""
+"""Check that timed launches did their work."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from flashcore_ci.worker import tensors
-from flashcore_ci.worker.buffers import Set, Sets
-from flashcore_ci.worker.launchers import Way
+from flashcore_ci.worker.buffers import BufferPool, BufferSet
+from flashcore_ci.worker.launchers import Launcher
 
-OTHER_SEED = 1_000_003  # far from those of the sets
+OTHER_SEED = 1_000_003  # far from those of the buffer sets
 TRIES = 3
 LONGER = 1.25
 HOST_MS = 0.2
-MOST_ERROR = 0.02
+MAX_MEAN_ERROR = 0.02
 
 
 class OutputChangedError(Exception):
     """A timed launch did not compute what it should."""
 
 
-def audit(sets: Sets, way: Way, ms: float, audited: Set, *, by_reference: bool) -> None:
-    """OutputChangedError or ValueError with the reason, if the launches on ``sets``, of ``ms`` each, were not honest work.
+def audit(pool: BufferPool, launcher: Launcher, ms: float, audited: BufferSet, *, by_reference: bool) -> None:
+    """Raise OutputChangedError or ValueError if the launches did not do their work.
 
-    ``audited`` is the set of a launch drawn at random, whose output was found to be the first one's; ``by_reference`` asks
-    the reference too, which takes long: one workload of a process is enough, if nobody knows which.
+    ``ms`` is the time of one launch, ``audited`` a random launch's buffers. ``by_reference`` (slow) compares with the reference.
     """
     if any(bool(tensors.still_poisoned(tensor, 0).any()) for tensor in audited.first.values()):
         raise OutputChangedError("a timed launch left some of its output unwritten")
-    if outlasts(way, ms):
-        raise OutputChangedError(
-            "the device is still at work when a launch's stream is done: work on another stream is not timed"
-        )
-    if beside := sets.fences.broken():
-        raise ValueError(f"wrote beside {beside}, outside of its memory")
-    if by_reference and far_off(audited.first, sets.subject.reference(tensors.upcast(audited.inputs))):
-        raise OutputChangedError("a timed launch, drawn at random, gave nothing like the reference")
-    tensors.refuse_changed(audited.inputs, sets.subject.inputs(sets.work.params, audited.seed))
-    if replays(sets, way):
-        raise OutputChangedError("on other values at the same addresses a launch gave what these values do not give")
+    if outlasts_stream(launcher, ms):
+        late = "the device is still at work when a launch's stream is done"
+        raise OutputChangedError(f"{late}: work on another stream is not timed")
+    if name := pool.redzones.overwritten():
+        raise ValueError(f"wrote next to {name}, outside of its memory")
+    if by_reference and far_from(audited.first, pool.subject.reference(tensors.upcast(audited.inputs))):
+        raise OutputChangedError("a timed launch, drawn at random, is more than 2 % off the reference")
+    tensors.refuse_changed(audited.inputs, pool.subject.inputs(pool.work.params, audited.seed))
+    if replays_results(pool, launcher):
+        raise OutputChangedError("a launch on other values at the same addresses did not compute their output")
 
 
-def outlasts(way: Way, ms: float) -> bool:
-    """Whether the clock, stopped only when the whole device is at rest, shows much more than that of the stream."""
+def outlasts_stream(launcher: Launcher, ms: float) -> bool:
+    """Return whether work goes on after the launch's stream."""
     import torch
 
     joined = []
     for _ in range(TRIES):
-        start, _ = way.launch()
+        start, _ = launcher.launch()
         torch.cuda.synchronize()
         stop = torch.cuda.Event(enable_timing=True)
         stop.record()
         stop.synchronize()
         joined.append(start.elapsed_time(stop))
-    return not min(joined) <= LONGER * ms * way.launches + HOST_MS
+    return not min(joined) <= LONGER * ms * launcher.launches + HOST_MS
 
 
-def far_off(outputs: Any, reference: Any) -> bool:
-    """Whether any output is, on average, more than 2 % off. Correctness is judged elsewhere and finer: this tells work from none."""
-    return any(not tensors.mean_error(outputs[name], reference[name]) <= MOST_ERROR for name in outputs)
+def far_from(outputs: Any, reference: Any) -> bool:
+    """Return whether an output is over 2 % off on average."""
+    return any(not tensors.mean_error(outputs[name], reference[name]) <= MAX_MEAN_ERROR for name in outputs)
 
 
-def replays(sets: Sets, way: Way) -> bool:
-    """Whether a timed launch on other values differs, in any bit, from a launch on these values elsewhere in memory."""
-    subject, used = sets.subject, sets.all[0]
-    fresh = subject.inputs(sets.work.params, OTHER_SEED + sets.work.seed)
-    others = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in used.inputs.items()}
-    expected = subject.outputs(others)
+def replays_results(pool: BufferPool, launcher: Launcher) -> bool:
+    """Return whether a launch ignores new values at its addresses."""
+    subject, used = pool.subject, pool.sets[0]
+    fresh = subject.inputs(pool.work.params, OTHER_SEED + pool.work.seed)
+    changed = {name: fresh[name] if tensors.may_change(value, fresh[name]) else value for name, value in used.inputs.items()}
+    expected = subject.outputs(changed)
     tensors.poison(expected, 0)
-    subject.run(others, expected)
-    for name, value in others.items():
+    subject.run(changed, expected)
+    for name, value in changed.items():
         if value is not used.inputs[name]:
             used.inputs[name].copy_(value)
-    for _ in sets.all if way.launches == 1 else (used,):  # one at a time: until it was the turn of this set
-        way.launch()
+    for _ in pool.sets if launcher.launches == 1 else (used,):  # single launches go round all sets, so this one was launched too
+        launcher.launch()
     return not tensors.same_bits(expected, used.outputs)

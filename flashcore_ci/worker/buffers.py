@@ -1,4 +1,4 @@
-"""Several sets of inputs and outputs of one workload: every launch finds other values at other addresses than the one before."""
+"""Give every timed launch other values and addresses than the one before."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from flashcore_ci.worker import tensors
 from flashcore_ci.worker.job import Work
-from flashcore_ci.worker.redzones import Fences
+from flashcore_ci.worker.redzones import RedZones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
-    """Inputs from their seed, outputs that the subject may fill but not exchange, and what its first launch gave."""
+class BufferSet:
+    """Inputs from ``seed``, outputs, and those of the first launch."""
 
     seed: int
     inputs: Any
@@ -21,35 +21,35 @@ class Set:
     first: dict[str, Any]
 
     def differs(self) -> Any:
-        """Whether any bit of the outputs is not the first launch's, as a tensor: asking does not wait for the device."""
+        """Compare with the first launch's bits, without synchronizing."""
         return tensors.differ(self.first, self.outputs)
 
 
-class Sets:
-    """The sets of one workload, and the fences around all of them."""
+class BufferPool:
+    """The buffer sets of one workload, inside red zones."""
 
     def __init__(self, subject: Any, work: Work) -> None:
         self.subject = subject
         self.work = work
-        self.fences = Fences()
-        self.all: list[Set] = []
-        self.bytes = 0
+        self.redzones = RedZones()
+        self.sets: list[BufferSet] = []
+        self.bytes_per_set = 0
 
     def grow(self, count: int) -> None:
-        """Have at least ``count`` sets; each new one is launched once."""
+        """Grow to ``count`` sets, and launch once on each new one."""
         import torch
 
-        new = [self._launched(self.work.seed + number) for number in range(len(self.all), count)]
+        new = [self._make_set(self.work.seed + number) for number in range(len(self.sets), count)]
         torch.cuda.synchronize()
         for made in new:
             made.first.update({name: tensor.clone() for name, tensor in made.outputs.items()})
-        self.all += new
-        kept = [*self.all[0].inputs.values(), *self.all[0].outputs.values()]
-        self.bytes = sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
+        self.sets += new
+        values = [*self.sets[0].inputs.values(), *self.sets[0].outputs.values()]
+        self.bytes_per_set = sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
 
-    def _launched(self, seed: int) -> Set:
-        inputs = MappingProxyType(self.fences.around(self.subject.inputs(self.work.params, seed)))
-        outputs = MappingProxyType(self.fences.around(self.subject.outputs(inputs)))
+    def _make_set(self, seed: int) -> BufferSet:
+        inputs = MappingProxyType(self.redzones.surround(self.subject.inputs(self.work.params, seed)))
+        outputs = MappingProxyType(self.redzones.surround(self.subject.outputs(inputs)))
         tensors.poison(outputs, 0)
         self.subject.run(inputs, outputs)
-        return Set(seed=seed, inputs=inputs, outputs=outputs, first={})
+        return BufferSet(seed=seed, inputs=inputs, outputs=outputs, first={})

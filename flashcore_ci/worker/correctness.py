@@ -1,8 +1,4 @@
-"""Job ``correctness``: each workload against PyTorch in its own precision, against float64, and against itself.
-
-It runs on a stream that is not the default one, and two of its launches come while that stream is still held up: work that a
-subject submits elsewhere is done before the outputs are poisoned, and so is seen as never written.
-"""
+"""Compare each workload with PyTorch, with float64, and with itself."""
 
 from __future__ import annotations
 
@@ -14,38 +10,38 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard, tensors
-from flashcore_ci.worker.job import Job, Result, Work, missing, number
+from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
 ALLOWED_TIMES = 2.0
-LATE_LAUNCHES = 2
-MOST_HISTOGRAMS = 4  # outputs
-HELD_UP_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
+LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
+MAX_HISTOGRAMS = 4  # outputs
+HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Error:
-    """How wrong one output is: its worst error, PyTorch's own, what rounding allows, and their ratio."""
+class OutputAccuracy:
+    """One output's worst error against float64, PyTorch's, and the rounding allowance."""
 
     name: str
-    ours: tensors.Difference
-    theirs: float
+    worst: tensors.Difference
+    pytorch: float
     allowance: float
 
     @property
     def ratio(self) -> float:
-        """Our error by 2 x theirs + allowance: at most 1 is as good as PyTorch; where none is allowed, any error is infinite."""
-        allowed = ALLOWED_TIMES * self.theirs + self.allowance
-        if math.isinf(allowed):  # PyTorch overflowed: that allows nothing
+        """The error over 2 x PyTorch's error + allowance: at most 1 passes."""
+        allowed = ALLOWED_TIMES * self.pytorch + self.allowance
+        if math.isinf(allowed):  # PyTorch overflowed, which must not allow any error
             return math.nan
         if allowed == 0:
-            return 0.0 if self.ours.value == 0 else float("inf") * self.ours.value
-        return self.ours.value / allowed
+            return 0.0 if self.worst.value == 0 else float("inf") * self.worst.value
+        return self.worst.value / allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launches:
-    """What the launches of one workload left: the first one's outputs, what nobody wrote in them, and how many others differed."""
+class LaunchResults:
+    """First outputs, unwritten elements, and the count of differing repeats."""
 
     first: dict[str, Any]
     unwritten: dict[str, Any]
@@ -53,7 +49,7 @@ class Launches:
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome a workload: readings and notes."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)
@@ -64,30 +60,30 @@ def run(job: Job, result: Result) -> bool:
         with torch.cuda.stream(stream):
             return _measure(subjects[work.subject], work, int(job.options["repeats"]), job.options["entries"][work.id])
 
-    return guard.each(job, result, measure)
+    return guard.run_each(job, result, measure)
 
 
 def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -> dict[str, Any]:
     inputs = subject.inputs(work.params, work.seed)
-    launches = _launch(subject, inputs, repeats)
-    absent = _unseen(subject, inputs, entries)
-    if absent is not None:
-        return absent
+    launches = _launch_repeatedly(subject, inputs, repeats)
+    not_run = _find_entry_not_run(subject, inputs, entries)
+    if not_run is not None:
+        return not_run
     used, inputs = inputs, subject.inputs(work.params, work.seed)
     tensors.refuse_changed(used, inputs)
     del used
     low = subject.reference(inputs)
-    _agree(launches.first, low, "reference")
+    _require_same_outputs(launches.first, low, "reference")
     bad = sum(tensors.bad_values(launches.first[name], low[name], mask) for name, mask in launches.unwritten.items())
     readings: dict[str, float] = {"finite/bad-values": bad, "repeat/differing-runs": launches.differing}
     exact = subject.reference(tensors.upcast(inputs))
-    _agree(launches.first, exact, "float64 reference")
+    _require_same_outputs(launches.first, exact, "float64 reference")
     del inputs
     return _compare(launches.first, low, exact, readings)
 
 
-def _launch(subject: Any, inputs: Mapping[str, Any], repeats: int) -> Launches:
-    """Launch once, then ``repeats`` times more; an element is written if it lost either poison."""
+def _launch_repeatedly(subject: Any, inputs: Mapping[str, Any], repeats: int) -> LaunchResults:
+    """Launch 1 + ``repeats`` times. An element is written if it lost either poison."""
     outputs = subject.outputs(inputs)
     _run(subject, inputs, outputs, 0)
     first = {name: tensor.clone() for name, tensor in outputs.items()}
@@ -100,22 +96,21 @@ def _launch(subject: Any, inputs: Mapping[str, Any], repeats: int) -> Launches:
         if late:
             kept.append({name: tensors.still_poisoned(tensor, poison) for name, tensor in outputs.items()})
     unwritten = {name: kept[1][name] & (kept[0][name] | kept[2][name]) for name in first}
-    return Launches(first=first, unwritten=unwritten, differing=differing)
+    return LaunchResults(first=first, unwritten=unwritten, differing=differing)
 
 
 def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int, *, late: bool = False) -> None:
-    """One launch into poisoned outputs. ``late``: the stream is held up meanwhile. The subject cannot exchange the tensors."""
+    """Launch into poisoned outputs. ``late`` holds the stream meanwhile."""
     import torch
 
     if late:
-        torch.cuda._sleep(HELD_UP_CYCLES)  # noqa: SLF001 - the one way to hold up a stream, used by PyTorch's own tests
+        torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
     tensors.poison(outputs, poison)
     subject.run(MappingProxyType(inputs), MappingProxyType(outputs))
     torch.cuda.synchronize()
 
 
-def _unseen(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -> dict[str, Any] | None:
-    """Why this is no measurement of the planned entry functions: one of them does not run. None when all do."""
+def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -> dict[str, Any] | None:
     import torch
 
     if not entries:
@@ -125,7 +120,7 @@ def _unseen(subject: Any, inputs: Mapping[str, Any], entries: Collection[str]) -
         _run(subject, inputs, outputs, 0)
     seen = {event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA}
     if not seen:
-        return missing(Code.TOOL_FAILED, "PyTorch's profiler saw no launch at all, not even of the poison")
+        return missing(Code.TOOL_FAILED, "PyTorch's profiler saw no launch, not even the one that fills the outputs")
     absent = sorted(set(entries) - seen)
     return missing(Code.KERNEL_NOT_SEEN, f"{absent[0]} never ran") if absent else None
 
@@ -135,48 +130,44 @@ def _compare(
 ) -> dict[str, Any]:
     differences = {name: tensors.largest_difference(first[name], low[name]) for name in first}
     errors = [error_of(name, first[name], low[name], exact[name]) for name in first]
-    name = max(differences, key=lambda name: _nan_first(differences[name].value))
-    error = max(errors, key=lambda error: _nan_first(error.ratio))
+    name = max(differences, key=lambda name: _rank_nan_first(differences[name].value))
+    error = max(errors, key=lambda error: _rank_nan_first(error.ratio))
     worst = differences[name]
     readings |= {"diff/max": worst.value, "error/ratio": error.ratio}
     return {
-        "readings": {metric: number(value) for metric, value in readings.items()},
+        "readings": {metric: json_number(value) for metric, value in readings.items()},
         "histograms": _histograms(first, low, exact),
         "notes": [
             f"largest difference in {name}{list(worst.index)}: {worst.first:.6g}, PyTorch {worst.second:.6g}",
-            f"largest error against float64 in {error.name}{list(error.ours.index)}: {error.ours.value:.3g}",
-            f"PyTorch's own largest error there: {error.theirs:.3g}; allowance {error.allowance:.3g}",
+            f"largest error against float64 in {error.name}{list(error.worst.index)}: {error.worst.value:.3g}",
+            f"PyTorch's largest error for this output: {error.pytorch:.3g}; allowance {error.allowance:.3g}",
         ],
     }
 
 
 def _histograms(first: Mapping[str, Any], low: Mapping[str, Any], exact: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors against float64, ours and PyTorch's own, of the first few outputs."""
     sides = {"ours": first, "pytorch": low}
-    names = list(first)[:MOST_HISTOGRAMS]
-    return {f"error/{side}/{name}": tensors.powers(given[name], exact[name]) for name in names for side, given in sides.items()}
+    pairs = [(name, side) for name in list(first)[:MAX_HISTOGRAMS] for side in sides]
+    return {f"error/{side}/{name}": tensors.error_histogram(sides[side][name], exact[name]) for name, side in pairs}
 
 
-def error_of(name: str, ours: Any, low: Any, exact: Any) -> Error:
-    """How far an output is from ``exact`` (float64), beside PyTorch's ``low`` at the same precision. Any shape, all three the same."""
-    return Error(
-        name=name,
-        ours=tensors.largest_difference(ours, exact),
-        theirs=tensors.largest_difference(low, exact).value,
-        allowance=2.0 * tensors.rounding(low.to(ours.dtype)),
-    )
+def error_of(name: str, output: Any, low: Any, exact: Any) -> OutputAccuracy:
+    """Compare an output and PyTorch's ``low`` with ``exact`` (float64)."""
+    worst, pytorch = (tensors.largest_difference(given, exact) for given in (output, low))
+    allowance = 2.0 * tensors.rounding_error(low.to(output.dtype))
+    return OutputAccuracy(name=name, worst=worst, pytorch=pytorch.value, allowance=allowance)
 
 
-def _nan_first(value: float) -> float:
+def _rank_nan_first(value: float) -> float:
     return float("inf") if value != value else value  # noqa: PLR0124 - only NaN differs from itself
 
 
-def _agree(outputs: Mapping[str, Any], reference: Mapping[str, Any], what: str) -> None:
-    """Refuse a reference of other outputs or shapes: a comparison by broadcasting or by common names would hide it."""
+def _require_same_outputs(outputs: Mapping[str, Any], reference: Mapping[str, Any], what: str) -> None:
+    """Raise ValueError if names or shapes differ: broadcasting would hide it."""
     if set(outputs) != set(reference):
         raise ValueError(f"outputs are {sorted(outputs)}, the {what} gives {sorted(reference)}")
     if not any(bool(tensor.isfinite().any()) for tensor in reference.values()):
-        raise ValueError(f"the {what} holds no finite number: there is nothing to compare with")
+        raise ValueError(f"the {what} holds no finite number to compare with")
     for name, tensor in outputs.items():
         if tensor.is_complex():
             raise ValueError(f"{name} is complex: give its real and imaginary parts")

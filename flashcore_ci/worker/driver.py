@@ -1,14 +1,11 @@
-"""What torch has no word for, straight from the CUDA driver (libcuda): the in-stream SM clock, markers, profiler, L2.
-
-The kernels are PTX that the driver compiles when it loads them, so that no compiler is needed where the worker runs.
-"""
+"""Call the CUDA driver (libcuda) for what torch lacks."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-SLOTS = 1024  # SM ids are below this; ids need not be contiguous
+SLOTS = 1024  # SM ids are below this, and not always contiguous
 THREADS = 1024
 PERSISTING_L2_CACHE_SIZE = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
@@ -20,14 +17,9 @@ PTX = b"""
 // One block for each SM: the first thread stores its SM's cycle counter and the GPU's nanosecond timer.
 .visible .entry flashcore_ci_tick(.param .u64 readings)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread, %sm;
-    .reg .u64 %slot, %offset, %cycles, %time;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %slot, [readings];
-    cvta.to.global.u64 %slot, %slot;
+    .reg .pred %idle; .reg .u32 %thread, %sm; .reg .u64 %slot, %offset, %cycles, %time;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %slot, [readings]; cvta.to.global.u64 %slot, %slot;
     mov.u32 %sm, %smid;
     mul.wide.u32 %offset, %sm, 16;
     add.u64 %slot, %slot, %offset;
@@ -38,18 +30,18 @@ PTX = b"""
     ret;
 }
 
-// Bookends in a tool's list of launches; the grid's width says which workload.
+// Marks in a tool's list of launches. The grid's width is the workload's index + 1.
 .visible .entry flashcore_ci_begin() { ret; }
 .visible .entry flashcore_ci_end() { ret; }
 \0"""
 
 
 class DriverError(RuntimeError):
-    """The CUDA driver refused a call."""
+    """A CUDA driver call failed."""
 
 
 class Driver:
-    """The driver, in the context that torch made current."""
+    """The driver, in torch's context."""
 
     def __init__(self) -> None:
         import torch
@@ -66,7 +58,7 @@ class Driver:
             self._call("cuModuleGetFunction", ctypes.byref(self._functions[name]), module, name.encode("ascii"))
 
     def tick(self) -> Any:
-        """Read every SM's clock at this point of the current stream; the readings arrive in the tensor returned."""
+        """Read every SM's clock at this point of the stream."""
         import torch
 
         readings = torch.zeros((SLOTS, 2), dtype=torch.int64, device="cuda")
@@ -74,7 +66,7 @@ class Driver:
         return readings
 
     def megahertz(self, before: Any, after: Any) -> float:
-        """The clock between two ticks: the median over SMs of cycles by nanoseconds, in MHz; NaN if no SM was seen twice."""
+        """Return the median SM clock between two ticks, or NaN."""
         import torch
 
         cycles, nanoseconds = (after - before).cpu().double().unbind(1)
@@ -84,7 +76,7 @@ class Driver:
         return float(torch.median(cycles[seen] / nanoseconds[seen])) * 1e3
 
     def begin(self, index: int) -> None:
-        """Mark the beginning of the workload with this index, from 0."""
+        """Mark the beginning of this workload."""
         self._launch("flashcore_ci_begin", index + 1, 1)
 
     def end(self, index: int) -> None:
@@ -92,19 +84,19 @@ class Driver:
         self._launch("flashcore_ci_end", index + 1, 1)
 
     def profiler_start(self) -> None:
-        """From here on a profiler looks."""
+        """Switch the profiler on."""
         self._call("cuProfilerStart")
 
     def profiler_stop(self) -> None:
-        """From here on it does not."""
+        """Switch the profiler off."""
         self._call("cuProfilerStop")
 
     def reset_persisting_lines(self) -> None:
-        """Give all lines that persist in L2 back to normal use: a flush does not evict them."""
+        """Return persisting L2 lines to normal use."""
         self._call("cuCtxResetPersistingL2Cache")
 
     def persisting_bytes(self) -> int:
-        """How much of the L2 is set aside for lines that persist; nothing persists while this is 0."""
+        """Return how many bytes of the L2 persist."""
         size = ctypes.c_size_t()
         self._call("cuCtxGetLimit", ctypes.byref(size), PERSISTING_L2_CACHE_SIZE)
         return size.value

@@ -1,4 +1,4 @@
-"""Around each workload: what it raises becomes an outcome, and a lost CUDA context ends the job."""
+"""Run each workload of a job, and turn exceptions into outcomes."""
 
 from __future__ import annotations
 
@@ -19,41 +19,36 @@ Action = Callable[[Work], dict[str, Any]]
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 900.0
 NO_MEMORY = ("out of memory", "ALLOC_FAILED")
-"""As the driver, a launcher and cuBLAS say it: PyTorch raises its own kind of error for its own allocator alone."""
+"""Texts of the driver, launchers and cuBLAS. PyTorch raises OutOfMemoryError only for its own allocator."""
 
 
-def each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
-    """Do ``action`` on every workload. False when the CUDA context died: the rest then needs another process.
-
-    In between, memory goes back to the driver, which takes its time; where ``spare`` (of 1) of it is unused, it is left alone.
-    """
+def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
+    """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
     import torch
 
     for work in job.workloads:
         result.start(work.id)
         began = time.monotonic()
         outcome = attempt(work, action)
-        if "missing" not in outcome and (stranger := undeclared(job)):
-            outcome = missing(
-                Code.RAISED, f"imports {stranger}, which build() does not name in binding: its changes would go unseen"
-            )
-        lost = context_lost()
-        if lost:
-            outcome = missing(Code.CRASH, lost)
+        if "missing" not in outcome and (file := undeclared_import(job)):
+            outcome = missing(Code.RAISED, f"imports {file}, which build() does not name in binding: its changes would go unseen")
+        broken = context_error()
+        if broken:
+            outcome = missing(Code.CRASH, broken)
         outcome["seconds"] = round(time.monotonic() - began, 3)
         result.finish(work.id, outcome)
-        if lost:
+        if broken:
             return False
         used = torch.cuda.memory_reserved() / torch.cuda.get_device_properties(0).total_memory
         if used > 1.0 - spare or not spare:
             gc.collect()
-            gc.freeze()  # what is left came with imports: looking it through after every workload took a tenth of a second each time
+            gc.freeze()  # imports remain: collecting them again took 0.1 s per workload
             torch.cuda.empty_cache()
     return True
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
-    """The action's outcome; an exception is one too."""
+    """Return the outcome of the action or of its exception."""
     import torch
 
     try:
@@ -62,35 +57,30 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
         return missing(Code.OUT_OF_MEMORY, last_line(error))
     except Exception as error:  # noqa: BLE001 - a subject may raise anything
         text = last_line(error)
-        return missing(Code.OUT_OF_MEMORY if any(words in text for words in NO_MEMORY) else Code.RAISED, text)
+        return missing(Code.OUT_OF_MEMORY if any(phrase in text for phrase in NO_MEMORY) else Code.RAISED, text)
 
 
-def undeclared(job: Job) -> str:
-    """A Python file of the checkout that was imported and that no subject of the job names; empty if there is none.
-
-    ``job.options["python"]`` lists those that count; None where digests bind no evidence anyway.
-    """
+def undeclared_import(job: Job) -> str:
+    """Return an imported file of the checkout that no subject declares, or ""."""
     declared = job.options.get("python")
     if declared is None:
         return ""
     known = {_resolved(str(job.root / file)) for file in declared}
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
-    root, others = _resolved(str(job.root)), (_resolved(sys.prefix), _resolved(__file__).parents[1])
-    loaded = {_resolved(file) for file in files if file.startswith("/")}  # torch has modules with made-up names
-    strangers = {
-        path for path in loaded - known if path.is_relative_to(root) and not any(path.is_relative_to(other) for other in others)
-    }
-    return min((path.relative_to(root).as_posix() for path in strangers), default="")
+    root, exempt = _resolved(str(job.root)), (_resolved(sys.prefix), _resolved(__file__).parents[1])
+    loaded = {_resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
+    inside = (path for path in loaded - known if path.is_relative_to(root))
+    undeclared = (path for path in inside if not any(path.is_relative_to(folder) for folder in exempt))
+    return min((path.relative_to(root).as_posix() for path in undeclared), default="")
 
 
 @functools.cache
 def _resolved(file: str) -> Path:
-    """Asked of thousands of files after every workload."""
     return Path(file).resolve()
 
 
-def context_lost() -> str:
-    """Why the CUDA context cannot be used any more, in one line; empty while it can."""
+def context_error() -> str:
+    """Return why the CUDA context is lost, or ""."""
     import torch
 
     try:
@@ -101,28 +91,21 @@ def context_lost() -> str:
 
 
 def begin(job: Job, result: Result) -> None:
-    """Import torch, wait for the parent's word if the job names a file for it, then say what machine this is.
-
-    The GPU is not touched before that word: this process starts while another is measuring.
-    """
+    """Import torch, wait for the start signal, then touch the GPU and record it."""
     import torch
 
-    go = job.options.get("go")
-    if go is not None:
-        wait_for(Path(go))
-    properties = torch.cuda.get_device_properties(0)
-    result.environment(
-        torch=torch.__version__,
-        device=properties.name,
-        multiprocessors=properties.multi_processor_count,
-        l2=properties.L2_cache_size,
-    )
+    signal = job.options.get("go")
+    if signal is not None:
+        wait_for(Path(signal))
+    gpu = torch.cuda.get_device_properties(0)
+    facts = {"device": gpu.name, "multiprocessors": gpu.multi_processor_count, "l2": gpu.L2_cache_size}
+    result.environment(torch=torch.__version__, **facts)
 
 
 def wait_for(path: Path) -> None:
-    """Wait until the file exists. TimeoutError when nobody is left to make it: the parent died, or a quarter of an hour went by."""
+    """Wait for a file for 15 minutes. TimeoutError."""
     deadline, parent = time.monotonic() + WAIT_SECONDS, os.getppid()
     while not path.exists():
         if time.monotonic() > deadline or os.getppid() != parent:
-            raise TimeoutError(f"{path} never came")
+            raise TimeoutError(f"the start signal {path} did not appear")
         time.sleep(POLL_SECONDS)

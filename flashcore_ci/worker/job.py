@@ -1,4 +1,4 @@
-"""The two files that a worker and its parent exchange."""
+"""Read the job file and write the result file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULT_SCHEMA = "result-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject to import: its file, and its built library (None: it has no machine code of its own)."""
+    """A subject to import, and its library."""
 
     name: str
     file: Path
@@ -27,7 +27,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A workload as the worker needs it."""
+    """One workload of a job."""
 
     id: str
     subject: str
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. ``digest`` is of the job file; the result repeats it and the ``nonce``, so that no other can pass for it."""
+    """What to do. ``digest`` and ``nonce`` bind the result to it."""
 
     kind: str
     nonce: str
@@ -49,23 +49,19 @@ class Job:
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """Read the file; ValueError when it is no job of this version."""
+        """Read a job file. ValueError if it has another schema."""
         data = path.read_bytes()
         content = json.loads(data)
         if content.get("schema") != JOB_SCHEMA:
-            raise ValueError(f"{path} is no {JOB_SCHEMA}")
+            raise ValueError(f"{path} has the schema {content.get('schema')!r}, not {JOB_SCHEMA!r}")
         return cls(
             kind=content["kind"],
             nonce=content["nonce"],
             digest=hashlib.sha256(data).hexdigest(),
             root=Path(content["root"]),
             subjects=tuple(
-                Subject(
-                    name=subject["name"],
-                    file=Path(subject["file"]),
-                    library=None if subject["library"] is None else Path(subject["library"]),
-                )
-                for subject in content["subjects"]
+                Subject(name=s["name"], file=Path(s["file"]), library=None if s["library"] is None else Path(s["library"]))
+                for s in content["subjects"]
             ),
             workloads=tuple(Work(**workload) for workload in content["workloads"]),
             options=content["options"],
@@ -73,62 +69,54 @@ class Job:
 
 
 class Result:
-    """The result file as it grows."""
+    """The result file, written again after every step."""
 
     def __init__(self, job: Job, path: Path) -> None:
         self.path = path
-        self.content: dict[str, Any] = {
-            "schema": RESULT_SCHEMA,
-            "kind": job.kind,
-            "nonce": job.nonce,
-            "job": job.digest,
-            "environment": {},
-            "started": None,
-            "finished": False,
-            "outcomes": {},
-        }
+        bound = {"schema": RESULT_SCHEMA, "kind": job.kind, "nonce": job.nonce, "job": job.digest}
+        self.content: dict[str, Any] = {**bound, "environment": {}, "started": None, "finished": False, "outcomes": {}}
 
     def environment(self, **facts: str | int) -> None:
         """Add facts about the machine."""
         self.content["environment"].update(facts)
 
     def start(self, name: str) -> None:
-        """Say, on the disk, what is in flight from now on."""
+        """Record on disk what is in flight."""
         self.content["started"] = name
         self.write()
 
     def finish(self, name: str, outcome: dict[str, Any]) -> None:
-        """Keep the outcome of what was in flight."""
-        self.content["outcomes"][name] = spelled(outcome)
+        """Record the outcome of what was in flight."""
+        self.content["outcomes"][name] = json_value(outcome)
         self.content["started"] = None
         self.write()
 
     def done(self) -> None:
-        """Say that the job came to its end."""
+        """Record that the job is complete."""
         self.content["finished"] = True
         self.write()
 
     def write(self) -> None:
-        """Replace the file."""
+        """Replace the file atomically."""
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(self.content, separators=(",", ":"), allow_nan=False), encoding="utf-8")
         temporary.replace(self.path)
 
 
-def number(value: float) -> float | str:
-    """A number as JSON can carry it: ``"nan"``, ``"inf"`` and ``"-inf"`` are words, which the parent reads as such."""
+def json_number(value: float) -> float | str:
+    """Return a float, or ``"nan"``, ``"inf"`` or ``"-inf"``."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-def spelled(value: Any) -> Any:
-    """A value of JSON in which every float has gone through ``number``."""
+def json_value(value: Any) -> Any:
+    """Apply ``json_number`` to every float in a JSON value."""
     if isinstance(value, float):
-        return number(value)
+        return json_number(value)
     if isinstance(value, dict):
-        return {key: spelled(item) for key, item in value.items()}
-    return [spelled(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def missing(code: Code, message: str) -> dict[str, Any]:
-    """The outcome of a workload that gave no number."""
+    """Return the outcome of a failed workload."""
     return {"missing": {"code": code.value, "message": message}}

@@ -1,4 +1,4 @@
-"""Job ``launch``: each workload some times under a tool that watches, between two marks, counted."""
+"""Launch each workload a few times under a tool, between two markers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flashcore_ci.worker.subject_file import Subjects
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome a workload: how often it ran to its end."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)
@@ -24,12 +24,11 @@ def run(job: Job, result: Result) -> bool:
         outputs = subject.outputs(inputs)
         torch.cuda.synchronize()
         driver.begin(order[work.id])
-        ran = 0
-        for _ in range(int(job.options["launches"])):
+        launches = int(job.options["launches"])
+        for _ in range(launches):
             subject.run(inputs, outputs)
             torch.cuda.synchronize()
-            ran += 1
         driver.end(order[work.id])
-        return {"launches": ran}
+        return {"launches": launches}
 
-    return guard.each(job, result, launch)
+    return guard.run_each(job, result, launch)

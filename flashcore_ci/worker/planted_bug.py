@@ -1,7 +1,4 @@
-"""Job ``control``: a kernel with a planted bug, which the tool around this process must report. torch is not needed.
-
-The kernels are PTX that the driver compiles when it loads them, as in ``driver``.
-"""
+"""Launch a kernel with a planted bug, which compute-sanitizer must report."""
 
 from __future__ import annotations
 
@@ -17,32 +14,22 @@ PTX = b"""
 .target sm_70
 .address_size 64
 
-// One thread writes behind its allocation of four bytes.
+// One thread writes past its allocation of four bytes.
 .visible .entry flashcore_ci_control_memcheck(.param .u64 memory)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread;
-    .reg .u64 %address;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    .reg .pred %idle; .reg .u32 %thread; .reg .u64 %address;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address+4], %thread;
     ret;
 }
 
-// One thread reads what nobody wrote, and writes it back.
+// One thread reads uninitialised memory, and writes it back.
 .visible .entry flashcore_ci_control_initcheck(.param .u64 memory)
 {
-    .reg .pred %idle;
-    .reg .u32 %thread, %value;
-    .reg .u64 %address;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %idle, %thread, 0;
-    @%idle ret;
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    .reg .pred %idle; .reg .u32 %thread, %value; .reg .u64 %address;
+    mov.u32 %thread, %tid.x; setp.ne.u32 %idle, %thread, 0; @%idle ret;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     ld.volatile.global.u32 %value, [%address];
     st.volatile.global.u32 [%address], %value;
     ret;
@@ -51,8 +38,7 @@ PTX = b"""
 // A value crosses from one warp to the other through shared memory without a barrier.
 .visible .entry flashcore_ci_control_racecheck(.param .u64 memory)
 {
-    .reg .u32 %thread, %other, %value, %slot;
-    .reg .u64 %address;
+    .reg .u32 %thread, %other, %value, %slot; .reg .u64 %address;
     .shared .align 4 .b8 exchange[256];
     mov.u32 %thread, %tid.x;
     mov.u32 %slot, exchange;
@@ -61,25 +47,21 @@ PTX = b"""
     xor.b32 %thread, %thread, 32;
     mad.lo.u32 %other, %thread, 4, %slot;
     ld.volatile.shared.u32 %value, [%other];
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address], %value;
     ret;
 }
 
-// Half of the second warp passes a block barrier by, and has work to do afterwards.
+// Half of the second warp skips a block barrier, and has work to do afterwards.
 .visible .entry flashcore_ci_control_synccheck(.param .u64 memory)
 {
-    .reg .pred %passes;
-    .reg .u32 %thread;
-    .reg .u64 %address;
+    .reg .pred %passes; .reg .u32 %thread; .reg .u64 %address;
     mov.u32 %thread, %tid.x;
     setp.ge.u32 %passes, %thread, 48;
     @%passes bra after;
     bar.sync 0;
 after:
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
+    ld.param.u64 %address, [memory]; cvta.to.global.u64 %address, %address;
     st.volatile.global.u32 [%address], %thread;
     ret;
 }
@@ -87,7 +69,7 @@ after:
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome, ``control``: the kernel that was launched, and the driver's status afterwards (0: it noticed nothing)."""
+    """Write one outcome, ``control``."""
     kernel = f"flashcore_ci_control_{job.options['check']}"
     result.start("control")
     result.finish("control", {"kernel": kernel, "status": _launch(kernel)})
@@ -95,7 +77,6 @@ def run(job: Job, result: Result) -> bool:
 
 
 def _launch(kernel: str) -> int:
-    """Launch on the first device and wait. RuntimeError when it does not even come to the launch."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(name: str, *arguments: Any) -> None:

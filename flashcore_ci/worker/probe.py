@@ -1,4 +1,4 @@
-"""Job ``probe``: does this GPU compute at all? Known-good kernels with known answers, from torch and from the driver."""
+"""Run known-good kernels with known answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SIDE = 512
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome, ``probe``: ``ok``, or what is wrong with the machine."""
-    import torch  # noqa: F401 - an interpreter without it says nothing about the GPU: the probe has not begun
+    """Write one outcome, ``probe``."""
+    import torch  # noqa: F401 - without torch the probe must fail before it begins: that says nothing about the GPU
 
     result.start("probe")
     guard.begin(job, result)
@@ -26,18 +26,18 @@ def run(job: Job, result: Result) -> bool:
 
 
 def check() -> str:
-    """What is wrong, in one line; empty if nothing is."""
+    """Return what is wrong, or ""."""
     import torch
 
     total = int((torch.arange(COUNT, device="cuda") * 2 + 1).sum())
     if total != COUNT * COUNT:
-        return f"the sum of the first {COUNT} odd numbers came out as {total}"
+        return f"the sum of the first {COUNT} odd numbers is {total}, not {COUNT * COUNT}"
     ones = torch.ones((SIDE, SIDE), dtype=torch.float16, device="cuda")
     if not bool((ones @ ones == SIDE).all()):
-        return "a matrix product of ones came out wrong"
+        return "a matrix product of ones gave wrong values"
     driver = Driver()
     before, after = driver.tick(), driver.tick()
     torch.cuda.synchronize()
     if not driver.megahertz(before, after) > 0:
-        return "the clocks of the multiprocessors stand still"
+        return "the clock counters of the SMs do not advance"
     return ""

@@ -1,4 +1,4 @@
-"""Job ``profile``: each workload once under a profiler, inside a range that bears its id."""
+"""Run each workload once under a profiler, in an NVTX range with its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UPS = 2
 
 
 def run(job: Job, result: Result) -> bool:
-    """One outcome a workload: how many profiled runs there were."""
+    """Write one outcome per workload."""
     import torch
 
     guard.begin(job, result)
@@ -36,4 +36,4 @@ def run(job: Job, result: Result) -> bool:
             driver.profiler_stop()
         return {"runs": 1}
 
-    return guard.each(job, result, profile)
+    return guard.run_each(job, result, profile)

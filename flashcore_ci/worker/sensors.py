@@ -1,4 +1,4 @@
-"""What NVML says beside each block: clock, power, temperature, and why the clocks are held down. Absent NVML is no error here."""
+"""Read clock, power, temperature and clock reasons from NVML, if present."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
 THROTTLED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
-"""Reasons that spoil a sample. The power cap (0x04) is a Hopper's normal state under load: it is recorded, not held against it."""
+"""Reasons that spoil a sample. The power cap (0x04) is a Hopper's normal state under load. It is recorded and spoils nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensation:
-    """SM clock in MHz as NVML has it, watts, degrees Celsius, and the bit mask of reasons."""
+class SensorReading:
+    """MHz, watts, degrees Celsius, and the mask of clock reasons."""
 
     mhz: int
     watts: float
@@ -22,12 +22,12 @@ class Sensation:
 
     @property
     def throttled(self) -> bool:
-        """Whether a sample taken now is spoilt."""
+        """Whether heat or hardware spoils this sample."""
         return bool(self.reasons & THROTTLED)
 
 
 class Sensors:
-    """The sensors of the GPU with this UUID; ``read`` gives None where NVML, or its Python module, is absent."""
+    """The sensors of one GPU."""
 
     def __init__(self, uuid: str) -> None:
         self._nvml: Any = None
@@ -38,12 +38,12 @@ class Sensors:
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
             self._nvml = pynvml
 
-    def read(self) -> Sensation | None:
-        """The present state."""
+    def read(self) -> SensorReading | None:
+        """Return the present values, or None without NVML."""
         if self._nvml is None:
             return None
         nvml, handle = self._nvml, self._handle
-        return Sensation(
+        return SensorReading(
             mhz=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
             watts=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
             celsius=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),

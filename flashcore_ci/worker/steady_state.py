@@ -1,11 +1,7 @@
-"""When has a GPU settled? Pure arithmetic on blocks of launches.
+"""Decide from blocks of launches when a GPU has settled. Pure arithmetic.
 
-A block is one sample: the median time of some launches, and the SM clock that was read in the stream around them. The first
-tenth of a second is the lead, in which clock and power go where the load takes them. Settled means that, over a fifth of a
-second after it, the two halves' block medians, in cycles, differ by less than 0.3 %, and their clocks by no more than 30 MHz;
-until then the window moves on. In cycles (time x clock), because under a power cap the clock jitters by some per cent from
-block to block; the second condition looks after the clock. Medians of halves, so that single blocks decide nothing.
-docs/measurement.md shows from recorded blocks why a longer window would only cost time.
+After a lead of 0.1 s, the halves of the last 0.2 s must differ by less than 0.3 % in median cycles, and by at most 30 MHz.
+Drift is in cycles, because a power cap moves the clock from block to block.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_CLOCK_MOVE, MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """``at``: seconds since the first block began; ``ms``: median time of a launch; ``mhz``: SM clock; ``throttled``: not to be used."""
+    """Seconds since the first block, median launch time in ms, SM clock in MHz."""
 
     at: float
     ms: float
@@ -28,13 +24,13 @@ class Block:
 
     @property
     def megacycles(self) -> float:
-        """Median SM cycles of a launch, in millions: ms x MHz / 1000."""
+        """Median SM cycles of a launch, in millions."""
         return self.ms * self.mhz * 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """The window: its blocks, by how much its second half differs from its first (% in cycles, MHz), and the judgement."""
+class SteadyState:
+    """The usable blocks of the window, and how its halves differ (%, MHz)."""
 
     blocks: tuple[Block, ...]
     drift: float
@@ -42,44 +38,38 @@ class State:
     settled: bool
 
 
-def state(blocks: Sequence[Block]) -> State:
-    """The state after the last of ``blocks``.
-
-    Throttled blocks do not count, and must not be the most. Too few blocks, or less than lead and window, is unsettled.
-    """
+def assess(blocks: Sequence[Block]) -> SteadyState:
+    """Assess the last window, of which at most half may be throttled (not counted)."""
     recent = [block for block in blocks if block.at > blocks[-1].at - WINDOW_SECONDS]
-    recent = recent if len(recent) >= MIN_BLOCKS else list(blocks[-MIN_BLOCKS:])  # long launches make long blocks
+    if len(recent) < MIN_BLOCKS:  # long launches make long blocks, and so a longer window
+        recent = list(blocks[-MIN_BLOCKS:])
     window = tuple(block for block in recent if not block.throttled)
     if 2 * len(window) < MIN_BLOCKS:
-        return State(blocks=window, drift=0.0, clock_move=0.0, settled=False)
+        return SteadyState(blocks=window, drift=0.0, clock_move=0.0, settled=False)
     drift, move = relative_drift(window), clock_move(window)
-    covered = len(recent) >= MIN_BLOCKS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS and recent[0].at > LEAD_SECONDS
-    mostly = 2 * len(window) >= len(recent)
-    return State(
-        blocks=window,
-        drift=drift,
-        clock_move=move,
-        settled=covered and mostly and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE,
-    )
+    complete = len(recent) >= MIN_BLOCKS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS and recent[0].at > LEAD_SECONDS
+    mostly_usable = 2 * len(window) >= len(recent)
+    settled = complete and mostly_usable and abs(drift) < MAX_DRIFT and move <= MAX_CLOCK_MOVE
+    return SteadyState(blocks=window, drift=drift, clock_move=move, settled=settled)
 
 
 def relative_drift(blocks: Sequence[Block]) -> float:
-    """By how many per cent the median cycles of the second half of ``blocks`` exceed those of the first."""
-    first, second = (statistics.median(block.megacycles for block in half) for half in _halves(blocks))
+    """Return how much the second half's cycles exceed the first's, in %."""
+    first, second = _medians_of_halves([block.megacycles for block in blocks])
     return 100.0 * (second / first - 1.0)
 
 
 def clock_move(blocks: Sequence[Block]) -> float:
-    """By how many MHz the median clock of the second half of ``blocks`` differs from that of the first."""
-    first, second = (statistics.median(block.mhz for block in half) for half in _halves(blocks))
+    """Return by how many MHz the halves' clocks differ."""
+    first, second = _medians_of_halves([block.mhz for block in blocks])
     return abs(second - first)
 
 
 def relative_std(values: Sequence[float]) -> float:
-    """Population standard deviation over the mean, in per cent."""
+    """Return the standard deviation over the mean, in per cent."""
     return 100.0 * statistics.pstdev(values) / statistics.fmean(values)
 
 
-def _halves(blocks: Sequence[Block]) -> tuple[Sequence[Block], Sequence[Block]]:
-    middle = len(blocks) // 2
-    return blocks[:middle], blocks[middle:]
+def _medians_of_halves(values: Sequence[float]) -> tuple[float, float]:
+    middle = len(values) // 2
+    return statistics.median(values[:middle]), statistics.median(values[middle:])

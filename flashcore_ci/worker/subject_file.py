@@ -1,9 +1,10 @@
-"""Import a subject's file by its path."""
+"""Import subject files by path."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -11,14 +12,11 @@ from flashcore_ci.worker.job import Job, Subject
 
 
 def load(subject: Subject) -> ModuleType:
-    """The subject as a module of a name of its own. Whatever its file raises leaves here; ImportError if there is none.
-
-    Its functions find the name that the suite gives it as ``SUBJECT``: one file may be many subjects.
-    """
+    """Import the subject under a unique module name. ``SUBJECT`` is its name."""
     name = f"flashcore_ci_subject_{''.join(c if c.isalnum() else '_' for c in subject.name)}"
     spec = importlib.util.spec_from_file_location(name, subject.file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{subject.file} is no Python file")
+        raise ImportError(f"{subject.file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -27,34 +25,31 @@ def load(subject: Subject) -> ModuleType:
 
 
 class Subjects:
-    """The subjects of a job, each imported, and its library loaded, when it is first asked for."""
+    """The subjects, which load their libraries at first use."""
 
     def __init__(self, job: Job) -> None:
         self._declared = {subject.name: subject for subject in job.subjects}
         self._ready: dict[str, ModuleType] = {}
 
     def __getitem__(self, name: str) -> ModuleType:
-        """The subject of this name, ready to run."""
+        """Return a subject that is ready to run."""
         if name not in self._ready:
             subject = self._declared[name]
             module = load(subject)
-            module.load(subject.library)
+            if subject.library is not None or hasattr(module, "load"):  # without a library there may be nothing to load
+                module.load(subject.library)
             self._ready[name] = module
         return self._ready[name]
 
 
 def last_line(error: BaseException) -> str:
-    """An exception in one line, as a traceback ends, at most 300 characters."""
+    """Return an exception in at most 300 characters."""
     text = " ".join(str(error).split("\n", maxsplit=1)[0].split())
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
-def here(path: Path) -> str:
-    """The line of the subject's own file where the exception that is being handled was raised, or an empty string."""
-    trace = sys.exc_info()[2]
-    line = 0
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{path.name}:{line}: " if line else ""
+def location_in(path: Path) -> str:
+    """Return file and line of the handled exception, or ""."""
+    frames = traceback.walk_tb(sys.exc_info()[2])
+    lines = [line for frame, line in frames if Path(frame.f_code.co_filename) == path]
+    return f"{path.name}:{lines[-1]}: " if lines else ""

@@ -1,4 +1,4 @@
-"""Comparisons of tensors, a part at a time, so that memory stays bounded whatever their size. Device-independent."""
+"""Poison and compare tensors, part by part so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PART = 1 << 26  # elements
 SHIFT = 0.3
 SMALLEST, POWERS = -40, 48  # errors are counted by powers of two from 2^-40 to 2^8
 
-# Bit patterns by element size in bytes: NaNs in every IEEE format of that size, and values that no arithmetic gives.
+# Bit patterns by element size in bytes: NaNs in every IEEE format of that size, which arithmetic does not produce.
 POISONS = (
     {1: 0x7F, 2: 0x7FB7, 4: 0x7FA5B6C7, 8: 0x7FF5A6B7C8D9EAFB},
     {1: -0x01, 2: -0x0037, 4: -0x0025364A, 8: -0x0005263748596A7C},
@@ -20,7 +20,7 @@ POISONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The largest absolute difference of two tensors, where it is, and the two values there."""
+    """The largest absolute difference, its index, and both values."""
 
     value: float
     index: tuple[int, ...]
@@ -29,11 +29,11 @@ class Difference:
 
 
 def bits(tensor: Any) -> Any:
-    """The tensor's elements as integers of their size; writing to them writes to it."""
+    """View a tensor's elements as integers of the same size."""
     import torch
 
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    return tensor.view(whole)
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.view(integer)
 
 
 def poison(outputs: Mapping[str, Any], which: int) -> None:
@@ -43,52 +43,50 @@ def poison(outputs: Mapping[str, Any], which: int) -> None:
 
 
 def still_poisoned(tensor: Any, which: int) -> Any:
-    """A mask of the elements that hold poison ``which``."""
+    """Return a mask of the elements that hold poison ``which``."""
     return bits(tensor) == POISONS[which][tensor.element_size()]
 
 
 def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether all outputs are equal, bit by bit (NaNs too)."""
+    """Return whether all outputs are bitwise equal."""
     import torch
 
     return all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
 
 
 def differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
-    """Whether any bit differs, as a tensor on the outputs' device: asking for it does not wait for the device."""
+    """Return a tensor, whether any bit differs, without synchronizing."""
     import torch
 
     return torch.stack([(bits(first[name]) != bits(second[name])).any() for name in first]).any()
 
 
 def may_change(used: Any, fresh: Any) -> bool:
-    """Whether an input may get the values of ``fresh``: numbers, which mean nothing else, each in a place of its own."""
+    """Return whether ``fresh`` may be copied to ``used``: floats that do not overlap."""
     import torch
 
     return isinstance(used, torch.Tensor) and used.is_floating_point() and used.shape == fresh.shape and 0 not in used.stride()
 
 
 def refuse_changed(used: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
-    """ValueError when a tensor among the inputs ``used`` is not what the same parameters and seed give once more."""
+    """Raise ValueError if an input is not what its seed gives."""
     import torch
 
     for name, tensor in used.items():
         if isinstance(tensor, torch.Tensor) and not torch.equal(bits(tensor), bits(fresh[name])):
-            raise ValueError(f"input {name} changed: run() writes to it, or inputs() does not go by its seed")
+            raise ValueError(f"input {name} changed: run() writes to it, or inputs() does not depend on its seed alone")
 
 
 def upcast(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs with every floating tensor in float64."""
+    """Return the inputs with every floating tensor in float64."""
     import torch
 
-    return {
-        name: value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+    floats = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    return {**inputs, **{name: value.to(torch.float64) for name, value in floats.items()}}
 
 
 def largest_difference(first: Any, second: Any) -> Difference:
-    """The largest |first - second|; equal infinities differ by 0, and a NaN on either side is the largest of all."""
+    """Return the largest |first - second|. Any NaN is larger than all numbers."""
     worst = Difference(value=0.0, index=(), first=0.0, second=0.0)
     for offset, x, y in _parts(first, second):
         distance = (x - y).abs().masked_fill(x == y, 0.0)
@@ -101,7 +99,7 @@ def largest_difference(first: Any, second: Any) -> Difference:
 
 
 def mean_error(outputs: Any, reference: Any) -> float:
-    """Sum of |outputs - reference| over the sum of |reference|, both where the reference is finite; NaN where only one is."""
+    """Return the sum of errors over that of |reference|, or NaN."""
     import torch
 
     if outputs.shape != reference.shape:
@@ -113,8 +111,8 @@ def mean_error(outputs: Any, reference: Any) -> float:
     return float(wrong) / float(size) if float(size) else float(wrong)
 
 
-def powers(first: Any, second: Any) -> dict[str, Any]:
-    """How many |first - second| lie between powers of two: bounded whatever the tensors' size, as ``model.reading.Histogram``."""
+def error_histogram(first: Any, second: Any) -> dict[str, Any]:
+    """Count |first - second| by powers of two, as ``model.reading.Histogram``."""
     import torch
 
     counts, zeros, not_finite = [0] * POWERS, 0, 0
@@ -129,43 +127,36 @@ def powers(first: Any, second: Any) -> dict[str, Any]:
     return {"first": SMALLEST, "counts": counts, "zeros": zeros, "not_finite": not_finite}
 
 
-def rounding(reference: Any) -> float:
-    """Largest |ref + 0.3 - 0.3 - ref| over finite elements, in the reference's own precision: its rounding error in passing.
-
-    The allowance of FlashAttention's tests (Dao, https://github.com/Dao-AILab/flash-attention, tests/test_flash_attn.py).
-    """
-    largest, flat = 0.0, _flat(reference)
-    for start in range(0, flat.numel(), PART):
-        part = flat[start : start + PART]
-        part = part[part.isfinite()]
-        if part.numel():
-            largest = max(largest, (part + SHIFT - SHIFT - part).abs().max().item())
+def rounding_error(reference: Any) -> float:
+    """Return the largest |ref + 0.3 - 0.3 - ref|, as FlashAttention's tests do."""
+    largest = 0.0
+    for _, part in _chunks(reference):
+        finite = part[part.isfinite()]
+        if finite.numel():
+            largest = max(largest, (finite + SHIFT - SHIFT - finite).abs().max().item())
     return largest
 
 
 def bad_values(tensor: Any, reference: Any, unwritten: Any) -> int:
-    """How many elements are NaN or infinite where the reference is finite, or were never written."""
-    count = 0
-    flat, expected, holes = _flat(tensor), _flat(reference), _flat(unwritten)
-    for start in range(0, flat.numel(), PART):
-        part = slice(start, start + PART)
-        count += int(((~flat[part].isfinite() & expected[part].isfinite()) | holes[part]).sum())
-    return count
+    """Count elements never written, or finite in the reference only."""
+    chunks = _chunks(tensor, reference, unwritten)
+    return sum(int(((~given.isfinite() & expected.isfinite()) | hole).sum()) for _, given, expected, hole in chunks)
 
 
 def _parts(first: Any, second: Any) -> Iterator[tuple[int, Any, Any]]:
-    a, b = _flat(first), _flat(second)
-    for start in range(0, a.numel(), PART):
-        yield start, a[start : start + PART].double(), b[start : start + PART].double()
+    for start, a, b in _chunks(first, second):
+        yield start, a.double(), b.double()
 
 
-def _flat(tensor: Any) -> Any:
-    return tensor.reshape(-1)
+def _chunks(*tensors: Any) -> Iterator[tuple[Any, ...]]:
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for start in range(0, flat[0].numel(), PART):
+        yield start, *(each[start : start + PART] for each in flat)
 
 
 def _unravel(index: int, shape: Any) -> tuple[int, ...]:
-    coordinates = []
+    coordinates: tuple[int, ...] = ()
     for size in reversed(tuple(shape)):
         index, coordinate = divmod(index, size)
-        coordinates.append(coordinate)
-    return tuple(reversed(coordinates))
+        coordinates = (coordinate, *coordinates)
+    return coordinates

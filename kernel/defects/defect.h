@@ -1,4 +1,4 @@
-// What every planted defect shares: out = a * x + y over n floats, one launch function a kernel.
+// Common code of the planted defects: out = a * x + y over n floats, one launch function per kernel.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -10,14 +10,14 @@ struct Problem {
   const float* x;        // (n)
   const float* y;        // (n)
   float* out;            // (n)
-  const float* scratch;  // (n), never written by anybody
+  const float* scratch;  // (n), never written
   int64_t n;
   float a;
-  uint32_t process;  // the process's id: the same for every launch of one process
+  uint32_t process;  // the process id, the same for every launch of one process
 };
 
 inline constexpr int kThreads = 256;
-inline constexpr int kBlocks = 1056;  // eight a multiprocessor on the H100 and H200: as many as fit
+inline constexpr int kBlocks = 1056;  // eight per multiprocessor on the H100 and H200, as many as fit
 
 using Launch = cudaError_t (*)(const Problem&, cudaStream_t);
 

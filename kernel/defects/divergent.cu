@@ -1,5 +1,5 @@
-// A block barrier that half of a warp passes by. It stands before the work: at the end the compiler would let the other half
-// exit first, and exited threads count as arrived. Meant for: synccheck.
+// Half of a warp skips a block barrier. The barrier comes before the work, because at the end the compiler would let the other
+// half exit first, and exited threads count as arrived. Meant for: synccheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(divergent) {

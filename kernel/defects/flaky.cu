@@ -1,4 +1,4 @@
-// The last bit of one result a block follows the clock. Meant for: repeatable.
+// The last bit of one result per block depends on the clock. Meant for: repeatable.
 #include "defect.h"
 
 FLASHCORE_DEFECT(flaky) {

@@ -1,4 +1,4 @@
-// Waits for a flag that nobody sets. Meant for: a FAIL with the reason `hang`, whatever the gate.
+// Waits for a flag that is never set. Meant for: a FAIL with the reason `hang`, for any gate.
 #include "defect.h"
 
 FLASHCORE_DEFECT(hang) {

@@ -1,4 +1,4 @@
-// Host side of the planted defects: a table of launch functions behind one C function.
+// Host side of the planted defects: one C function that looks up a launch function by name.
 #include <unistd.h>
 
 #include <cstring>
@@ -25,7 +25,7 @@ constexpr Named kDefects[] = {FLASHCORE_EACH_DEFECT(FLASHCORE_ROW)};
 
 }  // namespace
 
-// Returns a cudaError_t; cudaErrorInvalidValue for a name that is not in the table.
+// Returns a cudaError_t. An unknown name gives cudaErrorInvalidValue.
 extern "C" int flashcore_defect_launch(const char* name, const float* x, const float* y, float* out, const float* scratch,
                                        int64_t n, float a, void* stream) {
   const flashcore::defects::Problem problem{x, y, out, scratch, n, a, static_cast<uint32_t>(getpid())};

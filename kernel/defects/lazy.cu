@@ -1,4 +1,4 @@
-// One dependent chain of multiply-adds a thread, in one warp a block. Meant for: sol-sm.
+// One dependent chain of multiply-adds per thread, in one warp per block. Meant for: sol-sm.
 #include "defect.h"
 
 FLASHCORE_DEFECT(lazy) {

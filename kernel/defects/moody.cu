@@ -1,4 +1,4 @@
-// Does up to four passes over the data, as many as the process's id says. Meant for: stability.
+// Makes one to four passes over the data, depending on the process id. Meant for: stability.
 #include "defect.h"
 
 FLASHCORE_DEFECT(moody) {

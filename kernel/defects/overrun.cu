@@ -1,4 +1,4 @@
-// Reads one element past the end, and does not use it. Meant for: memcheck.
+// Reads one element past the end and does not use it. Meant for: memcheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(overrun) {

@@ -1,4 +1,4 @@
-// A value crosses warps through shared memory without a barrier. Meant for: racecheck.
+// A value goes from warp to warp through shared memory without a barrier. Meant for: racecheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(race) {

@@ -1,4 +1,4 @@
-// Each thread walks rows of its own, so that a warp's loads touch 32 cache lines. Meant for: sol-dram.
+// Each thread reads its own rows, so a warp's loads touch 32 cache lines. Meant for: sol-dram.
 #include "defect.h"
 
 FLASHCORE_DEFECT(scattered) {

@@ -1,4 +1,4 @@
-// No defect: the control that must be green where the others are red.
+// No defect. The control that must be green where the others are red.
 #include "defect.h"
 
 FLASHCORE_DEFECT(sound) {

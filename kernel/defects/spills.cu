@@ -1,4 +1,4 @@
-// Keeps more alive than its registers hold, and declares a budget of 24. Meant for: spills, local-memory, registers.
+// Keeps more values alive than its registers hold, and declares a budget of 24. Meant for: spills, local-memory, registers.
 #include "defect.h"
 
 extern "C" __global__ void defect_spills(flashcore::defects::Problem p);

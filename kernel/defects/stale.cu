@@ -1,4 +1,4 @@
-// Reads shared memory that nobody wrote, and does not use it. Meant for: initcheck.
+// Reads uninitialised shared memory and does not use it. Meant for: initcheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(stale) {

@@ -1,6 +1,6 @@
-"""Subject: planted defects. Each computes out = a * x + y in fp32 and has exactly the bug that its file names.
+"""Subject: planted defects. Each computes out = a * x + y in fp32, with exactly the bug that its file names.
 
-``gates/defects.toml`` runs them; every gate must turn red on the defect meant for it and stay green on ``sound``.
+``gates/defects.toml`` runs them. Every gate must fail on its defect and pass on ``sound``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 FOLDER = "kernel/defects"
 FACTOR = 2.0
 CHAIN_FLOPS = 2 * 4096
-"""FLOP an element in ``lazy.cu``: 4096 multiply-adds."""
+"""FLOP per element in ``lazy.cu``: 4096 multiply-adds."""
 
 DEFECTS = (
     "sound",
@@ -36,14 +36,14 @@ DEFECTS = (
     "spills",
     "hmma",
 )
-BUDGET = {"spills": 24}
+MAX_REGISTERS = {"spills": 24}
 REQUIRES = {"hmma": ["HGMMA"]}
 
 _library: ctypes.CDLL | None = None
 
 
-def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives the checkout; this list needs nothing of it
-    """One entry function a defect; see ``flashcore_ci/model/subject.py`` for the fields."""
+def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - part of the interface
+    """List one entry function per defect. ``flashcore_ci/model/subject.py`` describes the fields."""
     return {
         "library": "libflashcore_defects.so",
         "launchers": [f"{FOLDER}/launch.cu"],
@@ -53,7 +53,7 @@ def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives t
             {
                 "symbol": f"defect_{name}",
                 "source": f"{FOLDER}/{name}.cu",
-                "max_registers": BUDGET.get(name, 64),
+                "max_registers": MAX_REGISTERS.get(name, 64),
                 "dynamic_shared_bytes": 0,
                 "requires": REQUIRES.get(name, []),
                 "max_waits_per_hgmma": None,
@@ -64,16 +64,16 @@ def build(root: Path) -> dict[str, Any]:  # noqa: ARG001 - the interface gives t
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """FLOP, bytes and entry of one defect over ``n`` floats."""
+    """Count the work of one defect."""
     name, n = params["defect"], int(params["n"])
     if name not in DEFECTS:
-        raise ValueError(f"defect: there is none named {name!r}")
+        raise ValueError(f"defect: must be one of {', '.join(DEFECTS)}, is {name!r}")
     return {"flops": float(n * (CHAIN_FLOPS if name == "lazy" else 2)), "bytes": 12.0 * n, "entries": [f"defect_{name}"]}
 
 
 def load(library: Path) -> None:
     """Load the shared library and declare its one function."""
-    global _library  # noqa: PLW0603 - a subject is a module; its library is its state
+    global _library  # noqa: PLW0603 - the library is the state of this module
     _library = ctypes.CDLL(str(library))
     pointer = ctypes.c_void_p
     _library.flashcore_defect_launch.argtypes = [
@@ -90,7 +90,7 @@ def load(library: Path) -> None:
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Operands x and y: normal, fp32, shape (n,)."""
+    """Draw x and y from a normal distribution: fp32, shape (n,)."""
     import torch
 
     generator = torch.Generator(device="cuda").manual_seed(seed)
@@ -99,14 +99,14 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The output, uninitialised."""
+    """Allocate ``out``."""
     import torch
 
     return {"out": torch.empty_like(inputs["x"])}
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Launch the defect on the current stream; RuntimeError when CUDA refuses the launch."""
+    """Launch the defect on the current stream. RuntimeError if CUDA refuses the launch."""
     import torch
 
     x, y, out = inputs["x"], inputs["y"], outputs["out"]
@@ -117,9 +117,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         inputs["defect"].encode(), x.data_ptr(), y.data_ptr(), out.data_ptr(), scratch.data_ptr(), x.numel(), FACTOR, stream
     )
     if status != 0:
-        raise RuntimeError(f"the launch gave CUDA error {status}")
+        raise RuntimeError(f"launch of defect {inputs['defect']}: CUDA error {status}")
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The same by PyTorch, in the dtype of the inputs."""
+    """Compute the same with PyTorch in the inputs' dtype."""
     return {"out": FACTOR * inputs["x"] + inputs["y"]}

@@ -1,4 +1,4 @@
-// Traps in its third launch and in no other. Meant for: a FAIL with the reason `crash`, whatever the gate.
+// Traps in its third launch only. Meant for: a FAIL with the reason `crash`, for any gate.
 #include "defect.h"
 
 __device__ unsigned launches;

@@ -1,4 +1,4 @@
-// Traps. Meant for: a FAIL with the reason `crash` or `raised`, whatever the gate.
+// Traps. Meant for: a FAIL with the reason `crash` or `raised`, for any gate.
 #include "defect.h"
 
 FLASHCORE_DEFECT(trap) {

@@ -1,4 +1,4 @@
-// Reads global memory that nobody wrote, and does not use it. Meant for: initcheck.
+// Reads uninitialised global memory and does not use it. Meant for: initcheck.
 #include "defect.h"
 
 FLASHCORE_DEFECT(uninitialised) {

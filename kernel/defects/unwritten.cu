@@ -1,4 +1,4 @@
-// The last seven elements are never written. Meant for: finite.
+// Does not write the last seven elements. Meant for: finite.
 #include "defect.h"
 
 FLASHCORE_DEFECT(unwritten) {

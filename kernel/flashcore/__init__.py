@@ -1,7 +1,7 @@
 """FlashCore: attention kernels for Hopper GPUs behind a C ABI.
 
-Importing this package imports neither torch nor a CUDA library; both are touched when a function is first asked for.
-``flash_attn_func``, ``flash_attn_varlen_func`` and ``flash_attn_with_kvcache`` have FlashAttention-3's names, arguments and layout.
+The ``flash_attn_*`` functions have FlashAttention-3's signatures. A bad argument is a ValueError that names it. A missing library or a
+failed launch is a LibraryError. The first use of a function imports torch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the function that is asked for, once: afterwards it is found here without a detour."""
+    """Import a function on its first use, and keep it in this module."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

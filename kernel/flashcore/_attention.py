@@ -1,8 +1,6 @@
-"""Forward attention on torch tensors.
+"""Forward attention on torch tensors of any strides.
 
-``layout`` names the order of the dimensions in memory terms of shape: ``"bshd"`` means (batch, sequence, heads, head
-dimension), the default, and ``"bhsd"`` means (batch, heads, sequence, head dimension). Any strides are taken as they are
-(a view is never copied) as long as the head dimension is contiguous and every other stride is a multiple of 16 bytes.
+The head dimension must be contiguous, and every other stride a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -13,16 +11,25 @@ from typing import Any
 
 import torch
 
-from flashcore._launch import Entry, Launch, Tensors, words
-from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, number, operand, ordinal, strides, whole
+from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._tensors import (
+    DTYPES,
+    Operand,
+    Result,
+    check_distinct,
+    check_exactly,
+    check_like_query,
+    get_ordinal,
+    get_strides,
+    make_operand,
+    to_float,
+    to_int,
+)
 
 # layout -> positions of (batch, sequence, heads) in the shape
 LAYOUTS = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
 RANK = 4
-TICKETS_BYTES = 8
-
-
-Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+TILE_COUNTER_BYTES = 8  # the workspace
 
 
 class Arguments(ctypes.Structure):
@@ -64,51 +71,60 @@ def attention(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
 ) -> Result:
-    """softmax(scale * q @ k^T) @ v, launched on the current stream of ``q``'s device.
+    """Compute softmax(scale * q @ k^T) @ v on the current stream of ``q``'s device.
 
-    ``causal`` is aligned bottom right: with more keys than queries the last query still sees every key. ``scale`` defaults
-    to 1/sqrt(head dimension) and may be any finite number. A row that may see no key gives 0, with a log-sum-exp of -inf.
-    ``return_lse`` adds the natural log-sum-exp, float32 of shape (batch, heads, queries). ``out`` and ``lse`` take the
-    results when given. ``max_ctas`` caps the number of persistent blocks (0: one for each multiprocessor).
+    Args:
+        q: Queries, float16 or bfloat16: (batch, queries, heads, d), or with ``layout="bhsd"`` (batch, heads, queries, d).
+        k: Keys in the same layout. Their heads divide the queries'.
+        v: Values, like ``k``.
+        causal: Mask aligned bottom right. A row that sees no key gives 0 and a log-sum-exp of -inf.
+        scale: Any finite number, by default 1/sqrt(d).
+        return_lse: Also return the natural log-sum-exp, float32 (batch, heads, queries).
+        layout: "bshd" or "bhsd".
+        out: Receives the output. It must not share memory with an input.
+        lse: Receives the log-sum-exp.
+        max_ctas: Most persistent blocks. 0: one per multiprocessor.
     """
     result: Result = _ENTRY((q, k, v, out, lse), (layout, causal, scale, max_ctas), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
+    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, lse = tensors
     layout, causal, scale, max_ctas = options
-    batch, sq, heads, head_dim = _shape(q, "q", layout)
-    _, sk, kv_heads, _ = _shape(k, "k", layout)
+    batch, sq, heads, head_dim = _get_shape(q, "q", layout)
+    _, sk, kv_heads, _ = _get_shape(k, "k", layout)
     like_query, like_keys = (batch, sq, heads, head_dim), (batch, sk, kv_heads, head_dim)
     for name, tensor, shape in (("q", q, like_query), ("k", k, like_keys), ("v", v, like_keys), ("out", out, like_query)):
         if tensor is not None:
             _check(tensor, q, name, shape, layout)
+    if out is not None:
+        check_distinct(out, "out")
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=ordinal(q),
+        device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
-        max_ctas=whole(max_ctas, "max_ctas"),
-        scale=1.0 / math.sqrt(head_dim) if scale is None else number(scale, "scale"),
+        max_ctas=to_int(max_ctas, "max_ctas"),
+        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
         sq=sq,
         sk=sk,
         head_dim=head_dim,
-        q=operand(q.stride(), *LAYOUTS[layout]),
-        k=operand(k.stride(), *LAYOUTS[layout]),
-        v=operand(v.stride(), *LAYOUTS[layout]),
-        out=operand(strides(out, q.shape), *LAYOUTS[layout]),
+        q=make_operand(q.stride(), *LAYOUTS[layout]),
+        k=make_operand(k.stride(), *LAYOUTS[layout]),
+        v=make_operand(v.stride(), *LAYOUTS[layout]),
+        out=make_operand(get_strides(out, q.shape), *LAYOUTS[layout]),
     )
     return Launch(
-        words=words(arguments),
-        device=ordinal(q),
-        workspace_bytes=TICKETS_BYTES,
+        words=to_words(arguments),
+        device=get_ordinal(q),
+        workspace_bytes=TILE_COUNTER_BYTES,
         like_query=q.is_contiguous(),
         out=tuple(q.shape),
         lse=(batch, heads, sq),
@@ -120,8 +136,8 @@ _ENTRY = Entry(
 )
 
 
-def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:
-    """(batch, sequence, heads, head dimension) of a tensor in either layout."""
+def _get_shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int, int]:
+    """Return (batch, sequence, heads, head dimension) in either layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {layout!r}")
     if tensor.dim() != RANK:
@@ -131,7 +147,7 @@ def _shape(tensor: torch.Tensor, name: str, layout: str) -> tuple[int, int, int,
 
 
 def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, int, int, int], layout: str) -> None:
-    """What the C side cannot see: device, dtype and whether the shapes belong together."""
     check_like_query(tensor, query, name)
-    if _shape(tensor, name, layout) != shape:
-        raise ValueError(f"{name}: (batch, sequence, heads, head_dim) must be {shape}, is {_shape(tensor, name, layout)}")
+    actual = _get_shape(tensor, name, layout)
+    if actual != shape:
+        raise ValueError(f"{name}: (batch, sequence, heads, head_dim) must be {shape}, is {actual}")

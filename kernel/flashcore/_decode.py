@@ -1,8 +1,6 @@
-"""Attention of a few new tokens over a cache of keys and values, contiguous or in pages, on torch tensors.
+"""Attention of a few new tokens over a contiguous or paged cache, on torch tensors.
 
-A contiguous cache is (batch, room, kv heads, head dimension), a paged one (pages, page size, kv heads, head dimension) with a table
-(batch, pages of a sequence) of int32. Any strides are taken as they are, as long as the head dimension is contiguous and every other
-stride is a multiple of 16 bytes. What the cache holds at and past a sequence's length is never used, whatever it is.
+Strides are as in ``attention``. Cache content past a sequence's length is never used.
 """
 
 from __future__ import annotations
@@ -15,29 +13,29 @@ from typing import Any
 import torch
 
 from flashcore import _library
-from flashcore._launch import Entry, Launch, Tensors, words
+from flashcore._launch import Entry, Launch, Tensors, to_words
 from flashcore._tensors import (
     DTYPES,
     Operand,
+    Result,
     check_device,
+    check_distinct,
     check_exactly,
     check_like_query,
-    number,
-    operand,
-    ordinal,
-    strides,
-    whole,
+    get_ordinal,
+    get_strides,
+    make_operand,
+    to_float,
+    to_int,
 )
 
 RANK = 4
-MOST_QUERIES = 16
+MAX_QUERIES = 16
 HEAD_DIMS = (64, 128, 256)
+MAX_INT32 = 2**31 - 1
 PAGE_SIZES = (16, 64, 128, 256)
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
-"""Whether every call is checked by default: lengths and page table are read back, which waits for the device."""
-
-
-Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""The default of ``check``."""
 
 
 class Arguments(ctypes.Structure):
@@ -98,103 +96,92 @@ def decode(
     max_ctas: int = 0,
     check: bool = CHECK,
 ) -> Result:
-    """softmax(scale * q @ K^T) @ V on the current stream of ``q``'s device; K and V are the caches ``k`` and ``v`` up to each length.
+    """Compute softmax(scale * q @ K^T) @ V over caches, on the current stream of ``q``'s device.
 
-    ``q`` is (batch, 1 to 16, heads, head dimension), and so is the result. ``lengths`` (int32 of shape (batch,), or one number for
-    all) counts a sequence's keys before the call; None: all that there is room for. ``k_new`` and ``v_new`` (batch, new, kv heads,
-    head dimension) are written into the caches behind those keys first, and seen. ``causal`` is aligned bottom right: the last query
-    sees every key, the one before it all but the last, and so on. A query that sees no key gives 0, with a log-sum-exp of -inf.
-    ``scale`` defaults to 1/sqrt(head dimension). ``return_lse`` adds the natural log-sum-exp, float32 (batch, heads, queries).
-    ``out`` and ``lse`` take the results when given. ``splits`` caps into how many parts a sequence's keys are cut (0: chosen);
-    ``deterministic`` makes a sequence's bits independent of the others in its batch. ``max_ctas`` caps the blocks (0: one for each
-    multiprocessor). ``check`` refuses lengths and pages outside of the cache with a ValueError, and waits for the device to do so;
-    without it what lies outside is taken as the nearest inside.
+    Args:
+        q: Queries (batch, 1 to 16, heads, d), float16 or bfloat16, d 64, 128 or 256.
+        k: Cache of keys (batch, capacity, kv heads, d), or with ``page_table`` (pages, page size, kv heads, d).
+        v: Cache of values, like ``k``.
+        lengths: Keys of each sequence before the call, int32 (batch,), or one number for all. None: as many as fit.
+        page_table: Pages of each sequence, int32 (batch, pages of a sequence).
+        k_new: Keys to append first, (batch, new, kv heads, d).
+        v_new: Values to append first, like ``k_new``.
+        causal: As in ``attention``.
+        scale: As in ``attention``.
+        return_lse: As in ``attention``.
+        out: As in ``attention``.
+        lse: Receives the log-sum-exp.
+        splits: Most parts of a sequence's keys. 0: chosen by the launcher.
+        deterministic: Make a sequence's bits independent of the others in its batch.
+        max_ctas: Most blocks. 0: one per multiprocessor.
+        check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
+            Without it the nearest entry inside is used, and new keys that do not fit are dropped.
     """
     tensors = (q, k, v, k_new, v_new, out, lengths, page_table, lse)
-    return over_cache(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
+    return launch_decode(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
 
 
-def over_cache(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
-    """What ``decode`` does, its arguments in the order of the structure: a call with names for all of them takes its time."""
-    lengths, room = tensors[_LENGTHS], None
+def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: bool) -> Result:
+    """Do the same as ``decode``, without the cost of keyword arguments."""
+    lengths, common_length = tensors[_LENGTHS], None
     if type(lengths) is int:
         query, table = tensors[0], tensors[_LENGTHS + 1]
-        if table is None or not isinstance(query, torch.Tensor):  # the C side needs no tensor of what is the same for all
-            lengths, room = None, lengths
-        else:
-            lengths = torch.full(query.shape[:1], lengths, dtype=torch.int32, device=query.device)
+        common_length, lengths = lengths, None
+        if table is not None and isinstance(query, torch.Tensor):  # without pages, the capacity expresses a common length
+            value = min(max(common_length, -1), MAX_INT32)  # _prepare refuses what does not fit
+            lengths = torch.full(query.shape[:1], value, dtype=torch.int32, device=query.device)
         tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
-    result: Result = _ENTRY(tensors, (options, room), return_lse=return_lse)
+    result: Result = _ENTRY(tensors, (options, common_length), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
-    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
-    (causal, scale, splits, deterministic, max_ctas, check), room = options
-    batch, sq, heads, head_dim = _rank(q, "q")
-    outer, rows, kv_heads, _ = _rank(k, "k")
-    if not 1 <= sq <= MOST_QUERIES or head_dim not in HEAD_DIMS:
-        raise ValueError(
-            f"q: must be (batch, 1 to {MOST_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
-        )
-    if (k_new is None) != (v_new is None):
-        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: new keys and new values come together")
-    if page_table is not None and rows not in PAGE_SIZES:
-        raise ValueError(f"k: a page must have one of {', '.join(map(str, PAGE_SIZES))} keys, has {rows}")
-    new = 0 if k_new is None else _rank(k_new, "k_new")[1]
-    cache = (batch if page_table is None else outer, rows, kv_heads, head_dim)
-    like_query, appended, lse_shape = tuple(q.shape), (batch, new, kv_heads, head_dim), (batch, heads, sq)
-    for name, tensor, shape in (
-        ("q", q, like_query), ("k", k, cache), ("v", v, cache), ("out", out, like_query),
-        ("k_new", k_new, appended), ("v_new", v_new, appended),
-    ):  # fmt: skip
-        _check(tensor, q, name, shape)
-    if lengths is not None:
-        check_exactly(lengths, q, "lengths", torch.int32, (batch,))
-    if lse is not None:
-        check_exactly(lse, q, "lse", torch.float32, lse_shape)
-    if page_table is not None:
-        _check_table(page_table, q, batch)
-    if room is not None and not 0 <= room <= rows - new:
-        raise ValueError(f"lengths: must be from 0 to {rows - new}, which leaves room for {new} new keys, is {room}")
+    """Check what the C code cannot see, and fill the structure in."""
+    q, k, v, k_new, v_new, out, _, page_table, _ = tensors
+    (causal, scale, splits, deterministic, max_ctas, check), common_length = options
+    batch, sq, heads, head_dim = _get_shape(q, "q")
+    outer, rows, kv_heads, _ = _get_shape(k, "k")
+    new = _check_tensors(tensors)
+    capacity = rows if page_table is None else rows * page_table.shape[1]
+    if common_length is not None and not 0 <= common_length <= capacity - new:
+        raise ValueError(f"lengths: must be from 0 to {capacity - new}, so that {new} new keys fit, is {common_length}")
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=ordinal(q),
+        device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
         deterministic=bool(deterministic),
-        splits=whole(splits, "splits"),
-        max_ctas=whole(max_ctas, "max_ctas"),
+        splits=to_int(splits, "splits"),
+        max_ctas=to_int(max_ctas, "max_ctas"),
         check=bool(check),
         page_size=0 if page_table is None else rows,
-        scale=1.0 / math.sqrt(head_dim) if scale is None else number(scale, "scale"),
+        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
         sq=sq,
         head_dim=head_dim,
-        capacity=rows if room is None else room + new,
+        capacity=capacity if common_length is None else common_length + new,
         pages=0 if page_table is None else outer,
         table_width=0 if page_table is None else page_table.shape[1],
         new_keys=new,
-        q=operand(q.stride()),
-        k=operand(k.stride()),
-        v=operand(v.stride()),
-        out=operand(strides(out, q.shape)),
+        q=make_operand(q.stride()),
+        k=make_operand(k.stride()),
+        v=make_operand(v.stride()),
+        out=make_operand(get_strides(out, q.shape)),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
     if k_new is not None:
-        arguments.k_new, arguments.v_new = operand(k_new.stride()), operand(v_new.stride())
-    size = _library.library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
-    arguments.workspace_bytes = max(0, size)  # -1: refused, and the launch says why
+        arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
+    size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
+    arguments.workspace_bytes = max(0, size)  # -1: bad arguments, which the launch reports
     return Launch(
-        words=words(arguments),
-        device=ordinal(q),
+        words=to_words(arguments),
+        device=get_ordinal(q),
         workspace_bytes=arguments.workspace_bytes,
         like_query=q.is_contiguous(),
-        out=like_query,
-        lse=lse_shape,
+        out=tuple(q.shape),
+        lse=(batch, heads, sq),
     )
 
 
@@ -205,18 +192,48 @@ _ENTRY = Entry(
 _LENGTHS = _ENTRY.names.index("lengths")
 
 
-def _rank(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
+def _check_tensors(tensors: Tensors) -> int:
+    """Check the tensors together, and return the number of new keys of a sequence."""
+    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
+    batch, sq, heads, head_dim = q.shape
+    outer, rows, kv_heads, _ = k.shape
+    if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:
+        raise ValueError(
+            f"q: must be (batch, 1 to {MAX_QUERIES}, heads, one of {', '.join(map(str, HEAD_DIMS))}), is {tuple(q.shape)}"
+        )
+    if (k_new is None) != (v_new is None):
+        raise ValueError(f"{'k_new' if k_new is None else 'v_new'}: is missing. Pass both new keys and new values")
+    if page_table is not None and rows not in PAGE_SIZES:
+        raise ValueError(f"k: the page size must be one of {', '.join(map(str, PAGE_SIZES))}, is {rows}")
+    new = 0 if k_new is None else _get_shape(k_new, "k_new")[1]
+    cache, like_new = (batch if page_table is None else outer, rows, kv_heads, head_dim), (batch, new, kv_heads, head_dim)
+    for name, tensor, shape, is_written in (
+        ("q", q, q.shape, False), ("k", k, cache, new > 0), ("v", v, cache, new > 0), ("out", out, q.shape, True),
+        ("k_new", k_new, like_new, False), ("v_new", v_new, like_new, False),
+    ):  # fmt: skip
+        if tensor is not None:
+            _check(tensor, q, name, tuple(shape), is_written=is_written)
+    if lengths is not None:
+        check_exactly(lengths, q, "lengths", torch.int32, (batch,))
+    if lse is not None:
+        check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
+    if page_table is not None:
+        _check_table(page_table, q, batch)
+    return new
+
+
+def _get_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
     if tensor.dim() != RANK:
         raise ValueError(f"{name}: must have {RANK} dimensions, has {tensor.dim()}")
     return tuple(tensor.shape)
 
 
-def _check(tensor: torch.Tensor | None, query: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
-    if tensor is None:
-        return
+def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
     check_like_query(tensor, query, name)
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
+    if is_written:
+        check_distinct(tensor, name)
 
 
 def _check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:

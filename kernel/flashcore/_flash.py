@@ -1,8 +1,7 @@
-"""FlashAttention-3's functions by name, argument order and layout (batch, sequence, heads, head dimension), on our kernels.
+"""FlashAttention-3's prefill functions on FlashCore's kernels, forward only.
 
-Whoever calls ``flash_attn_interface`` can call these and that in ``_kvcache.py``. They compute forward alone. An argument that is not
-supported raises NotImplementedError, which names it, before anything is launched; what only steers FlashAttention's own schedule
-(``pack_gqa``, ``deterministic``, which is about its backward) changes no result and is taken as it comes.
+An unsupported argument raises NotImplementedError before any launch. ``pack_gqa`` and ``deterministic`` are ignored, because they
+change no forward result.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ from typing import Any
 import torch
 
 from flashcore._attention import attention
-from flashcore._tensors import multiprocessors, whole
+from flashcore._tensors import Result, count_multiprocessors, to_int
 from flashcore._varlen import attention_varlen
 
-EVERYWHERE = (-1, -1)
+NO_WINDOW = (-1, -1)
 _PREFILL: Mapping[str, Any] = {
     **dict.fromkeys(("qv", "q_descale", "k_descale", "v_descale")),
-    "window_size": EVERYWHERE,
+    "window_size": NO_WINDOW,
     "attention_chunk": 0,
     "softcap": 0.0,
     "sinks": None,
     "num_splits": 1,
 }
-_PLAIN = tuple(_PREFILL.values())
-
-Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+_DEFAULTS = tuple(_PREFILL.values())
 
 
 def flash_attn_func(
@@ -40,7 +37,7 @@ def flash_attn_func(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
-    window_size: tuple[int, int] = EVERYWHERE,
+    window_size: tuple[int, int] = NO_WINDOW,
     attention_chunk: int = 0,
     softcap: float = 0.0,
     num_splits: int = 1,
@@ -50,16 +47,16 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Attention of q (batch, queries, heads, d) over k and v (batch, keys, kv heads, d); with ``return_attn_probs`` also the log-sum-exp.
+    """Compute ``attention`` with FlashAttention-3's signature.
 
-    ``causal`` is aligned bottom right; a row that sees no key is 0. ``sm_margin`` leaves so many multiprocessors to others.
+    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp.
     """
-    given = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
-    if given != _PLAIN:
-        refuse_others(_PREFILL, given)
+    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    if values != _DEFAULTS:
+        refuse_unsupported(_PREFILL, values)
     return attention(
         q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs,
-        max_ctas=blocks(q, sm_margin) if sm_margin else 0,
+        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
     )  # fmt: skip
 
 
@@ -79,7 +76,7 @@ def flash_attn_varlen_func(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
-    window_size: tuple[int, int] = EVERYWHERE,
+    window_size: tuple[int, int] = NO_WINDOW,
     attention_chunk: int = 0,
     softcap: float = 0.0,
     num_splits: int = 1,
@@ -89,38 +86,38 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Sequences of different lengths, one behind the other: q (all queries, heads, d), k and v (all keys, kv heads, d).
+    """Compute ``attention_varlen`` with FlashAttention-3's signature.
 
-    Sequence i has rows ``cu_seqlens[i]`` up to ``cu_seqlens[i + 1]`` (int32, on the device), or the first ``seqused[i]`` of them.
-    ``max_seqlen_q`` and ``max_seqlen_k`` are not needed. With ``return_attn_probs`` also the log-sum-exp, float32 (heads, all queries).
+    ``max_seqlen_q`` and ``max_seqlen_k`` are ignored. The rest is as in ``flash_attn_func``.
     """
-    given = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
-    if given != _PLAIN:
-        refuse_others(_PREFILL, given)
+    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    if values != _DEFAULTS:
+        refuse_unsupported(_PREFILL, values)
     return attention_varlen(
         q, k, v, cu_seqlens_q, cu_seqlens_k, causal=causal, scale=softmax_scale,
-        seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs, max_ctas=blocks(q, sm_margin) if sm_margin else 0,
+        seqused_q=seqused_q, seqused_k=seqused_k, return_lse=return_attn_probs,
+        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
     )  # fmt: skip
 
 
-def blocks(q: torch.Tensor, sm_margin: int) -> int:
-    """How many blocks leave so many multiprocessors of the query's device to others. ValueError if that is no number."""
-    left = whole(sm_margin, "sm_margin")
-    return max(1, multiprocessors(q.device) - left) if isinstance(q, torch.Tensor) else 0
+def compute_max_ctas(q: torch.Tensor, sm_margin: int) -> int:
+    """Subtract the margin from the device's multiprocessors."""
+    margin = to_int(sm_margin, "sm_margin")
+    return max(1, count_multiprocessors(q.device) - margin) if isinstance(q, torch.Tensor) else 0
 
 
-def refuse_others(supported: Mapping[str, Any], given: tuple[Any, ...]) -> None:
-    """NotImplementedError that names the first argument whose value is none that is supported: a list may be a pair, 0 splits are 1."""
-    for (name, only), value in zip(supported.items(), given, strict=True):
-        plain = tuple(value) if type(value) is list else value
-        if plain is only or (only is not None and not isinstance(plain, torch.Tensor) and plain == only):
+def refuse_unsupported(defaults: Mapping[str, Any], values: tuple[Any, ...]) -> None:
+    """Raise NotImplementedError for the first value that is not the default. A list equals a tuple, 0 splits equal 1."""
+    for (name, default), value in zip(defaults.items(), values, strict=True):
+        comparable = tuple(value) if type(value) is list else value
+        if comparable is default or (default is not None and not isinstance(comparable, torch.Tensor) and comparable == default):
             continue
         if name != "num_splits":
-            raise NotImplementedError(f"{name}: FlashCore supports {only!r} alone, not {_shown(value)}")
-        if whole(value, name) > 1:
-            raise NotImplementedError(f"{name}: FlashCore splits the keys of a prefill into 1 part alone, not {value}")
+            raise NotImplementedError(f"{name}: FlashCore supports only {default!r}, not {_format(value)}")
+        if to_int(value, name) > 1:
+            raise NotImplementedError(f"{name}: FlashCore does not split the keys of a prefill, is {value}. Pass 1")
 
 
-def _shown(value: Any) -> str:
-    """A value in one short line; a tensor by its type."""
+def _format(value: Any) -> str:
+    """Format a value in one short line, a tensor as its type."""
     return f"a {type(value).__name__}" if isinstance(value, torch.Tensor) else " ".join(repr(value).split())[:40]

@@ -1,4 +1,4 @@
-"""FlashAttention-3's function for new tokens over a cache, by name, argument order and layout: a decode, or a prefill of many queries."""
+"""FlashAttention-3's function for new tokens over a cache, on FlashCore's decode or prefill kernels."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 import torch
 
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, MOST_QUERIES, over_cache
-from flashcore._flash import EVERYWHERE, Result, blocks, refuse_others
+from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
+from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
+from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
 
 _CACHE: Mapping[str, Any] = {
     **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
     **dict.fromkeys(("rotary_seqlens", "q_descale", "k_descale", "v_descale")),
-    "window_size": EVERYWHERE,
+    "window_size": NO_WINDOW,
     "attention_chunk": 0,
     "softcap": 0.0,
     "scheduler_metadata": None,
     "sinks": None,
 }
-_PLAIN = tuple(_CACHE.values())
+_DEFAULTS = tuple(_CACHE.values())
+HEAD_DIM_STEP = 8  # of the prefill kernel
+_DECODE = f"up to {MAX_QUERIES} queries of a sequence and a head dimension of {', '.join(map(str, HEAD_DIMS))}"
 
 
 def flash_attn_with_kvcache(
@@ -46,7 +49,7 @@ def flash_attn_with_kvcache(
     v_descale: Any = None,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = EVERYWHERE,
+    window_size: tuple[int, int] = NO_WINDOW,
     attention_chunk: int = 0,
     softcap: float = 0.0,
     rotary_interleaved: bool = True,
@@ -57,31 +60,32 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     sinks: Any = None,
 ) -> Result:
-    """Attention of new tokens over a cache, contiguous (batch, room, kv heads, d) or in pages; ``k`` and ``v`` are appended in place.
+    """Compute ``decode`` with FlashAttention-3's signature.
 
-    Up to 16 queries of a sequence are a decode, more of them a prefill of the whole batch, which takes contiguous caches. Keys beyond
-    ``cache_seqlens`` (None: the cache is full) are not used. With ``return_softmax_lse`` the result is (out, log-sum-exp), no more.
+    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries and other head dimensions use the prefill kernel,
+    over contiguous caches, with one length for all if it appends. The result is the output, or (output, log-sum-exp).
     """
-    given = (
+    values = (
         qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
         q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, scheduler_metadata, sinks,
     )  # fmt: skip
-    if given != _PLAIN:
-        refuse_others(_CACHE, given)
+    if values != _DEFAULTS:
+        refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
-        raise ValueError("cache_seqlens: must say where k and v are to be appended")
-    max_ctas = blocks(q, sm_margin) if sm_margin else 0
+        raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
+    max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     try:
-        many = q.size(1) > MOST_QUERIES
-    except (AttributeError, IndexError, TypeError):  # no query: the decode says what it is
-        many = False
-    if many:
+        _, queries, _, head_dim = q.shape
+        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS
+    except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
+        is_prefill = False
+    if is_prefill:
         return _prefill(
             q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
             return_lse=return_softmax_lse, max_ctas=max_ctas,
         )  # fmt: skip
     tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, None)
-    return over_cache(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
+    return launch_decode(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
 
 
 def _prefill(
@@ -95,38 +99,41 @@ def _prefill(
     page_table: torch.Tensor | None,
     **options: Any,
 ) -> Result:
-    """Many new queries over a contiguous cache. NotImplementedError for what only the decode kernel can do."""
+    """Use the prefill kernel. NotImplementedError for what only decode can do."""
     if page_table is not None:
         raise NotImplementedError(
-            f"page_table: a paged cache takes up to {MOST_QUERIES} queries of a sequence, q has {q.shape[1]}"
+            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}. Pass a contiguous cache"
         )
     _check_caches(q, k_cache, v_cache)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
-        return _ragged(q, k_cache, v_cache, lengths, **options)
+        return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
     if isinstance(lengths, torch.Tensor):
         raise NotImplementedError(
-            f"k, v: with more than {MOST_QUERIES} queries they are appended where cache_seqlens is one number"
+            f"k, v: an append with different lengths needs {_DECODE}, q has shape {tuple(q.shape)};"
+            f" pass one number as cache_seqlens"
         )
-    room = k_cache.shape[1]
-    end = room if lengths is None else lengths
+    capacity = k_cache.shape[1]
+    end = capacity if lengths is None else lengths
     if (k is None) != (v is None):
-        raise ValueError(f"{'k' if k is None else 'v'}: new keys and new values come together")
-    if type(end) is not int or not 0 <= end <= room:
-        raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {room}, is {end!r}")
+        raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
+    if type(end) is not int or not 0 <= end <= capacity:
+        raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {capacity}, is {end!r}")
     if k is not None and v is not None:
         end = _append(q, (k_cache, v_cache), (k, v), end)
     return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
 
 
 def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
-    """Where the sequences end when the new rows are there. ValueError before anything is written."""
-    room = caches[0].shape[1]
+    """Append the new rows and return the new length. ValueError before anything is written."""
+    capacity = caches[0].shape[1]
     _check_rank("k", new[0])
     for name, rows in zip(("k", "v"), new, strict=True):
         _check(name, rows, q, (q.shape[0], new[0].shape[1], *caches[0].shape[2:]))
     end = start + new[0].shape[1]
-    if end > room:
-        raise ValueError(f"cache_seqlens: {start} leaves no room for {end - start} new keys among {room}")
+    if end > capacity:
+        raise ValueError(f"cache_seqlens: {start} and {end - start} new keys exceed the capacity {capacity}")
+    for name, cache in zip(("k_cache", "v_cache"), caches, strict=True):
+        check_distinct(cache, name)
     for cache, rows in zip(caches, new, strict=True):
         cache[:, start:end] = rows
     return end
@@ -136,13 +143,15 @@ def _check_caches(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor)
     for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache)):
         _check_rank(name, tensor)
     for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
-        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:]))
+        _check(name, tensor, q, (q.shape[0], *k_cache.shape[1:3], q.shape[3]))
+    if q.shape[3] % HEAD_DIM_STEP or q.shape[3] > max(HEAD_DIMS):  # before anything is written to the cache
+        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[3]}")
 
 
 def _check_rank(name: str, tensor: torch.Tensor) -> None:
     if not isinstance(tensor, torch.Tensor) or tensor.dim() != RANK:
-        what = f"has {tensor.dim()}" if isinstance(tensor, torch.Tensor) else f"is {type(tensor).__name__}"
-        raise ValueError(f"{name}: must have {RANK} dimensions, {what}")
+        rank = f"has {tensor.dim()}" if isinstance(tensor, torch.Tensor) else f"is {type(tensor).__name__}"
+        raise ValueError(f"{name}: must have {RANK} dimensions, {rank}")
 
 
 def _check(name: str, tensor: torch.Tensor, q: torch.Tensor, shape: tuple[int, ...]) -> None:
@@ -151,13 +160,16 @@ def _check(name: str, tensor: torch.Tensor, q: torch.Tensor, shape: tuple[int, .
         raise ValueError(f"{name}: must be {q.dtype} of shape {shape} like q, is {tensor.dtype} of shape {tuple(tensor.shape)}")
 
 
-def _ragged(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any) -> Result:
-    """Rows of a contiguous cache, each with a length of its own, as sequences one behind the other."""
+def _prefill_varlen(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any
+) -> Result:
+    """Treat a contiguous cache as packed sequences, each with its own length."""
     batch, queries, heads, _ = q.shape
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if cache.stride(0) != cache.shape[1] * cache.stride(1):
             raise NotImplementedError(
-                f"{name}: with more than {MOST_QUERIES} queries and cache_seqlens, sequences must lie back to back"
+                f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
+                f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
             )
     starts_q, starts_k = (
         torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])

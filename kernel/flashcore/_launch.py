@@ -1,9 +1,7 @@
-"""One call of an entry function: what its tensors are, the arguments that were laid out for such tensors once, a stream and a workspace.
+"""Launch an entry function with little time on the host.
 
-A call costs the host little more than the launch. What follows from shapes, strides and options alone is checked and laid out once, as
-a ``Launch``, and found again by a dictionary; a later call fills the addresses into a copy of its words. What the tensors are is read
-by one call of C for all of them, through the table of functions that PyTorch offers by DLPack: asked one by one in Python, their
-properties would cost as much as the launch.
+Shapes, strides and options are checked once and stored as a ``Launch``. A later call copies its words and fills in the addresses. One C
+call reads all tensors through DLPack, because reading them in Python costs as much as the launch.
 """
 
 from __future__ import annotations
@@ -17,13 +15,13 @@ from typing import Any
 import torch
 
 from flashcore import _library
-from flashcore._tensors import current_stream, workspace
+from flashcore._tensors import current_stream, get_workspace
 
-WORD = 8  # bytes: every address in an argument structure stands on a multiple of it
+WORD = 8  # bytes: every address in an argument structure is aligned to it
 OPERAND_WORDS = 4  # an address and three strides
-REQUIRED = 3  # queries, keys and values: the first tensors of every call
-WORDS_OF_TENSOR = 10  # at most: its address, its kind, and the sizes and strides of four dimensions
-MOST_LAUNCHES = 4096  # prepared ones that are kept, of each function
+REQUIRED = 3  # query, keys and values: the first tensors of every call
+MAX_WORDS_PER_TENSOR = 10  # its address, its kind, and the sizes and strides of four dimensions
+MAX_LAUNCHES = 4096  # that each entry function keeps
 
 Tensors = tuple[Any, ...]  # torch.Tensor or None
 
@@ -45,17 +43,17 @@ class Exchange(ctypes.Structure):
     ]
 
 
-def reader(count: int) -> Reader:
-    """What it takes to read so many tensors of PyTorch. LibraryError if it does not offer that."""
-    offered = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if offered is None:
-        raise _library.LibraryError("PyTorch 2.11 or newer is needed: this one has no table of DLPack's functions")
+def make_reader(count: int) -> Reader:
+    """Collect the functions that read ``count`` tensors."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        raise _library.LibraryError(f"PyTorch {torch.__version__} has no DLPack function table. Install PyTorch 2.11 or newer")
     python = ctypes.pythonapi
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
-    table = Exchange.from_address(pointer(offered, b"dlpack_exchange_api"))
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
+    table = Exchange.from_address(get_pointer(capsule, b"dlpack_exchange_api"))
     if table.major != Exchange.MAJOR or not table.read:
         raise _library.LibraryError(
-            f"DLPack's functions of version {Exchange.MAJOR} are needed: PyTorch has version {table.major}"
+            f"PyTorch's DLPack function table has version {table.major}. Install a PyTorch with version {Exchange.MAJOR}"
         )
     item, is_instance = (
         ctypes.cast(function, ctypes.c_void_p) for function in (python.PyTuple_GetItem, python.PyObject_IsInstance)
@@ -65,32 +63,32 @@ def reader(count: int) -> Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """All that one combination of shapes, strides and options fixes; ``words`` has no addresses yet."""
+    """The arguments for one combination of shapes, strides and options, without addresses."""
 
     words: array.array[int]
     device: int
     workspace_bytes: int
-    like_query: bool  # the output is laid out as the query is
-    out: tuple[int, ...]
-    lse: tuple[int, ...]
+    like_query: bool  # a new output has the query's strides
+    out: tuple[int, ...]  # shape
+    lse: tuple[int, ...]  # shape
 
 
 class Launches(dict[Hashable, Launch]):
-    """Prepared launches by what they depend on. Emptied when it grows beyond reason: shapes that never return are not kept."""
+    """Launches by their keys. Emptied when full, so that old shapes do not stay."""
 
     def keep(self, key: Hashable, launch: Launch) -> Launch:
-        """Keep and return it."""
-        if len(self) >= MOST_LAUNCHES:
+        """Store the launch and return it."""
+        if len(self) >= MAX_LAUNCHES:
             self.clear()
         self[key] = launch
         return launch
 
 
 class Entry:
-    """An entry function, and where its structure has the addresses of a call's tensors.
+    """An entry function, and where its structure holds the addresses of the tensors.
 
-    A call gives its tensors in the structure's order: the ``operands``, of which the first is the query and the last the output, the
-    ``pointers``, which follow each other, and the log-sum-exp. ``prepare(tensors, options)`` lays out what they fix, or raises.
+    A call passes tensors in the structure's order: ``operands`` (query first, output last), ``pointers`` (adjacent fields), log-sum-exp.
+    ``prepare(tensors, options)`` checks them and returns the ``Launch``.
     """
 
     def __init__(
@@ -105,65 +103,80 @@ class Entry:
     ) -> None:
         self.operation, self.function, self.prepare = operation, function, prepare
         self.names = (*operands, *pointers, "lse")
-        self.many = len(operands)
-        first = place(structure, operands[0])
-        self.operands = slice(first, first + OPERAND_WORDS * self.many, OPERAND_WORDS)
-        after = place(structure, pointers[0]) if pointers else 0
-        self.pointers = slice(after, after + len(pointers))
+        self.operand_count = len(operands)
+        first = get_word_index(structure, operands[0])
+        self.operands = slice(first, first + OPERAND_WORDS * self.operand_count, OPERAND_WORDS)
+        first = get_word_index(structure, pointers[0]) if pointers else 0
+        self.pointers = slice(first, first + len(pointers))
         self.out, self.lse, self.workspace, self.stream = (
-            place(structure, name) for name in ("out", "lse", "workspace", "stream")
+            get_word_index(structure, name) for name in ("out", "lse", "workspace", "stream")
         )
-        self.blank = array.array("Q", bytes(WORD * WORDS_OF_TENSOR * len(self.names)))
-        self.reader = reader(len(self.names))
-        self.reads = ctypes.addressof(self.reader)
+        self.blank = array.array("Q", bytes(WORD * MAX_WORDS_PER_TENSOR * len(self.names)))
+        self.reader = make_reader(len(self.names))
+        self.reader_address = ctypes.addressof(self.reader)
         self.launches = Launches()
 
     def __call__(self, tensors: Tensors, options: Hashable, *, return_lse: bool) -> Any:
-        """Launch on the current stream of the query's device; the output, or (output, log-sum-exp) if that is asked for."""
-        shared = _library.library(self.operation)
-        found, count = self.blank[:], len(tensors)
+        """Launch on the current stream of the query's device."""
+        library = _library.get_library(self.operation)
+        words, count = self.blank[:], len(tensors)
         try:
-            used = shared.flashcore_read(self.reads, tensors, found.buffer_info()[0])
-        except RuntimeError as error:  # PyTorch's: a sparse tensor, or one without memory
-            raise ValueError(f"{', '.join(self.names)}: one cannot be read: {str(error).splitlines()[0]}") from error
-        query, out, lse = tensors[0], tensors[self.many - 1], tensors[-1]
-        if used < 0 or query is None or tensors[1] is None or tensors[2] is None:
-            unread = -1 - used if used < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
-            raise ValueError(_unread(self.names[unread], tensors[unread]))
+            length = library.flashcore_read(self.reader_address, tensors, words.buffer_info()[0])
+        except RuntimeError as error:  # from PyTorch: the tensor is sparse, or has no memory
+            raise ValueError(f"{', '.join(self.names)}: one of them cannot be read: {str(error).splitlines()[0]}") from error
+        query, out, lse = tensors[0], tensors[self.operand_count - 1], tensors[-1]
+        if length < 0 or query is None or tensors[1] is None or tensors[2] is None:
+            index = -1 - length if length < 0 else next(i for i in range(REQUIRED) if tensors[i] is None)
+            raise ValueError(_describe_unreadable(self.names[index], tensors[index]))
         if torch.is_grad_enabled() and (query.requires_grad or tensors[1].requires_grad or tensors[2].requires_grad):
-            raise ValueError("q, k, v: this is a forward kernel without a gradient; call it under torch.no_grad()")
-        key = (shared, options, found[count:used].tobytes())
-        launch = self.launches.get(key) or self.launches.keep(key, self.prepare(tensors, options))
-        filled, stream = launch.words[:], current_stream(launch.device)
-        filled[self.operands] = found[: self.many]
-        filled[self.pointers] = found[self.many : count - 1]
+            raise ValueError("q, k, v: one of them requires a gradient, and this kernel is forward only. Use torch.no_grad()")
+        key = (library, options, words[count:length].tobytes())
+        launch = self.launches.get(key) or self._find_launch(key, tensors)
+        arguments, stream = launch.words[:], current_stream(launch.device)
+        arguments[self.operands] = words[: self.operand_count]
+        arguments[self.pointers] = words[self.operand_count : count - 1]
         if out is None:
             out = (
                 torch.empty_like(query) if launch.like_query else torch.empty(launch.out, dtype=query.dtype, device=query.device)
             )
-            filled[self.out] = out.data_ptr()
+            arguments[self.out] = out.data_ptr()
         if lse is None and return_lse:
             lse = torch.empty(launch.lse, dtype=torch.float32, device=query.device)
         if lse is not None:
-            filled[self.lse] = lse.data_ptr()
-        filled[self.workspace] = workspace(self.function, launch.device, stream, launch.workspace_bytes)
-        filled[self.stream] = stream
-        status = getattr(shared, self.function)(filled.buffer_info()[0])
+            arguments[self.lse] = lse.data_ptr()
+        workspace = get_workspace(self.function, launch.device, stream, launch.workspace_bytes)  # alive until after the launch
+        arguments[self.workspace] = workspace[0]
+        arguments[self.stream] = stream
+        status = getattr(library, self.function)(arguments.buffer_info()[0])
         if status != _library.OK:
-            _library.refuse(shared, status)
+            _library.refuse(library, status)
         return (out, lse) if return_lse else out
 
+    def _find_launch(self, key: tuple[Any, ...], tensors: Tensors) -> Launch:
+        """Look a launch up by its options' values, or prepare it."""
+        library, options, words = key
+        options = _replace_tensors(options)
+        key = (library, options, words)
+        return self.launches.get(key) or self.launches.keep(key, self.prepare(tensors, options))
 
-def _unread(name: str, given: Any) -> str:
-    what = f"has {given.dim()}" if isinstance(given, torch.Tensor) else f"is {type(given).__name__}"
-    return f"{name}: must be a tensor of at most 4 dimensions, {what}"
+
+def _replace_tensors(options: Any) -> Any:
+    """Replace tensors by their numbers. A tensor that changes in place would stay the same key."""
+    if isinstance(options, tuple):
+        return tuple(_replace_tensors(option) for option in options)
+    return options.item() if isinstance(options, torch.Tensor) and options.numel() == 1 else options
 
 
-def words(arguments: ctypes.Structure) -> array.array[int]:
-    """The structure's bytes as words, which copy quickly."""
+def _describe_unreadable(name: str, value: Any) -> str:
+    kind = f"has {value.dim()}" if isinstance(value, torch.Tensor) else f"is {type(value).__name__}"
+    return f"{name}: must be a tensor of at most 4 dimensions, {kind}"
+
+
+def to_words(arguments: ctypes.Structure) -> array.array[int]:
+    """Copy the structure into an array of words, which is quick to copy again."""
     return array.array("Q", bytes(arguments))
 
 
-def place(structure: type[ctypes.Structure], name: str) -> int:
-    """Where an address stands among the words: that of a field, or of an operand's data, its first field."""
+def get_word_index(structure: type[ctypes.Structure], name: str) -> int:
+    """Find a field, or an operand's address, among the words."""
     return int(getattr(structure, name).offset) // WORD

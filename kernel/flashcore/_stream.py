@@ -1,4 +1,4 @@
-"""The streaming kernel on torch tensors: ``out = a * x + y`` in float32."""
+"""Stream ``out = a * x + y`` in float32 on torch tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class Arguments(ctypes.Structure):
 def stream_axpy(
     a: float, x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None, max_ctas: int = 0
 ) -> torch.Tensor:
-    """Launch on the current stream of ``x``'s device; ``max_ctas`` caps the number of blocks (0: no cap)."""
+    """Compute a * x + y on the current stream of ``x``'s device.
+
+    ``x``, ``y`` and ``out`` are contiguous float32 with equally many elements. ``max_ctas`` limits the blocks (0: no limit).
+    """
     import torch
 
     out = torch.empty_like(x) if out is None else out
@@ -40,7 +43,7 @@ def stream_axpy(
         if tensor.dtype != torch.float32 or not tensor.is_contiguous():
             raise ValueError(f"{name}: must be contiguous float32, is {tensor.dtype} with strides {tensor.stride()}")
         if tensor.numel() != x.numel():
-            raise ValueError(f"{name}: has {tensor.numel()} elements, x has {x.numel()}")
+            raise ValueError(f"{name}: must have {x.numel()} elements like x, has {tensor.numel()}")
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
         device=x.device.index,

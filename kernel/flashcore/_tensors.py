@@ -1,4 +1,4 @@
-"""What the bindings of the attention kernels share: operands, checks, streams and workspaces."""
+"""Operands, checks, streams and workspaces of the attention bindings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ import torch
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
 DEVICE = "cuda"
 
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+"""The output, or (output, log-sum-exp)."""
+
 
 class Operand(ctypes.Structure):
-    """Mirror of FlashcoreOperand in flashcore/core/operand.h; strides count elements."""
+    """Mirror of FlashcoreOperand in flashcore/core/operand.h. Strides count elements."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -26,20 +29,20 @@ class Operand(ctypes.Structure):
     ]
 
 
-def operand(strides: Sequence[int], batch: int = 0, sequence: int = 1, head: int = 2) -> Operand:
-    """Strides by the dimensions' positions; the address comes with each call."""
+def make_operand(strides: Sequence[int], batch: int = 0, sequence: int = 1, head: int = 2) -> Operand:
+    """Take the strides at these dimensions."""
     return Operand(data=None, batch_stride=strides[batch], sequence_stride=strides[sequence], head_stride=strides[head])
 
 
-def strides(tensor: torch.Tensor | None, shape: Sequence[int]) -> Sequence[int]:
-    """A tensor's own, or those of one of this shape that is yet to be made."""
+def get_strides(tensor: torch.Tensor | None, shape: Sequence[int]) -> Sequence[int]:
+    """Return the tensor's strides, or those of a new tensor of this shape."""
     if tensor is not None:
         return tensor.stride()
-    return [math.prod(max(1, size) for size in shape[place + 1 :]) for place in range(len(shape))]
+    return [math.prod(max(1, size) for size in shape[dim + 1 :]) for dim in range(len(shape))]
 
 
 def check_like_query(tensor: torch.Tensor, query: torch.Tensor, name: str) -> None:
-    """What the C side cannot see of a tensor of elements: device, type, and a head dimension without gaps."""
+    """ValueError unless device and dtype are the query's and the head dimension is contiguous."""
     check_device(query, query, "q")
     check_device(tensor, query, name)
     if tensor.dtype not in DTYPES or tensor.dtype != query.dtype:
@@ -55,7 +58,7 @@ def check_device(tensor: torch.Tensor, query: torch.Tensor, name: str) -> None:
 
 
 def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """ValueError unless it is contiguous, of this type and shape, and on the device of the query."""
+    """ValueError unless it is contiguous, of this dtype and shape, and on q's device."""
     check_device(tensor, query, name)
     if tensor.dtype != dtype or not tensor.is_contiguous() or tuple(tensor.shape) != shape:
         raise ValueError(
@@ -64,82 +67,102 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
         )
 
 
-def whole(value: Any, name: str) -> int:
-    """The value as a whole number. ValueError if it is none."""
+def check_distinct(tensor: torch.Tensor, name: str) -> None:
+    """ValueError unless every element has its own memory."""
+    extent = 1  # elements from the first to the last, over the dimensions so far
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride < extent and tensor.numel():
+            raise ValueError(
+                f"{name}: elements share memory, its strides are {tuple(tensor.stride())} for shape {tuple(tensor.shape)}."
+                " Pass a contiguous tensor"
+            )
+        extent += (size - 1) * stride
+
+
+def to_int(value: Any, name: str) -> int:
+    """Convert to an integer."""
     try:
         return operator.index(value)
     except TypeError:
         raise ValueError(f"{name}: must be a whole number, is {value!r:.40}") from None
 
 
-def number(value: Any, name: str) -> float:
-    """The value as a number. ValueError if it is none."""
+def to_float(value: Any, name: str) -> float:
+    """Convert to a float."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         raise ValueError(f"{name}: must be a number, is {value!r:.40}") from None
 
 
-def ordinal(tensor: torch.Tensor) -> int:
-    """The number of its device."""
+def get_ordinal(tensor: torch.Tensor) -> int:
+    """Return the index of its device."""
     return tensor.device.index or 0
 
 
-def multiprocessors(device: torch.device) -> int:
-    """How many the device has."""
+def count_multiprocessors(device: torch.device) -> int:
+    """Count the device's multiprocessors."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def current_stream(device: int) -> int:
-    """The handle of the device's current stream: as ``torch.cuda.current_stream``, without an object around it."""
+    """Return the current stream's handle without an object around it."""
     return int(torch._C._cuda_getCurrentRawStream(device))  # noqa: SLF001 - what PyTorch's own compiler calls
 
 
-_held: dict[tuple[str, int, int], tuple[int, int, torch.Tensor]] = {}  # bytes, address
-_captured: dict[tuple[str, int, int], tuple[int, torch.Tensor]] = {}
+Key = tuple[str, int, int]  # operation, device, stream
+Workspace = tuple[int, int, torch.Tensor]  # address, bytes, memory
+_workspaces: dict[Key, Workspace] = {}
+_capture_workspaces: dict[Key, tuple[int, Workspace]] = {}  # capture, workspace
 
 
-def workspace(operation: str, device: int, stream: int, size: int) -> int:
-    """The address of at least ``size`` bytes that were zero once, and which only launches of this operation have used since.
+def get_workspace(operation: str, device: int, stream: int, size: int) -> Workspace:
+    """Return at least ``size`` bytes, zero at first, that only this operation uses.
 
-    Launches of one stream follow each other and share theirs. A graph may be replayed beside the stream that it was captured
-    on, so a capture gets its own, zeroed in the graph by its first launch: every replay begins anew. The default stream, 0,
-    cannot be captured.
+    The caller keeps the result until its launch is in the stream, because another thread may replace it by a larger one. Then it may be
+    freed: its memory came from this stream, so the next user runs after the launch.
+
+    Launches of a stream run in order and share a workspace. A graph may be replayed on another stream, so every capture has its own, zeroed
+    in the graph by its first launch. The default stream, 0, cannot be captured.
     """
     key = (operation, device, stream)
     if stream and torch.cuda.is_current_stream_capturing():
-        return _of_capture(key, size)
-    held = _held.get(key)
-    if held is None or held[0] < size:
-        zeros = _zeros(device, size)
-        held = _held[key] = (zeros.numel(), int(zeros.data_ptr()), zeros)
-    return held[1]
+        return _get_capture_workspace(key, size)
+    workspace = _workspaces.get(key)
+    if workspace is None or workspace[1] < size:
+        workspace = _workspaces[key] = _make_workspace(device, size)
+    return workspace
 
 
-def _of_capture(key: tuple[str, int, int], size: int) -> int:
-    capture = _capture_number(key[2])
-    number, held = _captured.get(key, (0, None))
-    if held is None or number != capture or not capture or held.numel() < size:
-        held = _zeros(key[1], size)
-        _captured[key] = capture, held  # the last capture's goes: whatever takes that memory then, a replay zeroes it first
-    return int(held.data_ptr())
+def _get_capture_workspace(key: Key, size: int) -> Workspace:
+    capture = _get_capture_id(key[2])
+    owner, workspace = _capture_workspaces.get(key, (0, None))
+    if workspace is None or owner != capture or not capture or workspace[1] < size:
+        workspace = _make_workspace(key[1], size)
+        _capture_workspaces[key] = capture, workspace  # frees the last capture's, which each of its replays zeroes first
+    return workspace
+
+
+def _make_workspace(device: int, size: int) -> Workspace:
+    memory = _zeros(device, size)
+    return int(memory.data_ptr()), memory.numel(), memory
 
 
 def _zeros(device: int, size: int) -> torch.Tensor:
     return torch.zeros(size, dtype=torch.uint8, device=torch.device(DEVICE, device))
 
 
-def _capture_number(stream: int) -> int:
-    """Which capture the stream is in, a number that no other capture of the process has; 0 where the driver does not say."""
-    ask = _capture_info()
+def _get_capture_id(stream: int) -> int:
+    """Return the capture's number, unique in the process, or 0 if the driver cannot tell."""
+    get_info = _find_capture_info()
     status, number = ctypes.c_int(), ctypes.c_uint64()
-    if ask is None or ask(ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number)) != 0:
+    if get_info is None or get_info(ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number)) != 0:
         return 0
     return number.value
 
 
 @functools.cache
-def _capture_info() -> Any:
+def _find_capture_info() -> Any:
     try:
         return ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo
     except (OSError, AttributeError):

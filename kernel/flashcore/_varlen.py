@@ -1,7 +1,6 @@
-"""Forward attention on sequences of different lengths, whose rows lie one behind the other: (rows, heads, head dimension).
+"""Forward attention on packed sequences of different lengths.
 
-Strides are taken as they are, as in ``attention``. Nothing is padded and nothing comes back to the host: the lengths are read on
-the device, so a launch can be captured into a graph and replayed with other lengths.
+The device reads the lengths, so a captured launch can be replayed with others.
 """
 
 from __future__ import annotations
@@ -14,14 +13,23 @@ from typing import Any
 import torch
 
 from flashcore import _library
-from flashcore._launch import Entry, Launch, Tensors, words
-from flashcore._tensors import DTYPES, Operand, check_exactly, check_like_query, number, operand, ordinal, strides, whole
+from flashcore._launch import Entry, Launch, Tensors, to_words
+from flashcore._tensors import (
+    DTYPES,
+    Operand,
+    Result,
+    check_distinct,
+    check_exactly,
+    check_like_query,
+    get_ordinal,
+    get_strides,
+    make_operand,
+    to_float,
+    to_int,
+)
 
 RANK = 3
-ROWS, HEADS = 0, 1
-
-
-Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+ROWS, HEADS = 0, 1  # dimensions
 
 
 class Arguments(ctypes.Structure):
@@ -71,15 +79,11 @@ def attention_varlen(
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
 ) -> Result:
-    """softmax(scale * q @ k^T) @ v of every sequence by itself, launched on the current stream of ``q``'s device.
+    """Compute attention of every sequence separately, on the current stream of ``q``'s device.
 
-    q (all queries, heads, d), k and v (all keys, kv heads, d). Sequence i has the queries from ``cu_seqlens_q[i]`` to before
-    ``cu_seqlens_q[i + 1]``, of these the first ``seqused_q[i]`` if that is given, and keys likewise: int32 on the device, of
-    batch + 1 and batch numbers. What they say beyond the rows that there are is cut off; rows of ``out`` that belong to no
-    sequence stay as they were.
-
-    ``causal`` is aligned bottom right in every sequence; a row that sees no key gives 0, with a log-sum-exp of -inf.
-    ``return_lse`` adds the natural log-sum-exp, float32 of shape (heads, all queries). The rest is as in ``attention``.
+    ``q`` is (all queries, heads, d), ``k`` and ``v`` are (all keys, kv heads, d). Sequence i has rows ``cu_seqlens[i]`` to
+    ``cu_seqlens[i + 1]``, or the first ``seqused[i]`` of them, int32 on the device. Lengths beyond the rows are cut off. Rows of ``out``
+    outside every sequence keep their content. The log-sum-exp is (heads, all queries). The rest is as in ``attention``.
     """
     tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, lse)
     result: Result = _ENTRY(tensors, (causal, scale, max_ctas), return_lse=return_lse)
@@ -87,7 +91,7 @@ def attention_varlen(
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
-    """Check what the C side cannot see, and lay the arguments out. ValueError that names the argument."""
+    """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, *lengths, lse = tensors
     causal, scale, max_ctas = options
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
@@ -103,31 +107,33 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     if k.shape[2] != head_dim:
         raise ValueError(f"k: the head dimension must be {head_dim} as q's, is {k.shape[2]}")
     batch = _check_lengths(q, lengths)
+    if out is not None:
+        check_distinct(out, "out")
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (heads, rows))
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
-        device=ordinal(q),
+        device=get_ordinal(q),
         dtype=DTYPES[q.dtype],
         causal=bool(causal),
-        max_ctas=whole(max_ctas, "max_ctas"),
-        scale=1.0 / math.sqrt(head_dim) if scale is None else number(scale, "scale"),
+        max_ctas=to_int(max_ctas, "max_ctas"),
+        scale=1.0 / math.sqrt(head_dim) if scale is None else to_float(scale, "scale"),
         batch=batch,
         heads=heads,
         kv_heads=kv_heads,
         total_q=rows,
         total_k=keys,
         head_dim=head_dim,
-        q=operand(q.stride(), ROWS, ROWS, HEADS),
-        k=operand(k.stride(), ROWS, ROWS, HEADS),
-        v=operand(v.stride(), ROWS, ROWS, HEADS),
-        out=operand(strides(out, q.shape), ROWS, ROWS, HEADS),
+        q=make_operand(q.stride(), ROWS, ROWS, HEADS),
+        k=make_operand(k.stride(), ROWS, ROWS, HEADS),
+        v=make_operand(v.stride(), ROWS, ROWS, HEADS),
+        out=make_operand(get_strides(out, q.shape), ROWS, ROWS, HEADS),
     )
-    size = _library.library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
+    size = _library.get_library("attention").flashcore_attention_varlen_workspace_bytes(ctypes.byref(arguments))
     arguments.workspace_bytes = size
     return Launch(
-        words=words(arguments),
-        device=ordinal(q),
+        words=to_words(arguments),
+        device=get_ordinal(q),
         workspace_bytes=size,
         like_query=q.is_contiguous(),
         out=tuple(q.shape),
@@ -142,10 +148,11 @@ _ENTRY = Entry(
 
 
 def _check_lengths(q: torch.Tensor, lengths: Sequence[torch.Tensor | None]) -> int:
-    """How many sequences there are. ValueError unless all four tell the same, in int32."""
+    """Return the number of sequences. ValueError unless all tensors agree, in int32."""
     cumulative = lengths[0]
     if cumulative is None or cumulative.dim() != 1 or not cumulative.numel():
-        raise ValueError("cu_seqlens_q: must have one dimension of batch + 1 numbers")
+        shape = None if cumulative is None else tuple(cumulative.shape)
+        raise ValueError(f"cu_seqlens_q: must have shape (batch + 1,), is {shape}")
     batch = cumulative.numel() - 1
     for name, tensor, count in zip(
         ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"), lengths, (batch + 1, batch + 1, batch, batch), strict=True

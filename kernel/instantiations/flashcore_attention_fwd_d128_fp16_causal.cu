@@ -1,4 +1,4 @@
-// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
 #include "flashcore/attention/forward.cuh"
 
 namespace {
@@ -6,8 +6,9 @@ struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 128, .dtype = flashcore::attention::DType::kFp16, .causal = true, .tile_m = 128,
         .tile_n = 128, .q_stages = 1, .kv_stages = 3, .consumer_warpgroups = 2,
-        .turns = false, .query_in_registers = true, .staged_output = false,
-        .optimistic = true, .scores_again = true};
+        .ping_pong_barrier = false, .query_in_registers = true,
+        .tma_store_epilogue = false, .stale_max_speculation = true,
+        .recompute_qk = true};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 230400;

@@ -1,4 +1,4 @@
-// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
 #include "flashcore/attention/forward.cuh"
 
 namespace {
@@ -6,8 +6,9 @@ struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 256, .dtype = flashcore::attention::DType::kFp16, .causal = true, .tile_m = 128,
         .tile_n = 64, .q_stages = 1, .kv_stages = 2, .consumer_warpgroups = 2,
-        .turns = true, .query_in_registers = false, .staged_output = false,
-        .optimistic = false, .scores_again = false};
+        .ping_pong_barrier = true, .query_in_registers = false,
+        .tma_store_epilogue = false, .stale_max_speculation = false,
+        .recompute_qk = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 197632;

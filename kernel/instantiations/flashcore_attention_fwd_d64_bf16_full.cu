@@ -1,4 +1,4 @@
-// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
 #include "flashcore/attention/forward.cuh"
 
 namespace {
@@ -6,8 +6,9 @@ struct Tuning {
     static constexpr flashcore::attention::Config config = {
         .head_dim = 64, .dtype = flashcore::attention::DType::kBf16, .causal = false, .tile_m = 192,
         .tile_n = 128, .q_stages = 2, .kv_stages = 3, .consumer_warpgroups = 3,
-        .turns = true, .query_in_registers = false, .staged_output = true,
-        .optimistic = true, .scores_again = false};
+        .ping_pong_barrier = true, .query_in_registers = false,
+        .tma_store_epilogue = true, .stale_max_speculation = true,
+        .recompute_qk = false};
 };
 constexpr int kThreads = flashcore::attention::threads(Tuning::config);
 constexpr int kSharedBytes = 148480;

@@ -1,14 +1,14 @@
-// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.
-#include "flashcore/attention/prepare.cuh"
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
+#include "flashcore/attention/varlen_prepare.cuh"
 
 namespace {
 constexpr int kThreads = 1024;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) flashcore_attention_varlen_prepare(
-    const __grid_constant__ flashcore::attention::Ragged ragged) {
-    flashcore::attention::prepare<kThreads>(ragged);
+    const __grid_constant__ flashcore::attention::VarlenBatch batch) {
+    flashcore::attention::prepare<kThreads>(batch);
 }
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {
-    {kThreads}, flashcore::launch<flashcore_attention_varlen_prepare, kThreads, 0, flashcore::attention::Ragged>};
+    {kThreads}, flashcore::launch<flashcore_attention_varlen_prepare, kThreads, 0, flashcore::attention::VarlenBatch>};

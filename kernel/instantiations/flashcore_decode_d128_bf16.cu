@@ -1,4 +1,4 @@
-// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.
+// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.
 #include "flashcore/decode/decode.cuh"
 
 namespace {

@@ -1,4 +1,4 @@
-// The fp16 kernel for D=128 as it ships, and the same with multiply-adds before its first tile.
+// The shipped fp16 kernel for D=128, and the same with extra multiply-adds before its first tile.
 #include "flashcore_attention_fwd_d128_fp16_full.cu"
 #include "planted.h"
 

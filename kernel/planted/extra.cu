@@ -1,4 +1,4 @@
-// The number behind flashcore::planted::extra().
+// Stores the number that flashcore::planted::extra() returns.
 #include "planted.h"
 
 namespace {

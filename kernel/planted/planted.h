@@ -1,11 +1,11 @@
-// A build of the kernels with more to do: how much is a number of the launch, so that one binary serves every level.
+// A build of the kernels with extra work. The amount is an argument of the launch, so one binary serves every level.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace flashcore::planted {
 
-// What the next launches have to do besides: multiply-adds of every thread (attention), or blocks that repeat a tile (stream).
+// Extra work of the next launches: multiply-adds of every thread (attention), or blocks that repeat a tile (stream).
 int extra();
 
 template <class Params>
@@ -14,7 +14,7 @@ struct Planted {
     int extra;
 };
 
-// Multiply-adds, each waiting for the one before it. Their result is never negative, which the compiler cannot know.
+// A dependent chain of multiply-adds. The result is never negative, but the compiler cannot know that.
 __device__ __forceinline__ void work(int steps) {
     float value = static_cast<float>(threadIdx.x);
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// The streaming kernel with blocks that do the first tiles once more: real bytes over the memory bus.
+// The streaming kernel with extra blocks that repeat the first tiles, with real traffic on the memory bus.
 #include "flashcore/stream/axpy.cuh"
 #include "planted.h"
 

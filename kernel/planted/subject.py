@@ -1,12 +1,12 @@
-"""Subject: the kernels with extra work in them, for ``flashcore-ci calibrate``: how small a slow-down does this machine show?
+"""Subject: the kernels with extra work, which ``flashcore-ci calibrate`` measures.
 
-Parameters of a workload: ``kernel`` (attention, stream), ``extra`` (work besides; 0 is the kernel as it ships), and those of
-that kernel's own subject, which does all the rest.
+Parameters: ``kernel`` (attention, stream), ``extra`` (0: the kernel as it ships), and those of that kernel's subject.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import pathlib
 import sys
@@ -27,7 +27,7 @@ _library: ctypes.CDLL | None = None
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """Like the builds of both kernels, with their budgets."""
+    """Combine the builds of both kernels, with their limits."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
     subjects = [f"kernel/subjects/{name}.py" for name in ("attention", "stream")]
     return {
@@ -47,61 +47,60 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """That of the kernel itself: the extra work is nobody's need."""
-    subject, own = _subject(params)
-    entry = "flashcore_planted_stream" if params["kernel"] == "stream" else f"flashcore_planted_attention_d{own['d']}"
-    return {**subject.problem(own), "entries": [entry]}
+    """Count the kernel's work without the extra."""
+    subject, subject_params = _split_params(params)
+    suffix = "stream" if params["kernel"] == "stream" else f"attention_d{subject_params['d']}"
+    return {**subject.problem(subject_params), "entries": [f"flashcore_planted_{suffix}"]}
 
 
 def load(library: pathlib.Path) -> None:
-    """Both kernels from this library."""
-    global _library  # noqa: PLW0603 - a subject is a module; its library is its state
+    """Load both kernels from this library."""
+    global _library  # noqa: PLW0603 - the library is the state of this module
     for name in ("attention", "stream"):
-        _module(name).load(library)
+        _load_subject(name).load(library)
     _library = ctypes.CDLL(str(library))
     _library.flashcore_planted_extra.argtypes = [ctypes.c_int]
     _library.flashcore_planted_extra.restype = None
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Those of the kernel itself, and what it is asked to do besides."""
-    subject, own = _subject(params)
-    return {**subject.inputs(own, seed), "kernel": params["kernel"], "extra": int(params["extra"])}
+    """Draw the kernel's inputs, and add the extra work."""
+    subject, subject_params = _split_params(params)
+    return {**subject.inputs(subject_params, seed), "kernel": params["kernel"], "extra": int(params["extra"])}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the kernel itself."""
-    outputs: dict[str, Any] = _module(inputs["kernel"]).outputs(inputs)
+    """Allocate the kernel's outputs."""
+    outputs: dict[str, Any] = _load_subject(inputs["kernel"]).outputs(inputs)
     return outputs
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """One launch on the current stream."""
+    """Launch once on the current stream."""
     assert _library is not None
     _library.flashcore_planted_extra(inputs["extra"])
-    _module(inputs["kernel"]).run(inputs, outputs)
+    _load_subject(inputs["kernel"]).run(inputs, outputs)
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """That of the kernel itself."""
-    reference: dict[str, Any] = _module(inputs["kernel"]).reference(inputs)
+    """Compute the kernel's reference."""
+    reference: dict[str, Any] = _load_subject(inputs["kernel"]).reference(inputs)
     return reference
 
 
-def _subject(params: Mapping[str, Any]) -> tuple[ModuleType, dict[str, Any]]:
-    """The subject of the kernel itself, and the parameters that it knows."""
+def _split_params(params: Mapping[str, Any]) -> tuple[ModuleType, dict[str, Any]]:
+    """Return the kernel's subject and its parameters."""
     if params["kernel"] not in ("attention", "stream"):
         raise ValueError(f"kernel: must be attention or stream, is {params['kernel']!r}")
     if not isinstance(params["extra"], int) or params["extra"] < 0:
-        raise ValueError("extra: must be a whole number, zero or more")
-    own = {name: value for name, value in params.items() if name not in ("kernel", "extra")}
-    return _module(params["kernel"]), own
+        raise ValueError(f"extra: must be a whole number, zero or more, is {params['extra']!r}")
+    subject_params = {name: value for name, value in params.items() if name not in ("kernel", "extra")}
+    return _load_subject(params["kernel"]), subject_params
 
 
-def _module(name: str) -> ModuleType:
-    known = sys.modules.get(f"flashcore_planted_{name}")
-    if known is not None:
-        return known
+@functools.cache
+def _load_subject(name: str) -> ModuleType:
+    """Load a kernel's subject once."""
     spec = importlib.util.spec_from_file_location(f"flashcore_planted_{name}", SUBJECTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

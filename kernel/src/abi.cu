@@ -1,14 +1,14 @@
-// What every FlashCore library exports, whatever its operations are.
+// The functions that every FlashCore library exports.
 #include "flashcore/core/reader.h"
 #include "flashcore/core/status.h"
 
 namespace {
-constexpr int kAbiVersion = 2;  // raised with every change of an argument struct or of a function's meaning
+constexpr int kAbiVersion = 2;  // increase it when an argument struct or the meaning of a function changes
 }
 
 extern "C" int flashcore_abi_version() { return kAbiVersion; }
 
-extern "C" const char* flashcore_error_string() { return flashcore::last_sentence(); }
+extern "C" const char* flashcore_error_string() { return flashcore::last_error_message(); }
 
 extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words) {
     constexpr uint64_t kNone = ~uint64_t{0};

@@ -27,33 +27,34 @@ constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCOR
 
 using Arguments = FlashcoreDecodeArguments;
 
-constexpr int64_t kMostQueries = 16;
+constexpr int64_t kMaxQueries = 16;
 constexpr size_t kWorkspaceAlignment = 16;
-constexpr int kNoPages = 31;  // as the logarithm of a page's keys
+constexpr int kNoPages = 31;  // page_shift of a contiguous cache
 
-int64_t room(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
+int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
 Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
-    bool known = false;
-    for (const int size : kPageSizes) known = known || args.page_size == size;
-    if (!known) return fail(Status::kInvalidArgument, "page_size: must be 16, 64, 128 or 256, or 0, is %d", args.page_size);
+    bool supported = false;
+    for (const int size : kPageSizes) supported = supported || args.page_size == size;
+    if (!supported)
+        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), 16, 64, 128 or 256, but is %d", args.page_size);
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
-        FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, room(args) > 0 ? 1 : 0));
+        FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0));
     } else {
         FLASHCORE_RETURN_IF_FAILED(check_extent("capacity", args.capacity, 0));
     }
-    if (args.new_keys < 0 || args.new_keys > room(args)) {
-        return fail(Status::kInvalidArgument, "new_keys: must be from 0 to the %lld keys that a sequence has room for, is %lld",
-                    static_cast<long long>(room(args)), static_cast<long long>(args.new_keys));
+    if (args.new_keys < 0 || args.new_keys > capacity(args)) {
+        return fail(Status::kInvalidArgument, "new_keys: must be from 0 to %lld, the most keys of a sequence, but is %lld",
+                    static_cast<long long>(capacity(args)), static_cast<long long>(args.new_keys));
     }
     return Status::kOk;
 }
 
 Status check_numbers(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
-    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMostQueries));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMaxQueries));
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));
     return check_count("splits", args.splits);
 }
@@ -65,11 +66,11 @@ Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
         variant = candidate;
         return Status::kOk;
     }
-    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, is %lld", static_cast<long long>(args.head_dim));
+    return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
-// Everything that follows from the numbers alone.
-Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& chosen) {
+// Plans a launch from the arguments' numbers, without their pointers.
+Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& launch_plan) {
     FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
     FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
@@ -79,28 +80,30 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
                           args.heads,
                           args.kv_heads,
                           args.sq,
-                          room(args),
+                          capacity(args),
                           args.causal != 0,
                           args.deterministic != 0,
                           args.splits};
-    chosen = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
-    if (chosen.tiles > kExtentLimit) {
-        return fail(Status::kInvalidArgument, "batch: batch * heads * key tiles must not exceed 2^30");
+    launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    if (launch_plan.tiles > kExtentLimit) {
+        return fail(Status::kInvalidArgument, "batch: batch * heads * KV tiles must not exceed 2^30, but is %lld",
+                    static_cast<long long>(launch_plan.tiles));
     }
-    if (chosen.counters > kCounters) {
+    if (launch_plan.counters > kCounters) {
         return fail(Status::kInvalidArgument,
-                    "batch: batch * kv_heads must not exceed %lld where splits are forced or deterministic",
-                    static_cast<long long>(kCounters * chosen.rows.heads / chosen.row_units));
+                    "batch: batch * kv_heads must not exceed %lld if splits are forced or deterministic, but is %lld",
+                    static_cast<long long>(kCounters * launch_plan.rows.heads / launch_plan.row_work_tiles),
+                    static_cast<long long>(args.batch * args.kv_heads));
     }
     return Status::kOk;
 }
 
-Status check_pointers(const Arguments& args, const Plan& chosen) {
-    if (args.page_size > 0 && room(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
+Status check_pointers(const Arguments& args, const Plan& launch_plan) {
+    if (args.page_size > 0 && capacity(args) > 0) FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, kWorkspaceAlignment));
-    if (args.workspace_bytes < chosen.workspace_bytes) {
-        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, is %lld",
-                    static_cast<long long>(chosen.workspace_bytes), static_cast<long long>(args.workspace_bytes));
+    if (args.workspace_bytes < launch_plan.workspace_bytes) {
+        return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
+                    static_cast<long long>(launch_plan.workspace_bytes), static_cast<long long>(args.workspace_bytes));
     }
     const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads) {
         return check_tensor({name,
@@ -117,10 +120,10 @@ Status check_pointers(const Arguments& args, const Plan& chosen) {
     return rows("v_new", args.v_new, args.new_keys, args.kv_heads);
 }
 
-// The host check of what only the device knows.
+// Reads lengths and page table back and checks them. Only the device has them otherwise.
 Status check_tables(const Arguments& args) {
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(room(args) - args.new_keys));
+    std::vector<int32_t> lengths(static_cast<size_t>(args.batch), static_cast<int32_t>(capacity(args) - args.new_keys));
     if (args.lengths != nullptr) {
         FLASHCORE_RETURN_IF_FAILED(
             check(cudaMemcpyAsync(lengths.data(), args.lengths, lengths.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
@@ -137,43 +140,45 @@ Status check_tables(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check(cudaStreamSynchronize(stream), "check"));
     for (int64_t sequence = 0; sequence < args.batch; ++sequence) {
         const int64_t length = lengths[static_cast<size_t>(sequence)];
-        if (length < 0 || length + args.new_keys > room(args)) {
-            return fail(Status::kInvalidArgument, "lengths: sequence %lld has %lld keys and %lld new ones, and room for %lld",
+        if (length < 0 || length + args.new_keys > capacity(args)) {
+            return fail(Status::kInvalidArgument,
+                        "lengths: sequence %lld has %lld keys and %lld new ones, but the cache holds at most %lld",
                         static_cast<long long>(sequence), static_cast<long long>(length), static_cast<long long>(args.new_keys),
-                        static_cast<long long>(room(args)));
+                        static_cast<long long>(capacity(args)));
         }
         for (int64_t slot = 0; !table.empty() && slot * args.page_size < length + args.new_keys; ++slot) {
             const int32_t page = table[static_cast<size_t>(sequence * args.table_width + slot)];
             if (page >= 0 && page < args.pages) continue;
-            return fail(Status::kInvalidArgument, "page_table: entry %lld of sequence %lld is %d; the pool has %lld pages",
+            return fail(Status::kInvalidArgument, "page_table: entry %lld of sequence %lld is %d, but the pool has %lld pages",
                         static_cast<long long>(slot), static_cast<long long>(sequence), page, static_cast<long long>(args.pages));
         }
     }
     return Status::kOk;
 }
 
-// Column blocks and heads are dimensions of their own, so that one box holds all of a unit.
+// Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
-    if (room(args) == 0) return Status::kOk;  // no key is ever loaded, and an empty tensor has no map
+    if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
-        const int64_t blocks = args.head_dim / kBlockColumns;
-        const TensorShape shape{
-            name,
-            operand.data,
-            {kBlockColumns, args.page_size > 0 ? args.page_size : room(args), blocks, args.kv_heads, params.cache.pages},
-            {operand.sequence_stride * kBytesPerElement, kBlockColumns * kBytesPerElement, operand.head_stride * kBytesPerElement,
-             operand.batch_stride * kBytesPerElement},
-            {kBlockColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks), static_cast<uint32_t>(params.rows.heads), 1},
-            5,
-            {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
-            CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
+        const int64_t blocks = args.head_dim / kSwizzleAtomColumns;
+        const TensorShape shape{name,
+                                operand.data,
+                                {kSwizzleAtomColumns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads,
+                                 params.cache.pages},
+                                {operand.sequence_stride * kBytesPerElement, kSwizzleAtomColumns * kBytesPerElement,
+                                 operand.head_stride * kBytesPerElement, operand.batch_stride * kBytesPerElement},
+                                {kSwizzleAtomColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks),
+                                 static_cast<uint32_t>(params.rows.heads), 1},
+                                5,
+                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
         return encode(shape, config.dtype, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
     return map("v", args.v, params.v);
 }
 
-void fill(const Arguments& args, const Plan& chosen, Params& params) {
+void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.q = args.q;
     params.k_cache = args.k;
     params.v_cache = args.v;
@@ -182,9 +187,9 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
     params.out = args.out;
     params.lse = args.lse;
     params.counters = static_cast<unsigned*>(args.workspace);
-    params.pieces = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
+    params.partials = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + kCounterBytes);
     const bool paged = args.page_size > 0;
-    const int keys = static_cast<int>(room(args));
+    const int keys = static_cast<int>(capacity(args));
     params.cache = {args.lengths,
                     paged ? args.page_table : nullptr,
                     args.table_stride,
@@ -192,11 +197,11 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
                     paged ? log2_of(args.page_size) : kNoPages,
                     static_cast<int>(paged ? args.pages : args.batch),
                     static_cast<int>(args.new_keys)};
-    params.rows = chosen.rows;
-    params.cut = chosen.cut;
+    params.rows = launch_plan.rows;
+    params.split_policy = launch_plan.split_policy;
     params.kv_heads = static_cast<int>(args.kv_heads);
-    params.row_units = chosen.row_units;
-    const int tile_shift = chosen.cut.tile_shift;
+    params.row_work_tiles = launch_plan.row_work_tiles;
+    const int tile_shift = launch_plan.split_policy.tile_shift;
     params.box_shift = paged ? std::min(log2_of(args.page_size), tile_shift) : tile_shift;
     const ScoreScale scale = score_scale(args.scale);
     params.scale_log2 = scale.log2;
@@ -207,17 +212,17 @@ void fill(const Arguments& args, const Plan& chosen, Params& params) {
 Status decode(const Arguments& args) {
     const DecodeVariant* variant = nullptr;
     Device device;
-    Plan chosen;
-    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, chosen));
+    Plan launch_plan;
+    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, launch_plan));
     if (args.batch == 0 || args.heads == 0) return Status::kOk;
-    FLASHCORE_RETURN_IF_FAILED(check_pointers(args, chosen));
+    FLASHCORE_RETURN_IF_FAILED(check_pointers(args, launch_plan));
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
     Params params{};
-    fill(args, chosen, params);
+    fill(args, launch_plan, params);
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
-    return check(variant->launch(params, chosen.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+    return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
 }
 
 }  // namespace
@@ -230,7 +235,7 @@ extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments) {
 extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments) {
     const flashcore::decode::DecodeVariant* variant = nullptr;
     flashcore::Device device;
-    flashcore::decode::Plan chosen;
-    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, chosen);
-    return status == flashcore::Status::kOk ? chosen.workspace_bytes : -1;
+    flashcore::decode::Plan launch_plan;
+    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, launch_plan);
+    return status == flashcore::Status::kOk ? launch_plan.workspace_bytes : -1;
 }

@@ -15,9 +15,9 @@ namespace flashcore::stream {
 namespace {
 
 constexpr size_t kAlignment = 16;
-constexpr int64_t kMaxCtas = INT32_MAX;  // of a grid
+constexpr int64_t kMaxCtas = INT32_MAX;  // largest grid
 
-// The grid as a pure function of the problem: a block for every tile, unless the caller wants fewer that take several.
+// Chooses one CTA per tile, or fewer if the caller limits them. CTAs then take several tiles.
 int choose_ctas(const Config& config, int64_t count, int max_ctas) {
     const int64_t per_tile = int64_t{vectors_per_tile(config)} * kFloatsPerVector;
     const int64_t tiles = (count + per_tile - 1) / per_tile;

@@ -1,9 +1,9 @@
-// Host launcher of the attention forward, sequences of different lengths: lay the batch out on the device, then launch as ever.
+// Host launcher of the attention forward for sequences of different lengths. A first kernel lays out the batch on the device.
 #include <algorithm>
 #include <cstdint>
 
 #include "flashcore/attention/launcher.h"
-#include "flashcore/attention/ragged.h"
+#include "flashcore/attention/varlen.h"
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant;
 
@@ -12,16 +12,17 @@ namespace {
 
 using Arguments = FlashcoreVarlenArguments;
 
-// Rows one behind the other have two strides; that of a single row is any that the tensor map takes.
+// Packed rows have only two strides. The stride of a single row is not used, so it becomes one that the tensor map accepts.
 Status check_rows(const char* name, int64_t rows, FlashcoreOperand& operand) {
     if (rows == 1) operand.sequence_stride = kTensorAlignment;
     operand.batch_stride = operand.sequence_stride;
-    if (operand.sequence_stride * kBytesPerElement < kRaggedStrideLimit) return Status::kOk;
-    return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes", name);
+    if (operand.sequence_stride * kBytesPerElement < kVarlenStrideLimit) return Status::kOk;
+    return fail(Status::kInvalidArgument, "%s: the sequence stride must be below 2^33 bytes, but is %lld bytes", name,
+                static_cast<long long>(operand.sequence_stride * kBytesPerElement));
 }
 
-// All rows as those of one sequence.
-Status packed(const Arguments& args, FlashcoreAttentionArguments& view) {
+// Views all rows as one sequence.
+Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.dtype = args.dtype;
     view.causal = args.causal;
     view.scale = args.scale;
@@ -43,72 +44,75 @@ Status packed(const Arguments& args, FlashcoreAttentionArguments& view) {
     return check_rows("out", args.total_q, view.out);
 }
 
-// `bytes` before it: where nothing is read or written.
+// The address `bytes` before `data`. Nothing is read or written there.
 template <class T>
-T* before(T* data, int64_t bytes) {
+T* address_before(T* data, int64_t bytes) {
     return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(bytes));
 }
 
-// What ordinary stores need to know of batches that end at every row: they are as long as those of the tensor maps.
+// Sets what ordinary stores need for the tensor maps in which one batch ends at every row (params.h).
 void end_at_every_row(Params& params) {
     params.wrap = params.sq = params.sk = kBatchRows;
-    params.out.data = before(params.out.data, kBatchRows * params.out.sequence_stride * kBytesPerElement);
-    if (params.lse != nullptr) params.lse = before(params.lse, kBatchRows * static_cast<int64_t>(sizeof(float)));
+    params.out.data = address_before(params.out.data, kBatchRows * params.out.sequence_stride * kBytesPerElement);
+    if (params.lse != nullptr) params.lse = address_before(params.lse, kBatchRows * static_cast<int64_t>(sizeof(float)));
     params.lse_batch_stride = 1;
 }
 
-Status check_ragged(const Arguments& args) {
+Status check_varlen(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_k", args.cu_seqlens_k));
-    if (args.workspace == nullptr || args.workspace_bytes < workspace_bytes(args.batch)) {
-        return fail(Status::kInvalidArgument, "workspace: must have %lld bytes",
-                    static_cast<long long>(workspace_bytes(args.batch)));
-    }
-    return check_aligned("workspace", args.workspace, alignof(Span));
+    FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, alignof(SequenceInfo)));
+    if (args.workspace_bytes >= workspace_bytes(args.batch)) return Status::kOk;
+    return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
+                static_cast<long long>(workspace_bytes(args.batch)), static_cast<long long>(args.workspace_bytes));
 }
 
-// At most; how many it is, only the device knows. A sequence ends with a tile that it may not fill.
-int64_t most_tiles(const Arguments& args, const Config& config) {
+// Upper limit of the number of tiles. Only the device knows the exact number. The last tile of a sequence may be partly empty.
+int64_t max_tiles(const Arguments& args, const Config& config) {
     return args.heads * (args.total_q / config.tile_m + std::min(args.batch, args.total_q));
 }
 
 Status forward(const Arguments& args) {
-    FLASHCORE_RETURN_IF_FAILED(check_ragged(args));
+    FLASHCORE_RETURN_IF_FAILED(check_varlen(args));
     const Problem problem{static_cast<DType>(args.dtype), args.causal != 0, args.head_dim, 1, args.total_q, args.total_k};
     const AttentionVariant* variant = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_variant(problem, variant));
     if (args.batch == 0 || args.heads == 0 || args.total_q == 0) return Status::kOk;
-    const int64_t tiles = most_tiles(args, variant->config);
-    if (tiles > kTileLimit) return fail(Status::kInvalidArgument, "total_q: query tiles of all heads must not exceed 2^30");
+    const int64_t tiles = max_tiles(args, variant->config);
+    if (tiles > kTileLimit) {
+        return fail(Status::kInvalidArgument, "total_q: query tiles of all heads must not exceed 2^30, but may be %lld",
+                    static_cast<long long>(tiles));
+    }
 
     Device device;
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     FlashcoreAttentionArguments view{};
-    FLASHCORE_RETURN_IF_FAILED(packed(args, view));
+    FLASHCORE_RETURN_IF_FAILED(packed_view(args, view));
     Params params{};
-    Span* const spans = static_cast<Span*>(args.workspace) + 1;
-    params.spans = spans;
+    SequenceInfo* const sequence_infos = static_cast<SequenceInfo*>(args.workspace) + 1;
+    params.sequence_infos = sequence_infos;
     params.schedule.sequences = static_cast<int>(args.batch);
     FLASHCORE_RETURN_IF_FAILED(fill(view, variant->config, params));
     end_at_every_row(params);
 
-    const Ragged ragged{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
-                        {args.cu_seqlens_k, args.seqused_k, static_cast<int>(args.total_k)},
-                        spans,
-                        params.tickets,
-                        static_cast<int>(args.batch),
-                        params.heads,
-                        variant->config.head_dim,
-                        variant->config.tile_m,
-                        variant->config.causal};
+    const VarlenBatch varlen{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
+                             {args.cu_seqlens_k, args.seqused_k, static_cast<int>(args.total_k)},
+                             sequence_infos,
+                             params.tile_counter,
+                             static_cast<int>(args.batch),
+                             params.heads,
+                             variant->config.head_dim,
+                             variant->config.tile_m,
+                             variant->config.causal};
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    FLASHCORE_RETURN_IF_FAILED(check(flashcore_attention_varlen_prepare_variant.launch(ragged, 1, stream), "launch"));
-    return check(variant->launch(params, std::min(tiles, most_ctas(device.multiprocessors, args.max_ctas)), stream), "launch");
+    FLASHCORE_RETURN_IF_FAILED(check(flashcore_attention_varlen_prepare_variant.launch(varlen, 1, stream), "launch"));
+    return check(variant->launch(params, std::min(tiles, persistent_ctas(device.multiprocessors, args.max_ctas)), stream),
+                 "launch");
 }
 
 Status measure(const Arguments& args, int64_t& bytes) {

@@ -1,42 +1,42 @@
 """Subject: FlashCore's attention forward.
 
-Parameters of a workload: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``,
-``causal``, ``layout`` (bshd, bhsd), ``input`` (see draws.py), ``scale`` (of the inputs), ``strided`` (views whose gaps hold
-NaN), ``offset`` (the last batch lies past 2^31 elements), ``max_ctas`` (0: all multiprocessors), ``lengths`` (of the sequences, see
-varlen.py; equal: all of sq and sk), ``flash`` (by FlashAttention-3's function, which stands above the binding).
+Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, ``sk`` (default sq), ``d``, ``causal``, ``layout``,
+``max_ctas``, and
+
+- ``input``: see draws.py. ``scale``: of the inputs. ``lengths``: see varlen.py
+- ``strided``: views whose gaps hold NaN. ``offset``: the last batch starts past 2^31 elements
+- ``flash``: call FlashAttention-3's function instead of the binding
 """
 
 from __future__ import annotations
 
-import importlib.util
+import itertools
 import math
 import pathlib
 import sys
 import tomllib
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
 
 
-def _beside(name: str) -> ModuleType:
-    """A module of this folder, which is no package: subjects are found by their files. Part of the binding in kernel/variants.toml."""
-    spec = importlib.util.spec_from_file_location(f"flashcore_subjects_{name}", KERNEL / f"subjects/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def _load_neighbour(name: str) -> ModuleType:
+    """Load a file of this folder, which kernel/variants.toml lists in ``binding``."""
+    module = ModuleType(f"flashcore_subjects_{name}")
+    SourceFileLoader(module.__name__, str(KERNEL / f"subjects/{name}.py")).exec_module(module)
     return module
 
 
-draws, varlen = _beside("draws"), _beside("varlen")
+draws, varlen = _load_neighbour("draws"), _load_neighbour("varlen")
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 DEVICE = "cuda"
 GAP = 8  # elements: 16 bytes, so that a view with gaps stays aligned
-FAR = 2**31 + 64  # elements between two batches of an offset workload
-CHUNK_BYTES = 2**30  # of scores that the reference holds at once
+FAR = 2**31 + 64  # elements between two batches of an `offset` workload
+CHUNK_BYTES = 2**30  # of scores that the reference computes at once
 DEFAULTS: dict[str, Any] = {
     "dtype": "fp16",
     **dict.fromkeys(("b", "h", "hkv", "sq", "sk", "d")),
@@ -50,12 +50,12 @@ DEFAULTS: dict[str, Any] = {
     "lengths": "equal",
     "flash": False,
 }
-TILES = (64, 128, 256)  # head dimensions of the entry functions; the next larger one serves what lies between
+TILES = (64, 128, 256)  # head dimensions of the entry functions. The next larger one serves those between.
 CHOICES = {"dtype": ("fp16", "bf16"), "d": range(8, 264, 8), "layout": ("bshd", "bhsd"), "lengths": tuple(varlen.LENGTHS)}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """How the kernel is built and what its machine code must look like, from kernel/variants.toml."""
+    """Read the build and its limits from kernel/variants.toml."""
     variants = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
     table, groups = variants["attention"], (variants["attention"], variants["varlen"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
@@ -74,13 +74,13 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Operations, bytes and entry functions of one workload."""
+    """Count the work of one workload."""
     p = _complete(params)
     mask = "causal" if p["causal"] else "full"
     tile = next(tile for tile in TILES if tile >= p["d"])
     lengths = varlen.LENGTHS[p["lengths"]](p)
     queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
-    pairs = sum(_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
+    pairs = sum(_count_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
     entry = f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"
     entries = [entry] if p["lengths"] == "equal" else [varlen.ENTRY, entry]
@@ -92,7 +92,7 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(library: pathlib.Path) -> None:
-    """Use this library for every later run."""
+    """Use this library."""
     if str(KERNEL) not in sys.path:
         sys.path.insert(0, str(KERNEL))
     import flashcore
@@ -101,20 +101,20 @@ def load(library: pathlib.Path) -> None:
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Query, key and value tensors on the current CUDA device, and the scalars."""
+    """Draw tensors on the current CUDA device, and add the options."""
     import torch
 
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     q, k, v = draws.INPUTS[p["input"]](varlen.packed(p), generator)
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
-    placed = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
-    drawn = {**placed, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash")}}
-    return drawn if p["lengths"] == "equal" else varlen.inputs(p, drawn)
+    tensors = {name: _place(tensor.to(dtype), p) for name, tensor in (("q", q), ("k", k), ("v", v))}
+    inputs = {**tensors, **{key: p[key] for key in ("causal", "layout", "offset", "max_ctas", "flash")}}
+    return inputs if p["lengths"] == "equal" else varlen.inputs(p, inputs)
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Uninitialised results: ``out`` like the query, ``lse`` of shape (batch, heads, queries)."""
+    """Allocate ``out`` like the query and ``lse`` (batch, heads, queries)."""
     import torch
 
     if varlen.CUMULATIVE in inputs:
@@ -130,7 +130,7 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """One launch on the current stream."""
+    """Launch once on the current stream."""
     import flashcore
 
     if varlen.CUMULATIVE in inputs:
@@ -150,10 +150,9 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """PyTorch's own results for 16-bit inputs, the formula itself for float64 ones.
+    """Compute 16-bit inputs with PyTorch, and float64 inputs with the formula.
 
-    The output is that of scaled_dot_product_attention, the log-sum-exp that of its flash backend. Rows that may see no key
-    are 0 and -inf here (PyTorch gives NaN).
+    Rows that see no key are 0 and -inf (PyTorch gives NaN).
     """
     import torch
 
@@ -186,9 +185,9 @@ def _sdpa(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
 
 
 def _flash_lse(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
-    """The log-sum-exp of PyTorch's flash backend, float32, shape (b, h, sq).
+    """Return the log-sum-exp of PyTorch's flash backend, float32 (b, h, sq).
 
-    Its causal mask is only the same as ours where sq = sk: rows are added before the first, or hidden rows left away.
+    Its causal mask equals FlashCore's only where sq = sk. So rows are added before the first, or masked rows dropped.
     """
     import torch
 
@@ -201,11 +200,11 @@ def _flash_lse(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
         lse[:, :, sq - shared :] = _flash_lse(square, k, v, causal=True)[:, :, sk - shared :]
         return lse
     q, k, v = (tensor.contiguous() for tensor in (q, k, v))
-    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[1][:, :, :sq]  # noqa: SLF001 - only it gives the LSE
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[1][:, :, :sq]  # noqa: SLF001 - the only function that returns the LSE
 
 
 def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
-    """softmax(q k^T / sqrt(d)) v and its log-sum-exp, a chunk of query rows at a time."""
+    """Compute softmax(q k^T / sqrt(d)) v and its log-sum-exp, in chunks of query rows."""
     import torch
 
     b, h, sq, d = q.shape
@@ -213,7 +212,7 @@ def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
     out = torch.zeros((b, h, sq, d), dtype=q.dtype, device=q.device)
     lse = torch.full((b, h, sq), -math.inf, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
     rows = max(1, CHUNK_BYTES // max(1, sk * q.dtype.itemsize))
-    for batch, head, start in ((i, j, s) for i in range(b) for j in range(h) for s in range(0, sq if sk else 0, rows)):
+    for batch, head, start in itertools.product(range(b), range(h), range(0, sq if sk else 0, rows)):
         part = slice(start, min(sq, start + rows))
         scores = q[batch, head, part] @ k[batch, head].T * (1.0 / math.sqrt(d))
         if causal:
@@ -225,7 +224,7 @@ def _formula(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
 
 
 def _place(tensor: Any, p: Mapping[str, Any]) -> Any:
-    """Put a (b, s, h, d) tensor into the layout and the memory that the workload asks for."""
+    """Put a (b, s, h, d) tensor into the workload's layout and memory."""
     import torch
 
     shaped = tensor if p["layout"] == "bshd" else tensor.transpose(1, 2)
@@ -245,18 +244,18 @@ def _bhsd(tensor: Any, layout: str) -> Any:
     return tensor if layout == "bhsd" else tensor.transpose(1, 2)
 
 
-def _visible_pairs(sq: int, sk: int, *, causal: bool) -> int:
-    """(query, key) pairs that the mask lets through; the last query sees every key."""
+def _count_visible_pairs(sq: int, sk: int, *, causal: bool) -> int:
+    """Count the (query, key) pairs that are not masked. The last query sees every key."""
     if not causal:
         return sq * sk
-    seen = min(sq, sk)
-    return seen * (seen + 1) // 2 + (sk - seen) * seen
+    rows = min(sq, sk)  # that see a key
+    return rows * (rows + 1) // 2 + (sk - rows) * rows
 
 
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
-        raise ValueError(f"{unknown[0]}: unknown parameter; known are {', '.join(DEFAULTS)}")
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
     p = {**DEFAULTS, **params}
     p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
     p["sk"] = p["sq"] if p["sk"] is None else p["sk"]
@@ -269,7 +268,7 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     if p["lengths"] != "equal" and p["layout"] != "bshd":
         raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
     if p["flash"] and (p["layout"] != "bshd" or p["max_ctas"]):
-        raise ValueError("flash: has no argument for a layout or a number of blocks")
+        raise ValueError(f"flash: needs layout bshd and max_ctas 0, is {p['layout']} and {p['max_ctas']}")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

@@ -1,7 +1,6 @@
-"""Values of the queries, keys and values of an attention workload: what is usual, and what hurts an online softmax.
+"""Distributions of queries, keys and values, usual ones and hard ones for an online softmax.
 
-Each takes the workload's parameters and a generator, and gives q (b, sq, h, d), k and v (b, sk, hkv, d), on the generator's device and in
-the type ``draws`` (default float32: a large cache has no room for that).
+Each function returns q (b, sq, h, d), k and v (b, sk, hkv, d) on the generator's device, in the dtype ``draws`` (default float32).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 
 def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Independent normal numbers of standard deviation ``scale``."""
+    """Draw independent normal numbers of standard deviation ``scale``."""
     import torch
 
     def draw(sequence: int, heads: int) -> Any:
@@ -23,7 +22,7 @@ def _normal(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
 
 
 def _large(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Logits of standard deviation 64: the softmax is close to a maximum."""
+    """Draw logits of standard deviation 64, so that the softmax is close to a maximum."""
     q, k, v = _normal(p, generator)
     return q * 8.0, k * 8.0, v
 
@@ -37,23 +36,23 @@ def _ramp(p: Mapping[str, Any], generator: Any, start: float, end: float) -> tup
 
 
 def _rising(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Scores that rise along the keys: every tile of a left-to-right loop brings a new maximum."""
+    """Let scores rise along the keys: every tile of a left-to-right loop has a new maximum."""
     return _ramp(p, generator, 0.0, 8.0)
 
 
 def _falling(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Scores that fall along the keys: the same for a right-to-left loop."""
+    """Let scores fall along the keys: the same for a right-to-left loop."""
     return _ramp(p, generator, 8.0, 0.0)
 
 
 def _constant(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """All scores equal: the result is the mean of the visible values."""
+    """Make all scores equal, so that the result is the mean of the visible values."""
     q, k, v = _normal(p, generator)
     return q.fill_(0.5), k.fill_(0.5), v
 
 
 def _onehot(p: Mapping[str, Any], generator: Any) -> tuple[Any, Any, Any]:
-    """Query i meets the keys whose position equals i modulo d, and hardly any other."""
+    """Let query i attend almost only to the keys whose position equals i modulo d."""
     import torch
 
     q, k, v = _normal(p, generator)

@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {"n": None, "a": 1.5, "scale": 1.0, "max_ctas": 0}
 
 
 def build(root: pathlib.Path) -> dict[str, Any]:
-    """How the kernel is built and what its machine code must look like, from kernel/variants.toml."""
+    """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["stream"]
     entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
     return {
@@ -28,10 +28,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             {
                 "symbol": entry["symbol"],
                 "source": f"kernel/instantiations/{entry['symbol']}.cu",
-                "max_registers": entry["max_registers"],
-                "requires": entry["requires"],
                 "max_waits_per_hgmma": None,
-                "dynamic_shared_bytes": entry["dynamic_shared_bytes"],
+                **{key: entry[key] for key in ("max_registers", "requires", "dynamic_shared_bytes")},
             }
             for entry in entries
         ],
@@ -39,13 +37,13 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 
 
 def problem(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Operations, bytes and entry functions of one workload."""
+    """Count the work of one workload."""
     n = _complete(params)["n"]
     return {"flops": 2.0 * n, "bytes": float(ARRAYS * FLOAT_BYTES * n), "entries": ["flashcore_stream_axpy_f32"]}
 
 
 def load(library: pathlib.Path) -> None:
-    """Use this library for every later run."""
+    """Use this library."""
     if str(KERNEL) not in sys.path:
         sys.path.insert(0, str(KERNEL))
     import flashcore
@@ -54,7 +52,7 @@ def load(library: pathlib.Path) -> None:
 
 
 def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Random arrays on the current CUDA device, and the scalars."""
+    """Draw arrays on the current CUDA device, and add the options."""
     import torch
 
     p = _complete(params)
@@ -64,21 +62,21 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Uninitialised results."""
+    """Allocate ``out``."""
     import torch
 
     return {"out": torch.empty_like(inputs["x"])}
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """One launch on the current stream."""
+    """Launch once on the current stream."""
     import flashcore
 
     flashcore.stream_axpy(inputs["a"], inputs["x"], inputs["y"], out=outputs["out"], max_ctas=inputs["max_ctas"])
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The same in PyTorch, in whatever precision the inputs have."""
+    """Compute the same with PyTorch in the inputs' precision."""
     import torch
 
     return {"out": torch.add(inputs["y"], inputs["x"], alpha=inputs["a"])}
@@ -87,8 +85,8 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(DEFAULTS))
     if unknown:
-        raise ValueError(f"{unknown[0]}: unknown parameter; known are {', '.join(DEFAULTS)}")
+        raise ValueError(f"{unknown[0]}: unknown parameter. Choose from {', '.join(DEFAULTS)}")
     p = {**DEFAULTS, **params}
     if not isinstance(p["n"], int) or p["n"] < 0:
-        raise ValueError("n: must be a whole number of elements, zero or more")
+        raise ValueError(f"n: must be a whole number of elements, zero or more, is {p['n']!r}")
     return p

@@ -1,7 +1,6 @@
-"""Sequences of different lengths for the subject of attention: their rows lie one behind the other, q (rows, heads, d).
+"""Packed sequences of different lengths for the subject of attention.
 
-Lengths depend on the parameters alone, not on the seed. Whether neighbours that hold NaN get in, a comparison with PyTorch cannot ask
-of rows that all count: tests/gpu/test_varlen.py does.
+Lengths do not depend on the seed. tests/kernel/gpu/test_varlen.py tests rows between sequences.
 """
 
 from __future__ import annotations
@@ -10,56 +9,54 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 ENTRY = "flashcore_attention_varlen_prepare"
-CUMULATIVE = "cu_seqlens_q"
+CUMULATIVE = "cu_seqlens_q"  # with `packed` a name that attention.py of other commits reads, in a comparison
 EDGES = ((0, 5), (1, 1), (17, 0), (200, 333), (64, 64), (193, 129), (1, 1000), (300, 3), (0, 0), (130, 2500))
 
 
-def _equal(p: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """No ragged batch at all: the others' tensors have a batch dimension."""
+def _make_equal(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Repeat (sq, sk). These tensors keep their batch dimension."""
     return [(p["sq"], p["sk"])] * p["b"]
 
 
-def _ragged(p: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Log-uniform from sk/128 to sk, in no order, queries in proportion: one long sequence weighs as much as many short ones."""
+def _make_ragged(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Space lengths log-uniformly from sk/128 to sk, unordered, with queries in proportion."""
     shares = [128.0 ** (((5 * i) % p["b"] + 0.5) / p["b"] - 1.0) for i in range(p["b"])]
     return [(round(p["sq"] * share), round(p["sk"] * share)) for share in shares]
 
 
-def _edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """None, one, just beside a tile, more queries than keys; sq and sk are the most."""
+def _make_edges(p: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Cycle through EDGES, up to sq and sk."""
     return [(min(p["sq"], sq), min(p["sk"], sk)) for sq, sk in (EDGES[i % len(EDGES)] for i in range(p["b"]))]
 
 
 LENGTHS: dict[str, Callable[[Mapping[str, Any]], list[tuple[int, int]]]] = {
-    "equal": _equal,
-    "ragged": _ragged,
-    "edges": _edges,
+    "equal": _make_equal,
+    "ragged": _make_ragged,
+    "edges": _make_edges,
 }
 
 
 def packed(p: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of one sequence as long as all of them, if the batch is ragged."""
-    lengths = LENGTHS[p["lengths"]](p)
-    return (
-        dict(p)
-        if p["lengths"] == "equal"
-        else {**p, "b": 1, "sq": sum(sq for sq, _ in lengths), "sk": sum(sk for _, sk in lengths)}
-    )
+    """Return the parameters of one sequence with all rows, unless the lengths are equal."""
+    if p["lengths"] == "equal":
+        return dict(p)
+    queries, keys = (sum(column) for column in zip((0, 0), *LENGTHS[p["lengths"]](p), strict=True))
+    return {**p, "b": 1, "sq": queries, "sk": keys}
 
 
-def inputs(p: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors without their batch, which is one, and the lengths as FlashAttention has them."""
+def inputs(p: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the batch dimension, and add the cumulative lengths."""
     import torch
 
     lengths = LENGTHS[p["lengths"]](p)
-    pairs = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device=drawn["q"].device)
+    pairs = torch.tensor([(0, 0), *lengths], dtype=torch.int32, device=batch["q"].device)
     cumulative = pairs.cumsum(0, dtype=torch.int32).T.contiguous()
-    rows = {name: drawn[name][0] for name in ("q", "k", "v")}
-    return {**drawn, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
+    rows = {name: batch[name][0] for name in ("q", "k", "v")}
+    return {**batch, **rows, CUMULATIVE: cumulative[0].clone(), "cu_seqlens_k": cumulative[1].clone()}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Uninitialised results: ``out`` like the queries, ``lse`` of shape (heads, queries)."""
+    """Allocate ``out`` like the queries and ``lse`` (heads, queries)."""
     import torch
 
     q = inputs["q"]
@@ -68,7 +65,7 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """One launch on the current stream."""
+    """Launch once on the current stream."""
     import flashcore
 
     if inputs["flash"]:
@@ -85,8 +82,8 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def reference(inputs: Mapping[str, Any], alone: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """What the reference of one sequence ``alone`` gives, for each of them."""
+def reference(inputs: Mapping[str, Any], compute: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Compute each sequence with the batched reference and concatenate the results."""
     import torch
 
     q, k, v = (inputs[name] for name in ("q", "k", "v"))
@@ -94,7 +91,7 @@ def reference(inputs: Mapping[str, Any], alone: Callable[[Mapping[str, Any]], di
     results, (row, key) = [], next(ends)
     for last_row, last_key in ends:
         part = {"q": q[None, row:last_row], "k": k[None, key:last_key], "v": v[None, key:last_key]}
-        results.append(alone({**part, "causal": inputs["causal"], "layout": "bshd"}))
+        results.append(compute({**part, "causal": inputs["causal"], "layout": "bshd"}))
         row, key = last_row, last_key
     return {
         "out": torch.cat([result["out"][0] for result in results]),

@@ -68,4 +68,4 @@ def test_two_baselines_of_one_machine_are_an_error(cli, gates: Path) -> None:
     shutil.copy(file, file.with_name("again.json"))
     done = propose(cli, BUNDLE)
     assert done.returncode == 4
-    assert "is for the same machine" in done.stderr
+    assert "are for the same machine" in done.stderr

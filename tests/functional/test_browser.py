@@ -1,4 +1,4 @@
-"""The HTML report in a real browser, where there is one: it is drawn, and the browser has nothing to complain of."""
+"""Open the HTML report in Chromium, if installed: the page is drawn and the console stays empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this mac
 
 
 def complaints(file: Path, *flags: str) -> list[str]:
-    """What the browser's console says of the page."""
+    """Return the browser's console messages about the page."""
     profile = f"--user-data-dir={file.parent / 'profile'}"
     argv = [str(BROWSER), *FLAGS, profile, *flags, file.as_uri()]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
@@ -36,7 +36,7 @@ def test_the_console_stays_empty_and_the_page_is_drawn(tmp_path: Path, name: str
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_a_complaint_is_seen_and_a_script_is_not_run(tmp_path: Path) -> None:
+def test_a_script_is_refused_and_the_refusal_is_seen(tmp_path: Path) -> None:
     text = page.render(REPORTS["green"], DOSSIERS["green"])
     (tmp_path / "report.html").write_text(text.replace("</main>", "</main><script>document.title = 1</script>"), encoding="utf-8")
     assert any("Content Security Policy" in line for line in complaints(tmp_path / "report.html", "--dump-dom"))

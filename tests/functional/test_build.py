@@ -33,6 +33,7 @@ extern "C" __global__ void tiny(float* p);
 extern "C" int tiny_version() { return 7; }
 extern "C" int tiny_launch(float* p) { tiny<<<1, 128>>>(p); return static_cast<int>(cudaGetLastError()); }
 """
+EXTRA = 'extern "C" __global__ void extra(float* p) { p[threadIdx.x] = 0.0f; }\n'
 FILES = {
     "kernel/include/tiny.cuh": HEADER,
     "kernel/tiny.cu": KERNEL,
@@ -187,6 +188,8 @@ def test_what_changes_which_digest(root, build, path, old, new, changed):
         ("kernel/tiny.cu", "tiny.cuh", "gone.cuh", "kernel/tiny.cu", 1, "gone.cuh: No such file or directory"),
         ("kernel/tiny.cu", "128) tiny", "128) tinier", "kernel/tiny.cu", 0, "no entry function named tiny (it defines tinier)"),
         ("kernel/launch.cu", "return 7", "return seven()", "kernel/launch.cu", 3, 'identifier "seven" is undefined'),
+        ("kernel/tiny.cu", KERNEL, KERNEL + EXTRA, "kernel/tiny.cu", 0, "defines the entry function extra, which build()"),
+        ("kernel/launch.cu", LAUNCHER, LAUNCHER + EXTRA, "kernel/launch.cu", 0, "defines the entry function extra, which"),
         (
             "kernel/launch.cu",
             "{ return 7",
@@ -213,7 +216,7 @@ def test_binaries_of_other_sources_are_refused_and_a_comment_is_no_other_source(
     (root / path).write_text(f"{comment}\n{FILES[path]}")
     assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
     (root / path).write_text(FILES[path] + ("TWO = 2\n" if path.endswith(".py") else "static int two = 2;\n"))
-    with pytest.raises(EvidenceError, match="tiny was built of other sources"):
+    with pytest.raises(EvidenceError, match="tiny was built from other sources"):
         load_builds(root.parent / "out", (description(),), root=root)
 
 
@@ -226,7 +229,7 @@ def test_entries_that_did_compile_are_kept_beside_an_error(root, build):
 def test_a_file_that_no_plain_include_names_is_refused(root, build):
     change(root, "kernel/tiny.cu", '#include "tiny.cuh"', '#define HEADER "tiny.cuh"\n#include HEADER')
     (made,) = build(root)
-    assert "its changes would go unseen" in made.error.message
+    assert "so no digest covers it" in made.error.message
 
 
 def test_a_file_that_is_only_asked_for_counts_once_it_is_there(root, build):
@@ -269,7 +272,7 @@ def test_paths_that_leave_the_checkout_are_refused_all_at_once(root, build):
 
 def test_without_a_host_compiler_the_machine_is_at_fault(root, build, monkeypatch):
     monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(CannotCollectError, match="no g\\+\\+"):
+    with pytest.raises(CannotCollectError, match="nvcc needs g\\+\\+"):
         build(root)
 
 

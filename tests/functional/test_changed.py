@@ -81,7 +81,7 @@ def test_a_base_that_cannot_be_judged_leaves_nothing_out(repository: Repository,
         repository.edit("kernel/twice.cu", "two", "2.0f")
     status, headline, asked = changed(repository)
     assert (status, asked) == (11, {"max-diff"})
-    assert ("everything was asked" in headline) == (damage == "suite")
+    assert ("every check is judged" in headline) == (damage == "suite")
 
 
 def test_a_base_that_is_not_here(repository: Repository) -> None:

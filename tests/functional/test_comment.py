@@ -1,4 +1,4 @@
-"""The comment under a pull request: written once, then updated in place. GitHub is a server in this process."""
+"""Check that the comment on a pull request is written once, then updated. A server in this process plays GitHub."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_long_report_is_cut_and_says_so(comments: Comments, tmp_path: Path) ->
     assert "did not fit" in comment["body"]
 
 
-def test_what_is_no_report_is_not_posted(comments: Comments, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_not_posted(comments: Comments, tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("buy now")
     (tmp_path / "token").write_text(f"{MARKER}\nsecret")
     (tmp_path / "link.md").symlink_to(tmp_path / "token")

@@ -227,7 +227,7 @@ def test_a_throttled_gpu_is_inconclusive(bench: Bench) -> None:
 def test_a_revision_that_is_none_is_a_usage_error(bench: Bench) -> None:
     status, _, said = bench.run("compare", "nonsense")
     assert status == 2
-    assert "'nonsense' is no commit that git knows here" in said
+    assert "git knows no commit 'nonsense' in this checkout" in said
 
 
 def test_locked_clocks_are_recorded_and_free_again(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from replayed import ROOT, environ, valid
 from repository import Repository
 from workflow_runner import Runner
 
-from flashcore_ci.run.gpu import has_gpu
+from flashcore_ci.run.host import has_gpu
 
 GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
 
@@ -144,7 +144,7 @@ def test_a_green_change_may_merge_and_every_line_was_executed(
     ran = {line for runner in github.runners.values() for line in runner.ran}
     here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
     elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
-    elsewhere |= {"python3 tools/check_pins.py"}  # test_pins.py
+    elsewhere |= {"python3 .github/checks/check_pins.py"}  # test_pins.py
     elsewhere |= {step["run"] for name in ("runner", "calibrate", "selftest") for step in nightly(name) if "run" in step}  # below
     assert here - elsewhere <= ran
 
@@ -162,7 +162,7 @@ def test_a_red_change_may_not(repository: Repository, runs: dict[str, Path], tmp
 def test_a_skipped_job_is_no_pass(repository: Repository, runs: dict[str, Path], tmp_path: Path, job: str) -> None:
     github = GitHub(repository, tmp_path, gpu=runs[GREEN])
     assert github.gate(skip=job)["required"] == "failure"
-    assert f"job {job}: skipped, and a job that was skipped is no pass" in github.runners["required"].log
+    assert f"job {job}: skipped, and a skipped job is not a pass" in github.runners["required"].log
 
 
 def test_evidence_that_nobody_signed_is_refused(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import yaml
 from replayed import ROOT
 from repository import Repository
 
-from flashcore_ci.run.gpu import has_gpu
+from flashcore_ci.run.host import has_gpu
 
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
 

@@ -47,7 +47,7 @@ def test_a_user_out_of_sight_is_told(machine: Machine) -> None:
     machine.gate(*only(*PROFILE))
     assert machine.verdicts() == of(machine.recorded, *PROFILE)
     notes = json.loads((machine.folder / "run/report.json").read_text())["notes"]
-    assert any("cannot tell who else uses the GPU" in note for note in notes)
+    assert any("cannot tell which program uses the GPU" in note for note in notes)
 
 
 def test_a_gpu_that_fails_a_known_good_kernel_blames_no_kernel(machine: Machine) -> None:
@@ -76,14 +76,14 @@ def test_without_ncu(machine: Machine) -> None:
     (machine.tools / "ncu").unlink()
     if ncu.find() is not None:
         pytest.skip("this machine has an ncu of its own")
-    refused(machine, *only(*PROFILE), because="ncu (Nsight Compute) is not here")
+    refused(machine, *only(*PROFILE), because="ncu (Nsight Compute) was not found")
 
 
 def test_without_compute_sanitizer(machine: Machine) -> None:
     (machine.tools / "compute-sanitizer").unlink()
     if shutil.which("compute-sanitizer", path="/usr/local/bin:/usr/bin:/bin:/usr/local/cuda/bin"):
         pytest.skip("this machine has a compute-sanitizer of its own")
-    refused(machine, *only("memcheck"), because="compute-sanitizer is not here")
+    refused(machine, *only("memcheck"), because="compute-sanitizer was not found")
 
 
 def test_without_a_driver(machine: Machine) -> None:

@@ -70,7 +70,7 @@ def test_no_flipped_bit_makes_a_low_share_high(machine: Machine, tmp_path: Path)
             at = rng.randrange(len(data))
             with contextlib.suppress(fuzz_apart.DiedError):
                 actions = reports.actions(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
-                found = ncu.readings(actions, "scattered-n33554432", ("defect_scattered",))
+                found = ncu.make_readings(actions, "scattered-n33554432", ("defect_scattered",))
                 share = found if isinstance(found, Missing) else found["sol/dram"]
                 assert isinstance(share, Missing) or share.value < 10, f"byte {at}"
 

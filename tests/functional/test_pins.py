@@ -27,7 +27,7 @@ for name, commit in table[repository].items():
 
 
 def shipped() -> dict[str, dict[str, str]]:
-    spec = importlib.util.spec_from_file_location("check_pins", ROOT / "tools/check_pins.py")
+    spec = importlib.util.spec_from_file_location("check_pins", ROOT / ".github/checks/check_pins.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     table: dict[str, dict[str, str]] = {}
@@ -40,7 +40,7 @@ def asked(tmp_path: Path, tags: dict[str, dict[str, str]]) -> subprocess.Complet
     (tmp_path / "git").write_text(FAKE.format(python=sys.executable))
     (tmp_path / "git").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "TAGS": json.dumps(tags)}
-    argv = [sys.executable, "tools/check_pins.py"]
+    argv = [sys.executable, ".github/checks/check_pins.py"]
     return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 

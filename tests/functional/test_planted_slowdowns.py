@@ -88,7 +88,7 @@ def verdicts(gate: str, percent: float) -> list[Verdict]:
         as_of=evidence.provenance.collected_at,
         stale=StalePolicy.BLOCK,
         tool="test",
-        standards=references.of(SUITE),
+        references=references.of(SUITE),
     )
     return [verdict for verdict in report.verdicts if verdict.gate == gate]
 
@@ -107,7 +107,7 @@ def test_a_recorded_comparison_is_judged_from_the_command_line(tmp_path: Path) -
     status, shown, report = judged(tmp_path / "run", tuple(compared(one, 5.0) for one in timed().values()))
     assert status == 10
     assert {verdict["reason"]["code"] for verdict in report["verdicts"]} == {"slower"}
-    assert "after 8 rounds, surely +" in shown
+    assert "after 8 rounds (confidence bounds +" in shown
     assert 'to accept it: a waiver with pair = "' in shown
 
 

@@ -14,7 +14,7 @@ from factories import make_build, make_check, make_limit
 from judging import judged
 from replayed import ROOT
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.noise import Noise, Planted, Series, WorkloadNoise
@@ -54,7 +54,7 @@ def no_slower(workload: WorkloadNoise, base: Series, head: Series) -> tuple[str,
     plan = plan_of(make_check(replace(NO_SLOWER, limits=(make_limit(1.0, "%"),))), workload=shape)
     observation = comparison((*samples(base, "base/"), *samples(head, "head/")), plan=plan)
     evidence = make_evidence(observations=(observation,), provenance=where())
-    (verdict,) = judged(evidence, plan=plan, standards=Standards(noises=(as_big(workload),))).verdicts
+    (verdict,) = judged(evidence, plan=plan, references=References(noises=(as_big(workload),))).verdicts
     return verdict.outcome, verdict.reason.code
 
 
@@ -72,7 +72,7 @@ def no_drift(workload: WorkloadNoise, base: Series, head: Series) -> tuple[str, 
     )
     held = Baseline(device=NOISE.device, driver=NOISE.driver, clock_policy=NOISE.clock_policy, rows=(row,))
     evidence = make_evidence(observations=(observation,), provenance=where())
-    (verdict,) = judged(evidence, plan=plan, standards=Standards(noises=(as_big(workload),), baselines=(held,))).verdicts
+    (verdict,) = judged(evidence, plan=plan, references=References(noises=(as_big(workload),), baselines=(held,))).verdicts
     return verdict.outcome, verdict.reason.code
 
 

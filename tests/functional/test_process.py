@@ -145,8 +145,8 @@ subprocess.run([sys.executable, "-c", "import os, time; open({str(file)!r}, 'w')
 """
     thread = threading.Thread(target=run, args=(code, tmp_path))
     thread.start()
-    assert process.is_ours(pid_in(file))
-    assert not process.is_ours(os.getppid())
+    assert process.is_descendant(pid_in(file))
+    assert not process.is_descendant(os.getppid())
     thread.join()
 
 
@@ -158,9 +158,9 @@ def test_whoever_gets_the_number_of_a_child_that_ended_is_a_stranger(tmp_path, m
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         monkeypatch.setitem(process._sessions, stranger.pid, ended)  # as if it had been given that number
-        assert not process.is_ours(stranger.pid)
+        assert not process.is_descendant(stranger.pid)
         monkeypatch.setitem(process._sessions, stranger.pid, math.inf)
-        assert process.is_ours(stranger.pid)
+        assert process.is_descendant(stranger.pid)
     finally:
         stranger.communicate()
 

@@ -146,7 +146,18 @@ def test_packing_is_deterministic(cli, checkout: Path, recorded: Path) -> None:
 
 def test_a_run_of_another_suite_is_named(cli, checkout: Path, recorded: Path) -> None:
     asked = ("judge", recorded, "--suite", "suite.toml", "--out", "judged")
-    assert "was collected for the suite" not in cli(*asked).stderr
+    assert "the run is of suite" not in cli(*asked).stderr
     own = decode(Plan, (recorded / "plan.json").read_bytes(), where="plan").suite
     edit(checkout / "suite.toml", f'name = "{own}"\n\n[ridge]', 'name = "another"\n\n[ridge]')
-    assert f"collected for the suite '{own}', and is judged by 'another': --suite chooses" in " ".join(cli(*asked).stderr.split())
+    assert f"the run is of suite '{own}' and is judged by 'another'. --suite chooses" in " ".join(cli(*asked).stderr.split())
+
+
+def test_a_folder_without_measurements_says_what_it_holds_and_keeps_its_reports(cli, checkout: Path, recorded: Path) -> None:
+    gate(cli, checkout)
+    folder = checkout / "runs/latest"
+    before = {name: (folder / name).read_bytes() for name in REPORTS}
+    done = cli("judge", "runs/latest", "--suite", "suite.toml")
+    assert done.returncode == 4
+    assert "runs/latest holds no measurements (manifest.json). It holds: artifacts, build, comment.md, " in done.stderr
+    assert done.stderr.endswith("fix: flashcore-ci report runs/latest\n")
+    assert {name: (folder / name).read_bytes() for name in REPORTS} == before

@@ -1,4 +1,4 @@
-"""The reports that lie in the run folder: written by every command that judges, written anew and printed by `report`."""
+"""Check the reports in the run folder: every judging command writes them, and `report` prints them or writes them again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.cli.report import FORMS
+PRINTED = {
+    "json": "report.json",
+    "junit": "junit.xml",
+    "markdown": "summary.md",
+    "comment": "comment.md",
+    "sarif": "results.sarif",
+    "html": "report.html",
+}
+"""What ``report --format`` prints, and the file that holds the same."""
 
 
 def gate(cli, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +28,7 @@ def test_report_shows_what_gate_wrote(cli, checkout: Path) -> None:
     before = {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()}
     assert cli("report").stdout == written.stdout
     assert {path.name: path.read_bytes() for path in (checkout / "runs/latest").iterdir() if path.is_file()} == before
-    for form, name in FORMS.items():
+    for form, name in PRINTED.items():
         assert cli("report", "--format", form).stdout == before[name].decode("utf-8")
 
 
@@ -37,7 +45,7 @@ def test_report_html_writes_the_page_and_says_where(cli, checkout: Path) -> None
 
 
 @pytest.mark.parametrize("arguments", [["--only", "no-such-gate*"], []])
-def test_github_is_told_on_every_way_out(cli, checkout: Path, arguments: list[str]) -> None:
+def test_github_gets_annotations_and_a_summary_on_every_exit(cli, checkout: Path, arguments: list[str]) -> None:
     summary = checkout / "summary"
     summary.write_text("# what an earlier command said\n")
     done = gate(cli, *arguments, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))

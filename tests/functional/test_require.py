@@ -51,13 +51,14 @@ def test_green_evidence_of_this_commit_passes(repository: Repository, measured: 
     (found,) = [v for v in report["verdicts"] if v["gate"] == "max-diff"]
     assert (found["outcome"], found["origin"]["kind"]) == ("PASS", "live")
     assert "of this commit" in found["origin"]["detail"]
+    assert report["judged_commit"] == repository.git("rev-parse", "HEAD")
 
 
 def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repository, tmp_path: Path) -> None:
     needs = json.dumps({"ci": {"result": "success"}, "gpu": {"result": "skipped"}})
     status, said = required(repository, tmp_path / "nothing.tar.xz", needs)
     assert status == 11
-    assert "job gpu: skipped, and a job that was skipped is no pass" in said
+    assert "job gpu: skipped, and a skipped job is not a pass" in said
     assert "job ci" not in said
     assert not (repository.folder / "runs/required/report.json").exists()
 

@@ -1,4 +1,4 @@
-"""What a person sees: on a terminal, a narrow one, one without colour, and in a log. The terminal is real (a pseudo one)."""
+"""Check the output on a wide, a narrow and a colourless terminal, and in a log. The terminal is a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLEAR = "\r\x1b[2K"
 
 
 def seen(checkout: Path, environment: dict[str, str], *arguments: str, columns: int = 80, **variables: str) -> tuple[int, str]:
-    """Exit code, and all that a terminal of this width is sent."""
+    """Return the exit code and everything sent to a terminal of this width."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {name: value for name, value in environment.items() if name not in {"NO_COLOR", "CI", "GITHUB_ACTIONS", "COLUMNS"}}
@@ -32,7 +32,7 @@ def seen(checkout: Path, environment: dict[str, str], *arguments: str, columns: 
     while True:
         try:
             block = os.read(master, 65536)
-        except OSError:  # what Linux says when the other end is closed
+        except OSError:  # Linux raises this when the other end is closed
             break
         if not block:
             break
@@ -67,7 +67,7 @@ def test_a_narrow_terminal_is_never_wrapped(checkout: Path, environment: dict[st
 def test_without_colour(checkout: Path, environment: dict[str, str]) -> None:
     _, said = seen(checkout, environment, *GATE, NO_COLOR="1")
     assert re.findall(r"\x1b\[[0-9;]*m", said) == []
-    assert CLEAR in said  # a line that changes is no colour
+    assert CLEAR in said  # clearing a line is not colour
 
 
 @pytest.mark.parametrize("variables", [{"CI": "true"}, {"TERM": "dumb"}])
@@ -78,14 +78,14 @@ def test_a_log_has_no_spinner(checkout: Path, environment: dict[str, str], varia
     assert said.startswith("asking the subjects what they are")
 
 
-def test_an_error_does_not_stand_behind_the_progress(checkout: Path, environment: dict[str, str]) -> None:
+def test_an_error_starts_on_its_own_line(checkout: Path, environment: dict[str, str]) -> None:
     (checkout / "subject.py").write_text("raise ValueError('no')")
     status, said = seen(checkout, environment, *GATE)
     assert status != 0
     assert f"{CLEAR}flashcore-ci: " in said
 
 
-def test_json_on_standard_output_and_all_else_aside(cli) -> None:
+def test_json_goes_to_standard_output_and_everything_else_to_standard_error(cli) -> None:
     done = cli(*GATE, "--json")
     assert json.loads(done.stdout)["outcome"] == "INCONCLUSIVE"
     assert "asking the subjects" in done.stderr
@@ -107,7 +107,7 @@ def test_the_second_run_says_how_long_it_will_take(cli, tmp_path: Path) -> None:
 
 
 def completed(cli, *words: str) -> list[str]:
-    """What bash would offer for the last of these words."""
+    """Return what bash offers for the last of these words."""
     asked = {"_FLASHCORE_CI_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     return [line.partition(",")[2] for line in cli(**asked).stdout.splitlines()]
 
@@ -125,7 +125,7 @@ def test_gates_and_codes_are_completed(cli) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_is_told_how(cli, shell: str) -> None:
+def test_every_shell_has_a_completion_script(cli, shell: str) -> None:
     done = cli(_FLASHCORE_CI_COMPLETE=f"{shell}_source")
     assert done.returncode == 0, done.stderr
     assert "_FLASHCORE_CI_COMPLETE" in done.stdout

@@ -9,7 +9,7 @@ import pytest
 from factories import make_suite, make_workload
 
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Go, Order
+from flashcore_ci.collect.child import JobSpec, StartSignal
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, SuiteError
@@ -50,7 +50,7 @@ def order(tmp_path):
     python.chmod(0o755)
 
     def make(do, *, seconds=20.0):
-        return Order(
+        return JobSpec(
             kind="correctness",
             name="correctness",
             python=python,
@@ -98,7 +98,7 @@ def test_an_interpreter_that_is_not_there(tmp_path):
 
 def test_a_good_answer(order):
     ended = child.run(order("good"))
-    assert ended.fault is None
+    assert ended.failure is None
     assert ended.outcomes == {"big": {"readings": {}}}
 
 
@@ -115,7 +115,7 @@ def test_a_good_answer(order):
 )
 def test_every_bad_end_has_its_code(order, do, code, in_flight):
     ended = child.run(order(do, seconds=1.5 if do == "hang" else 20.0))
-    assert (ended.fault.code, ended.in_flight, ended.outcomes) == (code, in_flight, {})
+    assert (ended.failure.code, ended.in_flight, ended.outcomes) == (code, in_flight, {})
 
 
 def test_how_a_child_was_started_and_ended_is_kept(order, tmp_path):
@@ -128,25 +128,25 @@ def test_how_a_child_was_started_and_ended_is_kept(order, tmp_path):
 def test_a_child_waits_for_its_word_and_its_time_counts_from_there(order, tmp_path):
     import threading
 
-    go, ends = Go(tmp_path / "go"), []
-    thread = threading.Thread(target=lambda: ends.append(child.run(order("good", seconds=0.2), go)))
+    start, ends = StartSignal(tmp_path / "go"), []
+    thread = threading.Thread(target=lambda: ends.append(child.run(order("good", seconds=0.2), start)))
     thread.start()
     time.sleep(1.0)
     assert ends == []
-    go.say(20.0)
+    start.send(20.0)
     thread.join(20)
-    assert ends[0].fault is None
+    assert ends[0].failure is None
 
 
 def test_a_child_that_is_not_needed_any_more_ends(order, tmp_path):
     import threading
 
-    go, ends = Go(tmp_path / "go"), []
-    thread = threading.Thread(target=lambda: ends.append(child.run(order("good"), go)))
+    start, ends = StartSignal(tmp_path / "go"), []
+    thread = threading.Thread(target=lambda: ends.append(child.run(order("good"), start)))
     thread.start()
-    go.never()
+    start.cancel()
     thread.join(20)
-    assert ends[0].fault.code is Code.INTERRUPTED
+    assert ends[0].failure.code is Code.INTERRUPTED
 
 
 def test_the_worker_sees_this_package_and_nothing_else_of_ours(tmp_path):
@@ -162,7 +162,7 @@ def test_the_worker_sees_this_package_and_nothing_else_of_ours(tmp_path):
 def test_threads_that_start_at_once_share_the_folder(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
-    from flashcore_ci.collect.session import import_folder
+    from flashcore_ci.collect.child import import_folder
 
     with ThreadPoolExecutor(16) as pool:
         for number in range(50):

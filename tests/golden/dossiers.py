@@ -1,4 +1,4 @@
-"""The dossier that goes with the shared reports: made-up measurements of their workloads."""
+"""Hold the dossier of the shared reports: made-up measurements of their workloads."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def profile(name: str, sm: float, dram: float) -> Observation:
 
 
 def comparison(name: str, megacycles: float) -> Observation:
-    """Eight rounds; the head takes 1 % more."""
+    """Return eight rounds in which the head takes 1 % more."""
     base = tuple(megacycles * (1 + math.sin(number) / 500) for number in range(8))
     head = tuple(value * (1.01 + math.cos(number) / 1000) for number, value in enumerate(base))
     sides = (("base", base), ("head", head))

@@ -1,4 +1,4 @@
-"""The shared set of reports that every format is tested with. Numbers here are made up to exercise the formats."""
+"""Hold the reports that every format is tested with. All numbers are made up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore_ci.model.suite import Kind, Rule, Severity, scope_of
 from flashcore_ci.model.verdict import Origin, Outcome, Reason, Report, Verdict
 
 LIVE = Origin(kind="live", detail="NVIDIA H200, driver 580.159.04, 2026-11-21")
-RECORDED = Origin(kind="recorded", detail="NVIDIA H200, driver 580.159.04, 2026-11-21")
+RECORDED = Origin(kind="recorded", detail="NVIDIA H200, driver 580.159.04, 2026-11-21, commit 0123456")
 BUILT = Origin(kind="live", detail="nvcc 13.0.88")
 NOWHERE = Origin(kind="none")
 
@@ -31,7 +31,7 @@ RULES = {
 def verdict(
     gate: str, target: str, reading: Reading | float, outcome: Outcome, code: Code, message: str, **changes: object
 ) -> Verdict:
-    """One verdict on a gate of ``RULES``; FAIL and INCONCLUSIVE block unless ``changes`` say otherwise."""
+    """Return one verdict on a gate of ``RULES``. FAIL and INCONCLUSIVE block unless ``changes`` say otherwise."""
     kind, rule, limit, unit, title = RULES[gate]
     red = outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE}
     made = Verdict(
@@ -52,7 +52,7 @@ def verdict(
         unit=unit,
         origin=BUILT if kind in {Kind.BUILD, Kind.RESOURCES} else LIVE,
         next_step=NEXT_STEP.get(code, "") if red else "",
-        why="so that nobody merges a wrong kernel",
+        why="`flashcore-ci` must not let a wrong kernel merge",
         seconds=1.23456789,
     )
     return replace(made, **changes)
@@ -97,6 +97,7 @@ GREEN = Report(
         clock_policy="none",
         version="0.1.0",
     ),
+    judged_commit="89abcdef0123456789abcdef0123456789abcdef",
 )
 
 RED = replace(
@@ -150,9 +151,10 @@ INCONCLUSIVE = replace(
     GREEN,
     outcome=Outcome.INCONCLUSIVE,
     exit_code=11,
-    headline="INCONCLUSIVE: 30 of 31 checks block this merge because they could not be judged",
+    headline="INCONCLUSIVE: 30 of 32 checks block this merge because they could not be judged",
     verdicts=(
         passed("build", "attention", 0.0),
+        passed("sol-sm", "prefill-fp16-b4-h16-s8192-d128", 78.25, origin=RECORDED),
         *(
             verdict(
                 gate,
@@ -161,7 +163,7 @@ INCONCLUSIVE = replace(
                 Outcome.INCONCLUSIVE,
                 Code.STALE_EVIDENCE,
                 "recorded for another machine code",
-                origin=RECORDED,
+                origin=NOWHERE,
             )
             for gate in ("max-diff", "finite", "stability")
             for batch in range(1, 11)
@@ -194,7 +196,7 @@ SHADES = replace(
             "recorded for another machine code",
             blocks=False,
             deferred=True,
-            origin=RECORDED,
+            origin=NOWHERE,
         ),
         verdict(
             "stability",
@@ -237,7 +239,7 @@ ERROR = replace(
     verdicts=(),
     excluded=(),
     provenance=None,
-    notes=("nothing was planned, so nothing was judged",),
+    notes=("there was no plan, so nothing was judged",),
 )
 
 REPORTS = {

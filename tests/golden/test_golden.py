@@ -1,4 +1,4 @@
-"""Every format of every shared report, byte for byte. ``pytest tests/golden --update-golden`` writes them anew."""
+"""Compare every format of every shared report byte for byte. ``pytest tests/golden --update-golden`` regenerates them."""
 
 from __future__ import annotations
 

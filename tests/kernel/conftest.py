@@ -1,4 +1,4 @@
-"""The bindings with a stand-in for torch and for the kernels' libraries."""
+"""The bindings over a fake torch and fake kernel libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKSPACE_BYTES = 4096
 
 
 class Kernels:
-    """Keeps a copy of what every call was given; refuses when told to."""
+    """Copies the arguments of every call, and returns ``status``."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -33,17 +33,17 @@ class Kernels:
         return function
 
     def flashcore_read(self, _reader: int, tensors: tuple[Any, ...], address: int) -> int:
-        """As core/reader.h has it, but for the numbers: what is not an address is told apart by its hash."""
-        used = len(tensors)
-        room = (ctypes.c_uint64 * (10 * used)).from_address(address)
+        """Write addresses as core/reader.h does, and a hash in place of each tensor's kind."""
+        length = len(tensors)
+        words = (ctypes.c_uint64 * (10 * length)).from_address(address)
         for i, tensor in enumerate(tensors):
             if tensor is not None and (not isinstance(tensor, standin_torch.Tensor) or tensor.dim() > 4):
                 return -1 - i
-            room[i] = 0 if tensor is None else tensor.address
+            words[i] = 0 if tensor is None else tensor.address
             kind = None if tensor is None else (tensor.shape, tensor.strides, tensor.dtype, tensor.device)
-            room[used] = hash(kind) % 2**64
-            used += 1
-        return used
+            words[length] = hash(kind) % 2**64
+            length += 1
+        return length
 
     def flashcore_decode_workspace_bytes(self, _reference: Any) -> int:
         return WORKSPACE_BYTES
@@ -55,20 +55,20 @@ class Kernels:
 
 
 @pytest.fixture
-def bound(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """The package ``flashcore``, its modules, and the ``kernels`` that it calls; nothing of it stays behind."""
+def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Import the package ``flashcore`` over fakes. Afterwards remove its modules."""
     monkeypatch.setitem(sys.modules, "torch", standin_torch)
     monkeypatch.syspath_prepend(str(KERNEL))
     vars(standin_torch.state).update(stream=7, capturing=False)
     before = {name for name in sys.modules if name.split(".")[0] == "flashcore"}
     for name in before:
         monkeypatch.delitem(sys.modules, name)
-    yield _bound()
+    yield _import_bindings()
     for name in [name for name in sys.modules if name.split(".")[0] == "flashcore"]:
         del sys.modules[name]
 
 
-def _bound() -> SimpleNamespace:
+def _import_bindings() -> SimpleNamespace:
     import flashcore
     from flashcore import _attention, _decode, _flash, _launch, _library, _tensors, _varlen
 
@@ -78,7 +78,7 @@ def _bound() -> SimpleNamespace:
         "flashcore_attention_varlen": _varlen.Arguments,
         "flashcore_decode": _decode.Arguments,
     }
-    _library._loaded.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
+    _library._libraries.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
     modules: dict[str, ModuleType] = {
         "decode": _decode, "flash": _flash, "launch": _launch, "library": _library, "tensors": _tensors
     }  # fmt: skip

@@ -34,10 +34,10 @@ class TestRivals:
     """Each rule on samples whose answer its documentation gives."""
 
     def sides(self, factor: float, count: int = 12, scatter: float = 0.001) -> tuple[object, object]:
-        side = tool("rival_rules").Side
+        samples = tool("rival_rules").ProcessSamples
         values = [1.0 + scatter * (index % 5) for index in range(count)]
         slower = [factor * value for value in values]
-        return side(ms=values, megacycles=values), side(ms=slower, megacycles=slower)
+        return samples(ms=values, megacycles=values), samples(ms=slower, megacycles=slower)
 
     @pytest.mark.parametrize(
         ("rule", "quiet", "loud"),
@@ -59,7 +59,7 @@ class TestRivals:
     def test_nvbench_wants_its_gap_in_cycles_too(self) -> None:
         rules = tool("rival_rules")
         base, head = self.sides(1.05)
-        assert not rules.nvbench_robust(base, rules.Side(ms=head.ms, megacycles=base.megacycles))
+        assert not rules.nvbench_robust(base, rules.ProcessSamples(ms=head.ms, megacycles=base.megacycles))
 
     def test_mann_whitney_counts_every_ordering(self) -> None:
         rules = tool("rival_rules")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.judge.stats.sequential_test import UNCHANGED
+from flashcore_ci.judge.stats.sequential_test import ALPHA_NULL
 from flashcore_ci.model.errors import MEANING
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Gate, Kind, Severity
@@ -77,7 +77,7 @@ def test_the_margins_and_the_false_alarms_of_a_comparison() -> None:
     margins = limits("no-slower")
     text = f"margin {margins['*']:g} % ({min(margins.values()):g} % to {max(margins.values()):g} % by row)"
     assert text in row("no-slower")
-    assert UNCHANGED == 1 / 1000
+    assert ALPHA_NULL == 1 / 1000
     assert "one false alarm in a thousand suites" in row("no-slower")
 
 

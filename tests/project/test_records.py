@@ -5,7 +5,7 @@ import pytest
 from evidence_factories import make_identity, make_observation, make_provenance
 from factories import FAILED_BUILD, make_build, make_entry_build, make_problem, make_protocol, make_workload
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import FAILING, NEXT_STEP, PASSING, SUBJECT_FAILURES, Code
 from flashcore_ci.model.errors import MEANING, EvidenceError, ExitCode, FlashcoreError, SuiteError
 from flashcore_ci.model.identity import (
     COLLECTOR_VERSIONS,
@@ -126,7 +126,7 @@ class TestIdentity:
 class TestVocabulary:
     def test_every_code_has_a_next_step_but_the_good_one(self):
         assert set(NEXT_STEP) == set(Code) - PASSING
-        assert not PASSING & (SUBJECT_AT_FAULT | FAILING)
+        assert not PASSING & (SUBJECT_FAILURES | FAILING)
 
     def test_every_exit_code_has_a_meaning(self):
         assert set(MEANING) == set(ExitCode)

@@ -1,4 +1,4 @@
-"""The shape of the code: no file and no function grows past what one reads at a sitting; two imports have one door each."""
+"""The shape of the code: short files, short functions, and one place per import."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "flashcore_ci").rglob("*.py"))
 CODE = [*PACKAGE, *(path for folder in ("kernel", "tools", ".github") for path in sorted((ROOT / folder).rglob("*.py")))]
-GIVEN = (ROOT / "tests/golden", ROOT / "tests/recordings")  # what others are compared with
-TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if not any(path.is_relative_to(given) for given in GIVEN)]
+REFERENCES = (ROOT / "tests/golden", ROOT / "tests/recordings")  # expected output
+TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if not any(path.is_relative_to(folder) for folder in REFERENCES)]
 
-MOST_LINES = 300
-MOST_FUNCTION_LINES = 50
-MOST_KERNEL_FUNCTION_LINES = 80  # one C structure is filled in one place
-ONE_DOOR = {"subprocess": ("flashcore_ci/adapters/process.py",), "torch": ("flashcore_ci/worker/", "kernel/", "tools/")}
+MAX_LINES = 300
+MAX_FUNCTION_LINES = 50
+MAX_KERNEL_FUNCTION_LINES = 80  # one C structure is filled in one place
+ALLOWED_IN = {"subprocess": ("flashcore_ci/adapters/process.py",), "torch": ("flashcore_ci/worker/", "kernel/", "tools/")}
 
 
 def relative(path: Path) -> str:
@@ -45,36 +45,36 @@ def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return node.end_lineno - node.lineno + 1 - (first.end_lineno - first.lineno + 1 if documented else 0)
 
 
-def too_long(text: str, most: int = MOST_FUNCTION_LINES) -> list[str]:
-    return [node.name for node in functions(ast.parse(text)) if length(node) > most]
+def too_long(text: str, limit: int = MAX_FUNCTION_LINES) -> list[str]:
+    return [node.name for node in functions(ast.parse(text)) if length(node) > limit]
 
 
-def trespasses(name: str, text: str) -> list[str]:
+def misplaced_imports(name: str, text: str) -> list[str]:
     return [
         module
-        for module in imported(ast.parse(text)) & set(ONE_DOOR)
-        if not any(name == door or (door.endswith("/") and name.startswith(door)) for door in ONE_DOOR[module])
+        for module in imported(ast.parse(text)) & set(ALLOWED_IN)
+        if not any(name == place or (place.endswith("/") and name.startswith(place)) for place in ALLOWED_IN[module])
     ]
 
 
 @pytest.mark.parametrize("path", [*CODE, *TESTS], ids=relative)
 def test_files_stay_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
 @pytest.mark.parametrize("path", CODE, ids=relative)
 def test_functions_stay_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert too_long(text, MOST_FUNCTION_LINES if path in PACKAGE else MOST_KERNEL_FUNCTION_LINES) == []
+    assert too_long(text, MAX_FUNCTION_LINES if path in PACKAGE else MAX_KERNEL_FUNCTION_LINES) == []
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=relative)
-def test_processes_and_torch_have_one_door(path: Path) -> None:
-    assert trespasses(relative(path), path.read_text(encoding="utf-8")) == []
+def test_processes_and_torch_have_one_place(path: Path) -> None:
+    assert misplaced_imports(relative(path), path.read_text(encoding="utf-8")) == []
 
 
 def test_the_rules_can_fail() -> None:
     assert too_long("def f():\n" + "    pass\n" * 60) == ["f"]
-    assert trespasses("flashcore_ci/judge/judge.py", "def f():\n    import torch.nn\n") == ["torch"]
-    assert trespasses("flashcore_ci/adapters/nvcc.py", "from subprocess import run") == ["subprocess"]
-    assert trespasses("flashcore_ci/worker/timing.py", "import torch") == []
+    assert misplaced_imports("flashcore_ci/judge/judge.py", "def f():\n    import torch.nn\n") == ["torch"]
+    assert misplaced_imports("flashcore_ci/adapters/nvcc.py", "from subprocess import run") == ["subprocess"]
+    assert misplaced_imports("flashcore_ci/worker/timing.py", "import torch") == []

@@ -1,4 +1,4 @@
-"""The suites that we ship, asked of the real subjects (which need neither torch nor a GPU to describe themselves)."""
+"""The suites that we ship, planned with the real subjects (which need neither torch nor a GPU to describe themselves)."""
 
 import importlib.util
 import math
@@ -30,16 +30,16 @@ def described(suite, reference):
     build = subject.build(ROOT)
     entries = tuple(EntrySpec(**{**entry, "requires": tuple(entry["requires"])}) for entry in build.pop("entries"))
     lists = {key: tuple(value) if isinstance(value, list) else value for key, value in build.items()}
-    asked = [workload for workload in suite.workloads if workload.subject == reference.name]
-    answers = [(workload.id, subject.problem(dict(workload.params))) for workload in asked]
+    workloads = [workload for workload in suite.workloads if workload.subject == reference.name]
+    answers = [(workload.id, subject.problem(dict(workload.params))) for workload in workloads]
     problems = tuple(Problem(workload=name, **{**a, "entries": tuple(a["entries"])}) for name, a in answers)
     build_spec = BuildSpec(**lists, entries=entries)
     return Description(subject=reference.name, file=reference.file, build=build_spec, problems=problems)
 
 
-def planned(name, **asked):
+def planned(name, **options):
     suite = load(ROOT / f"gates/{name}.toml", root=ROOT)
-    return make_plan(suite, tuple(described(suite, reference) for reference in suite.subjects), **asked)
+    return make_plan(suite, tuple(described(suite, reference) for reference in suite.subjects), **options)
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,9 @@ def test_every_entry_function_is_checked_in_every_way(hopper):
 
 
 def test_every_gate_is_asked_of_something(hopper):
-    asked = {check.gate.id for check in hopper.checks}
-    assert len(asked) == 17
-    assert {check.gate.id for check in planned("hopper", compared=True).checks} - asked == {"no-slower"}
+    used = {check.gate.id for check in hopper.checks}
+    assert len(used) == 17
+    assert {check.gate.id for check in planned("hopper", compared=True).checks} - used == {"no-slower"}
 
 
 def test_only_roofs_may_be_advisory_and_they_say_why(hopper):
@@ -85,8 +85,8 @@ def test_the_memory_roof_blocks_decode_from_half_a_gib_on_contiguous_and_in_page
 def test_shapes_and_inputs_that_were_asked_for(hopper):
     attention = [dict(w.params) for w in hopper.workloads_for(Kind.CORRECTNESS) if w.subject == "attention"]
     shapes = {(p["sq"], p.get("sk", p["sq"])) for p in attention}
-    asked = "1x1 1x1000 17x17 63x65 64x64 113x203 128x127 799x3 1023x1024 2048x2048 4224x4224"
-    assert {tuple(map(int, shape.split("x"))) for shape in asked.split()} <= shapes
+    expected = "1x1 1x1000 17x17 63x65 64x64 113x203 128x127 799x3 1023x1024 2048x2048 4224x4224"
+    assert {tuple(map(int, shape.split("x"))) for shape in expected.split()} <= shapes
     assert {"normal", "large", "rising", "constant", "onehot"} <= {p["input"] for p in attention}
     assert {8, 7} <= {p["h"] // p["hkv"] for p in attention if "hkv" in p}
     assert {p["layout"] for p in attention if p.get("strided")} == {"bshd", "bhsd"}

@@ -84,7 +84,7 @@ def test_where_kernels_run_nothing_may_be_written() -> None:
         assert "token" not in str(content["steps"]), name
 
 
-def test_who_may_write_runs_no_code_of_the_change() -> None:
+def test_jobs_that_may_write_run_no_code_of_the_change() -> None:
     writers = [(name, content) for name, content in JOBS if "write" in content["permissions"].values()]
     assert {name for name, _ in writers} == {"gate.yml:attest", "gate.yml:comment", "gate.yml:alerts"}
     for name, content in writers:
@@ -119,9 +119,9 @@ def test_the_signature_is_looked_at_before_any_code_of_the_change_runs() -> None
 
 def test_the_local_run_executes_what_the_hosted_jobs_make() -> None:
     local = Path(GITHUB.parent / ".ci/run").read_text(encoding="utf-8").splitlines()
-    made = {step["run"] for _, step in STEPS if step.get("run", "").startswith("make ")}
-    assert made
-    assert made <= set(local)
+    commands = {step["run"] for _, step in STEPS if step.get("run", "").startswith("make ")}
+    assert commands
+    assert commands <= set(local)
 
 
 def test_the_expressions_can_be_wrong() -> None:

@@ -1,8 +1,8 @@
-"""Whatever was measured: more slowness never acquits, the order of rounds and the unit do not matter, nonsense never passes."""
+"""Properties of the sequential test: monotone in the slowdown, independent of order and unit, strict on impossible values."""
 
 import math
 
-from comparing import CHECK, comparison, make_noise, samples_of, setting, verdict_on
+from comparing import CHECK, comparison, context, make_noise, samples_of, verdict_on
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ MARGIN = math.log1p(0.003)
 ROWS = 16
 deviations = st.floats(-0.01, 0.01)
 pairs = st.lists(st.tuples(deviations, deviations), min_size=5, max_size=12)
-priors = st.none() | st.builds(Prior, variance=st.floats(1e-9, 1e-4), freedom=st.floats(0.5, 24.0))
+priors = st.none() | st.builds(Prior, variance=st.floats(1e-9, 1e-4), df=st.floats(0.5, 24.0))
 slowness = st.floats(-0.05, 0.2)
 
 
@@ -35,7 +35,7 @@ def code(rounds, prior, time=None):
 
 
 @given(pairs, priors, slowness, st.floats(0.0, 0.2))
-def test_more_slowness_never_acquits(found, prior, slow, more):
+def test_more_slowdown_never_improves_the_code(found, prior, slow, more):
     scattered(found)
     before, after = (code(rounds_of(found, slow + extra), prior) for extra in (0.0, more))
     order = {Code.FASTER: 0, Code.SAME: 1, Code.UNDECIDED: 2, Code.BELOW_RESOLUTION: 2, Code.BIMODAL: 2, Code.SLOWER: 3}
@@ -44,7 +44,7 @@ def test_more_slowness_never_acquits(found, prior, slow, more):
 
 
 @given(pairs, priors, slowness, st.integers(0, 11), st.floats(0.0, 0.2))
-def test_one_slower_process_never_acquits(found, prior, slow, which, more):
+def test_one_slower_process_never_turns_fail_into_pass(found, prior, slow, which, more):
     scattered(found)
     before = code(rounds_of(found, slow), prior)
     which %= len(found)
@@ -71,13 +71,13 @@ def test_the_unit_does_not_matter(found, prior, slow, scale):
 
 @given(pairs, st.sampled_from([0.0, -1.0, -0.0, 1e-320, 1e300]), st.integers(0, 23), st.booleans())
 @example([(0.0, 0.001), (0.0, 0.0)] * 4, 0.0, 0, True)
-def test_nonsense_never_passes_and_never_fails(found, bad, where, noisy):
+def test_impossible_values_are_inconclusive(found, bad, where, noisy):
     values = [math.exp(value) for pair in found for value in pair]
     where %= len(values)
     values[where] = bad
     samples = samples_of(values[::2], values[1::2])
     noise = make_noise(0.1) if noisy else None
-    final = no_slower.is_final(CHECK, dict(samples), setting(noise))
+    final = no_slower.is_final(CHECK, dict(samples), context(noise))
     verdict = verdict_on(comparison(samples))
     if bad <= 0:
         assert verdict.outcome is Outcome.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""Simulated machines of five kinds that change nothing, and how often the rule would have blocked a merge."""
+"""The false alarm rate of the rule on five kinds of simulated machines."""
 
 import math
 import random
@@ -6,12 +6,12 @@ import random
 import pytest
 
 from flashcore_ci.judge.stats.paired_estimate import Prior, estimate
-from flashcore_ci.judge.stats.sequential_test import LOOKS, Rounds, decide
+from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, Rounds, decide
 from flashcore_ci.model.codes import FAILING, Code
 
 MARGIN = math.log1p(0.003)
 ROWS = 16
-RECORDED = Prior(variance=2e-6, freedom=20)  # 0.1 % a process
+RECORDED = Prior(variance=2e-6, df=20)  # 0.1 % a process
 TRIALS = 1000
 
 
@@ -36,16 +36,16 @@ def noisier_today(source, process):
 
 
 def sequence(source, kind, droop=False):
-    """Looks at 5, 8 and 12 rounds, base and head in random order in each, until one is final."""
+    """Run the interim looks, with base and head in random order, until one is final."""
     cycles, times = ([], []), ([], [])
     level = 0.0
-    for number in range(LOOKS[-1]):
+    for number in range(INTERIM_LOOKS[-1]):
         for turn, side in enumerate(source.sample((0, 1), 2)):
             log = kind(source, 2 * number + turn)
             level = 0.9 * level + source.gauss(0.0, 0.005) if droop else 0.0  # a clock that wanders by 1 %
             cycles[side].append(math.exp(log))
             times[side].append(math.exp(log + level))
-        if number + 1 in LOOKS:
+        if number + 1 in INTERIM_LOOKS:
             found = decide(
                 Rounds(base=tuple(cycles[0]), head=tuple(cycles[1])),
                 Rounds(base=tuple(times[0]), head=tuple(times[1])),
@@ -60,7 +60,7 @@ def sequence(source, kind, droop=False):
 
 @pytest.mark.parametrize("kind", [independent, drifting, heavy_tails, coin, noisier_today])
 @pytest.mark.parametrize("droop", [False, True])
-def test_nothing_is_blocked_that_did_not_change(kind, droop):
+def test_unchanged_code_is_never_blocked(kind, droop):
     source = random.Random(f"{kind.__name__} {droop}")
     codes = [sequence(source, kind, droop) for _ in range(TRIALS)]
     assert not FAILING & set(codes)
@@ -72,11 +72,11 @@ def test_nothing_is_blocked_that_did_not_change(kind, droop):
 
 @pytest.mark.parametrize("rounds", [8, 12])
 @pytest.mark.parametrize("error", [0.01, 0.05])
-def test_at_the_margin_itself_the_error_is_what_it_is_said_to_be(rounds, error):
-    """Noise that varies from day to day as the recording says it does: Smyth's model, under which the moderated t is exact."""
-    source, prior, trials = random.Random(f"level {rounds} {error}"), Prior(variance=1e-6, freedom=8.0), 12_000
+def test_the_bound_has_its_alpha_under_smyths_model(rounds, error):
+    """Noise varies from day to day as in Smyth's model, under which the moderated t is exact."""
+    source, prior, trials = random.Random(f"level {rounds} {error}"), Prior(variance=1e-6, df=8.0), 12_000
     wrong = 0
     for _ in range(trials):
-        scale = math.sqrt(prior.freedom * prior.variance / source.gammavariate(prior.freedom / 2, 2.0))
-        wrong += estimate([source.gauss(0.0, scale) for _ in range(rounds)], prior).lower(error) > 0
+        scale = math.sqrt(prior.df * prior.variance / source.gammavariate(prior.df / 2, 2.0))
+        wrong += estimate([source.gauss(0.0, scale) for _ in range(rounds)], prior).lower_bound(error) > 0
     assert 0.6 * error < wrong / trials < 1.2 * error

@@ -1,4 +1,4 @@
-"""What must hold of verdicts whatever the evidence."""
+"""Properties of verdicts for any evidence."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from report_factories import LIVE
 
 from flashcore_ci.judge.judge import Source, judge
-from flashcore_ci.judge.rules import holds
+from flashcore_ci.judge.rules import satisfies
 from flashcore_ci.judge.stats.descriptive import relative_std
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing, Samples
@@ -78,7 +78,7 @@ def test_every_check_has_one_verdict_and_the_exit_code_follows_from_them(found, 
         if verdict.outcome is Outcome.PASS:
             assert isinstance(verdict.reading, Measured)
             assert verdict.reading.unit == verdict.unit
-            assert holds(verdict.rule, verdict.reading.value, verdict.limit)
+            assert satisfies(verdict.rule, verdict.reading.value, verdict.limit)
             assert verdict.origin == LIVE
             assert verdict.reason.code is Code.WITHIN_LIMIT
         if verdict.deferred:
@@ -92,9 +92,9 @@ def test_judging_is_a_function(found, waived):
 
 
 @given(st.sampled_from(Rule), numbers, numbers)
-def test_nan_keeps_no_rule(rule, value, limit):
+def test_nan_satisfies_no_rule(rule, value, limit):
     if math.isnan(value) or math.isnan(limit):
-        assert not holds(rule, value, limit)
+        assert not satisfies(rule, value, limit)
 
 
 def outcome_of(rule, limit, value, severity=Severity.BLOCKING):
@@ -105,7 +105,7 @@ def outcome_of(rule, limit, value, severity=Severity.BLOCKING):
 
 
 @given(st.sampled_from(Rule), finite, finite, st.floats(min_value=0, allow_nan=False, allow_infinity=False))
-def test_a_worse_value_never_turns_red_to_green(rule, limit, value, harm):
+def test_a_worse_value_never_turns_fail_into_pass(rule, limit, value, harm):
     if rule is Rule.EQUAL:  # worse is further from the limit
         worse = value + math.copysign(harm, value - limit)
     else:
@@ -141,7 +141,7 @@ def test_evidence_of_other_code_never_passes_and_names_what_changed(part, value,
 
 
 @given(evidence, waivers)
-def test_waivers_turn_red_to_waived_and_touch_nothing_else(found, waived):
+def test_waivers_change_failures_to_waived_and_nothing_else(found, waived):
     before, after = judged(found), judged(found, waived=waived)
     active = {(waiver.gate, waiver.target) for waiver in waived if waiver.expires >= "2026-11-21"}
     for old, new in zip(before.verdicts, after.verdicts, strict=True):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def fuzzer() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tools"))
+    sys.path.insert(0, str(ROOT / "tools/study"))
     spec = importlib.util.spec_from_file_location("fuzz", ROOT / "tools/study/fuzz.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["fuzz"] = module

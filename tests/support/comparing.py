@@ -1,4 +1,4 @@
-"""Comparisons made up: rounds with a known slow-down and a known scatter, and the judge's world around them."""
+"""Comparisons with a known slowdown and a known scatter."""
 
 import math
 import random
@@ -8,7 +8,7 @@ from evidence_factories import good_observation, make_evidence, make_provenance
 from factories import make_build, make_check, make_gate, make_limit, make_plan, make_workload
 from judging import judged
 
-from flashcore_ci.judge.references import Setting, Standards
+from flashcore_ci.judge.references import ComparisonContext, References
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.noise import Noise, Series, WorkloadNoise
 from flashcore_ci.model.reading import Samples
@@ -63,12 +63,12 @@ def samples_of(base, head, mhz=1700.0, head_mhz=None):
 
 
 def rounds(percent=0.0, count=8, noise=0.1, seed=1, **clocks):
-    """Samples of ``count`` rounds with a slow-down of ``percent``."""
+    """Samples of ``count`` rounds with a slowdown of ``percent``."""
     return samples_of(lognormal(seed, count, noise=noise), lognormal(seed + 1000, count, 1.0, percent, noise), **clocks)
 
 
 def comparison(samples, plan=None, base=BASE, **changes):
-    """The observation of a comparison of ``base`` with the build of the test world."""
+    """The observation of a comparison of ``base`` with ``BUILD``."""
     plan = plan or plan_of()
     workload = plan.workloads[0]
     problem = plan.description("scale").problem(workload.id)
@@ -77,7 +77,7 @@ def comparison(samples, plan=None, base=BASE, **changes):
 
 
 def verdict_on(observation, *, check=CHECK, workload=COMPUTE, **keywords):
-    """The verdict of the one check on one observation."""
+    """The verdict of one check on one observation."""
     return judged(make_evidence(observations=(observation,)), plan=plan_of(check, workload=workload), **keywords).verdicts[0]
 
 
@@ -99,5 +99,7 @@ def make_noise(percent=0.1, processes=40, seed=5, workload="big", **changes):
     return Noise(**{**fields, **changes})
 
 
-def setting(noise=None, rows=1, roof=Roof.COMPUTE):
-    return Setting(roof=roof, rows=rows, provenance=make_provenance(), standards=Standards(noises=(noise,) if noise else ()))
+def context(noise=None, rows=1, roof=Roof.COMPUTE):
+    return ComparisonContext(
+        roof=roof, rows=rows, provenance=make_provenance(), references=References(noises=(noise,) if noise else ())
+    )

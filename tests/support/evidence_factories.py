@@ -71,7 +71,7 @@ GOOD_SAMPLES = (
 
 
 def good_observation(plan: Plan, build: BuildEvidence, kind: Kind, target: str, **changes) -> Observation:
-    """What a healthy run would see of one workload, bound to ``build``."""
+    """Return what a healthy run observes on one workload, bound to ``build``."""
     workload = next(workload for workload in plan.workloads if workload.id == target)
     problem = plan.description(workload.subject).problem(target)
     identity = workload_identity(kind, workload, problem, build, plan.protocol)
@@ -89,7 +89,7 @@ def good_observation(plan: Plan, build: BuildEvidence, kind: Kind, target: str, 
 
 
 def good_static(plan: Plan, build: BuildEvidence, kind: Kind, target: str, **changes) -> Observation:
-    """What a clean compile shows of a subject (``build``) or an entry function (``resources``)."""
+    """Return what a clean build shows of a subject (``build``) or an entry function (``resources``)."""
     symbols = [entry.symbol for entry in build.entries] if kind is Kind.BUILD else [target]
     reading = ("build/errors", "count") if kind is Kind.BUILD else ("spills/bytes", "byte")
     return make_observation(
@@ -104,12 +104,12 @@ def good_static(plan: Plan, build: BuildEvidence, kind: Kind, target: str, **cha
 
 
 def good_evidence(plan: Plan | None = None, builds=None, **changes) -> Evidence:
-    """Evidence that turns every check of ``plan`` (over the subject ``scale``) green."""
+    """Return evidence that turns every check of ``plan`` (over the subject ``scale``) green."""
     plan = plan or make_plan()
     builds = builds or (make_build(),)
-    wanted = dict.fromkeys((check.gate.evidence, check.target) for check in plan.checks)
+    targets = dict.fromkeys((check.gate.evidence, check.target) for check in plan.checks)
     observations = tuple(
-        (good_static if kind in STATIC_KINDS else good_observation)(plan, builds[0], kind, target) for kind, target in wanted
+        (good_static if kind in STATIC_KINDS else good_observation)(plan, builds[0], kind, target) for kind, target in targets
     )
     return make_evidence(**{"builds": tuple(builds), "observations": observations, **changes})
 
@@ -120,12 +120,12 @@ def make_evidence(**changes) -> Evidence:
 
 
 def with_reading(evidence: Evidence, kind: Kind, target: str, metric: str, reading: Reading) -> Evidence:
-    """The same evidence with one reading exchanged."""
+    """Return the evidence with another value of one reading."""
 
-    def exchanged(observation: Observation) -> Observation:
+    def exchange(observation: Observation) -> Observation:
         if (observation.kind, observation.target) != (kind, target):
             return observation
         rest = tuple(pair for pair in observation.readings if pair[0] != metric)
         return replace(observation, readings=(*rest, (metric, reading)))
 
-    return replace(evidence, observations=tuple(exchanged(observation) for observation in evidence.observations))
+    return replace(evidence, observations=tuple(exchange(observation) for observation in evidence.observations))

@@ -1,4 +1,4 @@
-"""Small builders of records for tests: give what the test is about, the rest is ordinary.
+"""Build records for tests: name what the test is about, the rest has ordinary values.
 
 The default world: the subject ``scale`` with one entry function ``scale_f32`` and two workloads, ``big`` (memory roof,
 timed and profiled) and ``small`` (balanced, only checked).
@@ -135,7 +135,7 @@ def make_description(subject="scale", workloads=("big", "small"), entries=("scal
 
 
 def make_problem(workload="big", **changes) -> Problem:
-    """One FLOP a byte: far to the left of every ridge."""
+    """Return a problem with one FLOP per byte, below every ridge."""
     return Problem(**{"workload": workload, "flops": 1e9, "bytes": 1e9, "entries": ("scale_f32",), **changes})
 
 

@@ -1,7 +1,7 @@
-"""A subject's launches judged as the gate judges them.
+"""Launch a subject and check its outputs with the gate's limit.
 
-The bound is the gate's own (error-ratio), for every output: the largest error may be twice that of PyTorch in the same precision, plus
-twice what the result's type rounds away at its size. A looser one of ours once let pass what the gate refused.
+The limit is the gate's error-ratio for every output. The largest error may be twice PyTorch's in the same precision, plus twice the
+rounding of the result's dtype at its size. A looser limit once passed outputs that the gate failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KERNEL = pathlib.Path(__file__).resolve().parents[2] / "kernel"
 
 
 def load(name: str) -> ModuleType:
-    """The subject of this name."""
+    """Load the subject of this name."""
     spec = importlib.util.spec_from_file_location(f"subject_{name}", KERNEL / f"subjects/{name}.py")
     assert spec
     assert spec.loader
@@ -29,7 +29,7 @@ def load(name: str) -> ModuleType:
 
 
 def launch(subject: ModuleType, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of one launch; what it leaves unwritten is NaN."""
+    """Launch once and return the outputs. Elements that are not written stay NaN."""
     import torch
 
     outputs = subject.outputs(inputs)
@@ -40,8 +40,8 @@ def launch(subject: ModuleType, inputs: dict[str, Any]) -> dict[str, Any]:
     return dict(outputs)
 
 
-def assert_right(subject: ModuleType, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-    """AssertionError that says which output is how far off."""
+def assert_correct(subject: ModuleType, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """AssertionError names the output and its error."""
     exact, low = subject.reference(tensors.upcast(inputs)), subject.reference(inputs)
     for name, result in outputs.items():
         error = error_of(name, result, low[name], exact[name])

@@ -1,4 +1,4 @@
-"""Jobs of our workflows on machines of their own: checkouts, artifacts, signatures, and a GPU that repeats what was recorded."""
+"""Run the workflows' jobs, each on its own machine, with artifacts, signatures and a GPU that replays a recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workflow_runner import Runner
 
 
 class GitHub:
-    """Runs workflows on a repository. ``gpu`` is the run that the GPU runner would come to."""
+    """Run workflows on a repository. ``gpu`` is the run folder that the GPU runner would write."""
 
     def __init__(
         self, repository: Repository, folder: Path, *, gpu: Path | None = None, fork: bool = False, api: str = ""
@@ -39,7 +39,7 @@ class GitHub:
         self.results: dict[str, str] = {}
 
     def merge_queue(self) -> GitHub:
-        """The same change in the merge queue."""
+        """Put the change into the merge queue."""
         self.github |= {
             "event_name": "merge_group",
             "event": {},
@@ -49,7 +49,7 @@ class GitHub:
         return self
 
     def gate(self, *, skip: str | None = None) -> dict[str, str]:
-        """The results of gate.yml's jobs; ``skip`` is one that GitHub did not run."""
+        """Return the results of gate.yml's jobs. ``skip`` is a job that GitHub does not run."""
         for name, job in workflow_runner.workflows()["gate.yml"]["jobs"].items():
             needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
             ok = all(self.results[need] == "success" for need in needs)
@@ -61,14 +61,14 @@ class GitHub:
             if name == skip or not workflow_runner.condition(job.get("if"), context):
                 self.results[name] = "skipped"
             elif "uses" in job:
-                self.results[name] = "success"  # ci.yml, which has a test of its own
+                self.results[name] = "success"  # ci.yml, which has its own test
             else:
                 self.results[name] = self.job(name, job, context)
         return self.results
 
     def job(self, name: str, job: dict[str, Any], context: dict[str, Any]) -> str:
-        """One job on a machine of its own."""
-        workspace = self.repository.folder.with_name("workspace")  # one path for all, so that nothing is compiled twice
+        """Run one job on its own machine."""
+        workspace = self.repository.folder.with_name("workspace")  # one path for all jobs, so that nothing is compiled twice
         shutil.rmtree(workspace, ignore_errors=True)
         shutil.copytree(self.repository.folder, workspace, symlinks=True)
         temp = self.folder / f"{name}-temp"
@@ -80,7 +80,7 @@ class GitHub:
         return runner.run(job)
 
     def _tools(self, temp: Path, workspace: Path) -> Path:
-        """``gh``, python3, and the tool as the action would have installed it; with a GPU, it measures what was recorded."""
+        """Make ``gh``, python3 and the installed tool. With a GPU, the tool replays a recording."""
         tools = temp / "tools"
         installed = temp / "flashcore-ci/bin"
         for folder in (tools, installed):
@@ -102,7 +102,7 @@ class GitHub:
         return tools
 
     def actions(self) -> dict[str, Callable[[Runner, dict[str, str]], bool]]:
-        """The actions of others."""
+        """Return fakes of third-party actions."""
         return {
             "actions/checkout": lambda runner, given: given["persist-credentials"] == "false",
             "actions/setup-python": lambda runner, given: given["python-version"] == "3.11",
@@ -115,7 +115,7 @@ class GitHub:
     def _upload(self, runner: Runner, given: dict[str, str]) -> bool:
         files = [file for line in given["path"].split() for file in sorted(runner.workspace.glob(line))]
         folder = self.folder / "artifacts" / given["name"]
-        folder.mkdir(parents=True)  # a name that is taken is an error with GitHub too
+        folder.mkdir(parents=True)  # a name that exists is an error on GitHub too
         for file in files:
             shutil.copy(file, folder)
         self.artifacts[given["name"]] = folder

@@ -1,4 +1,4 @@
-"""Judging the small world of ``factories``: one call, and the verdict that a test asks about."""
+"""Judge the plan of ``factories`` with one call."""
 
 from evidence_factories import good_evidence, good_observation, make_evidence, with_reading
 from factories import FINITE, make_build, make_plan
@@ -27,13 +27,13 @@ def only(report, gate, target="big"):
     return next(verdict for verdict in report.verdicts if (verdict.gate, verdict.target) == (gate, target))
 
 
-def one(check, *observations, **keywords):
+def verdict_on_plan_of(check, *observations, **keywords):
     """The verdict on a plan of this one check."""
     plan = make_plan((check,))
     return judged(make_evidence(observations=observations), plan=plan, **keywords).verdicts[0]
 
 
-def seen(check, **changes):
+def verdict_with(check, **changes):
     """The verdict on a good observation with ``changes``."""
     plan = make_plan((check,))
-    return one(check, good_observation(plan, BUILDS[0], check.gate.evidence, check.target, **changes))
+    return verdict_on_plan_of(check, good_observation(plan, BUILDS[0], check.gate.evidence, check.target, **changes))

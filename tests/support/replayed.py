@@ -44,7 +44,7 @@ CORRECTNESS = ("max-diff", "error-ratio", "finite", "repeatable")
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 PROFILE = ("sol-dram", "sol-sm")
 SPEED = (*PROFILE, "stability")
-UNBUILT = {"broken-n4", "one-stage-q64"}
+UNBUILT = {"broken-n4", "one-stage-q64", "unnamed-entry-n4"}
 
 JUNIT = lxml.etree.XMLSchema(lxml.etree.parse(ROOT / "tests/schemas/junit.xsd"))
 REPORT = json.loads((ROOT / "docs/schemas/report-v1.json").read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def checkout(folder: Path) -> Path:
 
 
 def place_builds(folder: Path, scratch: Path) -> None:
-    """The recorded builds as those of this checkout, with libraries that nobody loads."""
+    """Write the recorded builds as this checkout's, with libraries that are never loaded."""
     evidence = bundle.unpack(RECORDINGS / "defects.tar.xz")["evidence.json"]
     recorded = codec.decode(Evidence, evidence, where="evidence.json").builds
     suite = load(folder / SUITE, root=folder)
@@ -147,7 +147,7 @@ class Machine:
 
     @property
     def unknown(self) -> str:
-        """What the fakes were asked for and nobody recorded."""
+        """The calls to the fakes that were never recorded."""
         file = self.recording / "unknown"
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
@@ -168,8 +168,8 @@ class Machine:
     def gate(self, *arguments: str, out: str = "run") -> subprocess.CompletedProcess[str]:
         """A live gate to its end."""
         tool = self.start(*arguments, out=out)
-        said, errors = tool.communicate(timeout=120)
-        return subprocess.CompletedProcess(tool.args, tool.returncode, said, errors)
+        output, errors = tool.communicate(timeout=120)
+        return subprocess.CompletedProcess(tool.args, tool.returncode, output, errors)
 
     def judge(self, run: str, out: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Judge a run again, where there is no GPU."""
@@ -185,7 +185,7 @@ class Machine:
     # --- Its processes -------------------------------------------------------------------------------------------------
 
     def wait_until_waiting(self, tool: subprocess.Popen[str]) -> None:
-        """Until the worker that was told to wait does."""
+        """Wait until the worker that must wait does so."""
         deadline = time.monotonic() + 60
         while not (self.recording / "waiting").exists():
             assert tool.poll() is None, tool.communicate()
@@ -199,11 +199,11 @@ class Machine:
         return [pid for pid in pids if alive(pid)]
 
     def end(self) -> None:
-        """End what a gate that was killed has left: tools wait for their workers, and some workers for ever."""
+        """End the processes of a killed gate: tools wait for workers, and some workers never end."""
         deadline = time.monotonic() + 10
-        while left := self.survivors():
-            assert time.monotonic() < deadline, left
-            for pid in left:
+        while pids := self.survivors():
+            assert time.monotonic() < deadline, pids
+            for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
@@ -237,7 +237,7 @@ def valid(folder: Path, *, files: Iterable[str] = FILES) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and that nobody has asked about yet (a zombie) does not."""
+    """Tell whether the process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):

@@ -28,7 +28,7 @@ def make_verdict(gate="finite", target="big", outcome=Outcome.PASS, **changes) -
         "severity": Severity.BLOCKING,
         "blocks": outcome in {Outcome.FAIL, Outcome.INCONCLUSIVE},
         "deferred": False,
-        "reason": Reason(code=Code.WITHIN_LIMIT, message="0 count == 0 count"),
+        "reason": Reason(code=Code.WITHIN_LIMIT, message="0 findings (limit 0)"),
         "reading": Measured(value=0.0, unit="count"),
         "rule": Rule.EQUAL,
         "limit": 0.0,
@@ -51,8 +51,8 @@ def verdicts_of_every_kind() -> tuple[Verdict, ...]:
             Outcome.FAIL,
             evidence=Kind.SANITIZER,
             reading=Measured(value=1.0, unit="count"),
-            reason=Reason(code=Code.OVER_LIMIT, message="1 count is not == 0 count", facts=(("launches", "2"),)),
-            next_step="mend the kernel",
+            reason=Reason(code=Code.OVER_LIMIT, message="1 finding (limit 0)", facts=(("launches", "2"),)),
+            next_step="fix the kernel",
             findings=(
                 Finding(
                     tool="memcheck",
@@ -72,7 +72,7 @@ def verdicts_of_every_kind() -> tuple[Verdict, ...]:
             severity=Severity.ADVISORY,
             blocks=False,
             reading=Measured(value=71.25, unit="%"),
-            reason=Reason(code=Code.UNDER_LIMIT, message="71.25 % is not >= 85 %"),
+            reason=Reason(code=Code.UNDER_LIMIT, message="71.25 % (minimum 85 %)"),
             rule=Rule.AT_LEAST,
             limit=85.0,
             unit="%",
@@ -108,7 +108,7 @@ def verdicts_of_every_kind() -> tuple[Verdict, ...]:
             scope=Scope.ENTRY,
             blocks=False,
             reading=Measured(value=16.0, unit="byte"),
-            reason=Reason(code=Code.OVER_LIMIT, message="16 byte is not == 0 byte"),
+            reason=Reason(code=Code.OVER_LIMIT, message="16 bytes (limit 0)"),
             unit="byte",
             notes=("waived until 2026-12-31 by kernels: known, see the tuning log",),
         ),
@@ -129,5 +129,6 @@ def make_report(verdicts=None, **changes) -> Report:
         "builds": (make_build(),),
         "provenance": make_provenance(),
         "notes": ("a note",),
+        "judged_commit": "0123456789abcdef0123456789abcdef01234567",
     }
     return Report(**{**values, **changes})

@@ -77,9 +77,9 @@ class Repository:
             "twice-n4096",
             readings=tuple((name, Measured(value=difference, unit=unit)) for name, unit in READINGS),
         )
-        said = {"commit": self.git("rev-parse", "HEAD"), "version": __version__, **provenance}
+        provenance = {"commit": self.git("rev-parse", "HEAD"), "version": __version__, **provenance}
         prepare_run(into, plan)
-        write_run(into, plan, make_evidence(provenance=make_provenance(**said), builds=builds, observations=(observation,)))
+        write_run(into, plan, make_evidence(provenance=make_provenance(**provenance), builds=builds, observations=(observation,)))
         return into
 
     def packed(self, file: Path, **changes: object) -> Path:

@@ -1,10 +1,10 @@
-"""A GPU on which nothing is wrong, as NVML shows one."""
+"""The state of a healthy GPU, as NVML reports it."""
 
 from __future__ import annotations
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import GpuState, User
 
-SOUND = State(
+SOUND = GpuState(
     name="NVIDIA H200",
     uuid="GPU-0",
     driver="580.159.04",
@@ -22,5 +22,5 @@ SOUND = State(
     power_limit=700.0,
     temperature=35,
     reasons=("power cap",),
-    users=(User(pid=1, name="python", ours=True),),
+    users=(User(pid=1, name="python", descendant=True),),
 )

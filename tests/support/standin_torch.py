@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+__version__ = "2.11.0"
 ADDRESSES = itertools.count(0x1000, 0x1000)
 
 
@@ -64,6 +65,9 @@ class Tensor:
     def numel(self) -> int:
         return math.prod(self.shape)
 
+    def item(self) -> float | None:
+        return self.value
+
     def data_ptr(self) -> int:
         return self.address
 
@@ -110,6 +114,8 @@ def empty_like(tensor: Tensor) -> Tensor:
 
 
 def full(shape: Sequence[int], value: float, *, dtype: Dtype, device: Device) -> Tensor:
+    if dtype is int32 and not -(2**31) <= value < 2**31:
+        raise RuntimeError("value cannot be converted to type int without overflow")
     return Tensor(tuple(shape), contiguous(shape), dtype, device, value=value)
 
 
@@ -121,8 +127,8 @@ def is_grad_enabled() -> bool:
     return True
 
 
-def offered(major: int = 1) -> Any:
-    """What PyTorch's tensors offer by DLPack: a capsule of a table that begins with its version and has the reading function sixth."""
+def make_capsule(major: int = 1) -> Any:
+    """Make a DLPack capsule like PyTorch's: its table starts with the version, and the sixth function reads."""
     table = (ctypes.c_uint64 * 7)(major, *[0xF00] * 6)
     _tables.append(table)
     capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -132,7 +138,7 @@ def offered(major: int = 1) -> Any:
 
 
 _TABLE, _tables = b"dlpack_exchange_api", []  # a capsule keeps neither
-Tensor.__dlpack_c_exchange_api__ = offered()  # type: ignore[attr-defined]
+Tensor.__dlpack_c_exchange_api__ = make_capsule()  # type: ignore[attr-defined]
 
 dtype, device = Dtype, Device
 state = SimpleNamespace(stream=7, capturing=False)

@@ -1,12 +1,10 @@
-"""What a call of FlashCore's Python functions costs the host, without the launch: ``python3 tools/bench/host_cost.py LIBRARY``.
+"""Time FlashCore's Python functions without a launch: ``python3 tools/bench/host_cost.py LIBRARY``.
 
-It needs PyTorch and a built library of any operation, and no GPU: tensors are on the CPU, the library reads what they are, and
-nothing is launched. The launch itself comes on top; tests/kernel/gpu/test_flash_api.py times both together and holds them to 12 microseconds.
+LIBRARY is for example build/decode/libflashcore_decode.so. It reads tensors on the CPU, so that no GPU is needed.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import timeit
 from collections.abc import Callable
@@ -23,33 +21,29 @@ CALLS, TRIES = 5_000, 9
 
 
 class NoKernels:
-    """Reads tensors as the library does, and accepts every launch."""
+    """Read tensors as the library does, and accept every launch."""
 
     def __init__(self, library: str) -> None:
         flashcore.load(library)
-        (shared, *_) = vars(_library)["_loaded"].values()
+        (shared, *_) = vars(_library)["_libraries"].values()
         self.flashcore_read = shared.flashcore_read
 
-
-def nothing(_arguments: Any) -> int:
-    """No launch, and no workspace."""
-    return 0
+    def __getattr__(self, name: str) -> Callable[[Any], int]:
+        """Return an entry point that does nothing."""
+        if not name.startswith("flashcore_"):
+            raise AttributeError(name)
+        return lambda _arguments: 0
 
 
 def bind(library: str) -> None:
-    """Have the package take CPU tensors, and launch nothing."""
-    for function in (name for functions in _library.ENTRY_POINTS.values() for name in functions):
-        setattr(NoKernels, function, staticmethod(nothing))
-    vars(_tensors).update(
-        DEVICE="cpu",
-        _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8),
-    )
+    """Let the package take CPU tensors and launch nothing."""
+    vars(_tensors).update(DEVICE="cpu", _zeros=lambda _device, size: torch.zeros(size, dtype=torch.uint8))
     vars(_launch)["current_stream"] = lambda _device: 0
-    vars(_library)["_loaded"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
+    vars(_library)["_libraries"].update(dict.fromkeys(("attention", "decode"), NoKernels(library)))
 
 
 def cases() -> dict[str, Callable[[], Any]]:
-    """Calls as a server makes them; caches are small here, because only their shapes matter."""
+    """Return calls as a server makes them, with small caches."""
 
     def half(*shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float16)
@@ -66,19 +60,16 @@ def cases() -> dict[str, Callable[[], Any]]:
     }
 
 
-def main() -> int:
-    """Print microseconds of a call, the least of several tries."""
-    parser = argparse.ArgumentParser(
-        description="What a call of FlashCore's Python functions costs the host, without the launch."
-    )
-    parser.add_argument("library", help="a built library of any operation, for example build/decode/libflashcore_decode.so")
-    bind(parser.parse_args().library)
+def main(library: str) -> None:
+    """Print the least microseconds per call of several tries."""
+    bind(library)
     for name, call in cases().items():
         call()
         best = min(timeit.repeat(call, number=CALLS, repeat=TRIES)) / CALLS * 1e6
         print(f"{name:26s} {best:6.2f} us")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) != 2:  # noqa: PLR2004 - the library
+        sys.exit(__doc__)
+    main(sys.argv[1])

@@ -1,12 +1,12 @@
-"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write kernel/variants.toml.
+"""Find the fastest tile of each head dimension and mask: compile here, race on a GPU, write the report.
 
 usage: python3 tools/bench/tune.py space [--only PATTERN]
        python3 tools/bench/tune.py compile --out DIR [--only PATTERN] [--nvcc FILE] [--jobs N]     without a GPU
        python3 tools/bench/tune.py measure --candidates DIR --out FILE.json [--seconds N]          on a Hopper GPU, with torch
-       python3 tools/bench/tune.py choose [FILE.json] [--write]                                    report; --write: variants.toml too
+       python3 tools/bench/tune.py choose [FILE.json]                                              writes docs/tuner.md
 
-Names say what a candidate is: d64-192x128-q2-kv3-wg3 has 64 elements a head, 192 queries by 128 keys, two query stages, three key and
-value stages, three consumer warpgroups; switches that are on follow. PATTERN is a regular expression that a name must match.
+PATTERN is a regular expression for names. The name d64-192x128-q2-kv3-wg3 means 64 elements per head, 192 queries by 128 keys, two
+query stages, three key and value stages, and three consumer warpgroups. Switches that are on follow.
 """
 
 from __future__ import annotations
@@ -14,43 +14,48 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import random
 import re
 import sys
-from collections.abc import Mapping
+import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "kernel"), str(ROOT / "tools/bench")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("kernel", "tools/bench", "tools/docs"))]
 
-from tuner import build, choice, report, shapes, space  # noqa: E402
+from blocks import filled  # noqa: E402 - from the folders above, which are not installed
+from tuner import build, choice, report, space  # noqa: E402
 
-from flashcore_ci.adapters import process  # noqa: E402  the folders above are no packages that anybody installs
+from flashcore_ci.adapters import process  # noqa: E402
 
 SAMPLES = ROOT / "docs/performance/tuner.json"
 HANG_SECONDS = 25.0
 MEASURE_TIMEOUT = 560.0
 
 
-def bases(root: Path) -> dict[int, tuple[space.Candidate, Mapping[str, Any]]]:
-    """The tile in use for each head dimension, full, with its table."""
+def bases(root: Path) -> list[build.Job]:
+    """Return the tile in use for each head dimension, full, with its table."""
     tiles = build.table(root)["attention"]["tiles"]
-    return {tile["head_dim"]: (space.of_table(tile), tile) for name, tile in tiles.items() if name == f"d{tile['head_dim']}"}
+    return [(space.of_table(tile), tile, True) for name, tile in tiles.items() if name == f"d{tile['head_dim']}"]
 
 
 def in_use(root: Path) -> dict[int, str]:
-    """Today's tile of each head dimension, for the report."""
-    tiles = (tile for tile, _ in bases(root).values())
+    """Describe today's tile of each head dimension for the report."""
+    tiles = (tile for tile, *_ in bases(root))
     return {t.head_dim: f"{t.tile_m}x{t.tile_n}, q{t.q_stages}, kv{t.kv_stages}, wg{t.consumer_warpgroups}" for t in tiles}
 
 
-def wanted(root: Path, pattern: str) -> list[tuple[space.Candidate, Mapping[str, Any], bool]]:
-    """Candidates whose name matches, and in any case those in use."""
-    found = []
-    for base, tile in bases(root).values():
-        found += [(one, tile, one == base) for one in space.candidates(base) if one == base or re.search(pattern, one.name)]
-    return found
+def files(samples: dict[str, Any]) -> dict[str, str]:
+    """Return the pages and pictures of a race by path."""
+    pages = {report.PAGE: report.blocks(samples, in_use(ROOT)), report.FINALS: {"finals": report.finals(samples)}}
+    texts = {path: filled((ROOT / path).read_text(encoding="utf-8"), **blocks) for path, blocks in pages.items()}
+    return {**texts, **report.pictures(samples)}
+
+
+def jobs(root: Path, pattern: str) -> list[build.Job]:
+    """Return the candidates whose name matches, and always those in use."""
+    found = [(one, tile, one == base) for base, tile, _ in bases(root) for one in space.candidates(base)]
+    return [job for job in found if job[2] or re.search(pattern, job[0].name)]
 
 
 def main(argv: list[str]) -> int:
@@ -59,22 +64,21 @@ def main(argv: list[str]) -> int:
     commands = parser.add_subparsers(required=True)
     listing = commands.add_parser("space", help="list what is possible")
     compiling = commands.add_parser("compile", help="compile candidates, without a GPU")
-    compiling.add_argument("--out", type=Path, required=True)
+    measuring = commands.add_parser("measure", help="race them on this GPU")
+    choosing = commands.add_parser("choose", help="write the report from the timings")
+    for command, run in ((listing, _space), (compiling, _compile), (measuring, _measure), (choosing, _choose)):
+        command.set_defaults(run=run)
+    for command in (listing, compiling):
+        command.add_argument("--only", default="", metavar="PATTERN")
+    for command in (compiling, measuring):
+        command.add_argument("--out", type=Path, required=True)
     compiling.add_argument("--nvcc", type=Path, default=Path("nvcc"))
     compiling.add_argument("--jobs", type=int, default=2)
-    for one in (listing, compiling):
-        one.add_argument("--only", default="", metavar="PATTERN")
-    measuring = commands.add_parser("measure", help="race them on this GPU")
     measuring.add_argument("--candidates", type=Path, required=True)
-    measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--seconds", type=float, default=1.2, help="for each row and rung")
-    measuring.add_argument("--kernel", default="", help="what the kernel is called in the report")
+    measuring.add_argument("--kernel", default="", help="the kernel's name in the report")
     measuring.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    choosing = commands.add_parser("choose", help="write the report from the timings")
     choosing.add_argument("samples", type=Path, nargs="?", default=SAMPLES)
-    choosing.add_argument("--write", action="store_true", help="kernel/variants.toml too; then make generate")
-    for one, run in ((listing, _space), (compiling, _compile), (measuring, _measure), (choosing, _choose)):
-        one.set_defaults(run=run)
     options = parser.parse_args(argv)
     try:
         return int(options.run(options))
@@ -84,53 +88,38 @@ def main(argv: list[str]) -> int:
 
 
 def _space(options: argparse.Namespace) -> int:
-    for candidate, _, base in wanted(ROOT, options.only):
+    for candidate, _, base in jobs(ROOT, options.only):
         need = f"about {candidate.registers_needed} of {candidate.registers_granted} registers, {candidate.shared_bytes} bytes"
         print(f"{candidate.name}: {need}{' (in use)' if base else ''}")
     return 0
 
 
 def _compile(options: argparse.Namespace) -> int:
-    built = build.compile_all(ROOT, wanted(ROOT, options.only), options.nvcc, options.out, options.jobs)
-    print(f"{sum(not one.rejected for one in built)} of {len(built)} candidates compiled: {options.out}")
+    compiler = build.Compiler(root=ROOT, program=options.nvcc, out=options.out)
+    built = build.compile_all(compiler, jobs(ROOT, options.only), options.jobs)
+    print(f"{sum(not entry.rejected for entry in built)} of {len(built)} candidates compiled: {options.out}")
     return 0
 
 
 def _measure(options: argparse.Namespace) -> int:
-    """Race in a child; whoever makes it hang is left out, and the race begins again."""
+    """Race in a child process. If a candidate hangs, race again without it."""
     if options.child:
         return _race(options)
-    hung = options.candidates / "hung.json"
-    trying = options.candidates / "trying"
+    hangs, marker = (options.candidates / name for name in ("hung.json", "trying"))
+    argv = [sys.executable, __file__, "measure", "--child", "--candidates", str(options.candidates), "--out", str(options.out)]
+    argv += ["--seconds", str(options.seconds), "--kernel", options.kernel]
     while True:
-        trying.unlink(missing_ok=True)
-        argv = [
-            sys.executable,
-            __file__,
-            "measure",
-            "--child",
-            "--candidates",
-            str(options.candidates),
-            "--out",
-            str(options.out),
-        ]
-        argv += ["--seconds", str(options.seconds), "--kernel", options.kernel]
-        done = process.run(
-            argv,
-            logs=options.candidates / "logs",
-            name="race",
-            timeout=MEASURE_TIMEOUT,
-            should_stop=lambda: trying.is_file() and _age(trying) > HANG_SECONDS,
-        )
-        sys.stderr.write(done.error_text())
-        if not (done.returncode and trying.is_file()):
-            return done.returncode
-        names = [*_names(hung), trying.read_text(encoding="utf-8")]
-        hung.write_text(json.dumps(names), encoding="utf-8")
+        marker.unlink(missing_ok=True)
+        logs = options.candidates / "logs"
+        completed = process.run(argv, logs=logs, name="race", timeout=MEASURE_TIMEOUT, should_stop=lambda: _hangs(marker))
+        sys.stderr.write(completed.error_text())
+        if not (completed.returncode and marker.is_file()):
+            return completed.returncode
+        hangs.write_text(json.dumps([*_names(hangs), marker.read_text(encoding="utf-8")]), encoding="utf-8")
 
 
-def _age(path: Path) -> float:
-    return dt.datetime.now(tz=dt.UTC).timestamp() - path.stat().st_mtime
+def _hangs(marker: Path) -> bool:
+    return marker.is_file() and time.time() - marker.stat().st_mtime > HANG_SECONDS
 
 
 def _names(path: Path) -> list[str]:
@@ -139,58 +128,42 @@ def _names(path: Path) -> list[str]:
 
 def _race(options: argparse.Namespace) -> int:
     try:
-        from tuner import race  # noqa: PLC0415 - torch is needed to measure alone
+        from tuner import race  # noqa: PLC0415 - only measuring needs torch
     except ImportError as error:
         raise ValueError(f"measuring needs PyTorch: {error}") from error
     built = build.read(options.candidates)
-    hung = _names(options.candidates / "hung.json")
-    rejected = [(one.candidate.name, one.rejected) for one in built if one.rejected]
-    rejected += [(name, "hangs") for name in hung]
+    hangs = _names(options.candidates / "hung.json")
+    rejected = [(entry.candidate.name, entry.rejected) for entry in built if entry.rejected] + [(name, "hangs") for name in hangs]
     samples: dict[str, Any] = {
         "kernel": options.kernel,
         "device": race.torch.cuda.get_device_name(),
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-    }
-    samples |= {
-        "possible": sum(len(space.candidates(base)) for base, _ in bases(ROOT).values()),
+        "possible": sum(len(space.candidates(base)) for base, *_ in bases(ROOT)),
         "records": [],
         "rejected": rejected,
     }
-    for head_dim in sorted({one.candidate.head_dim for one in built}):
-        able = [
-            one for one in built if one.candidate.head_dim == head_dim and not one.rejected and one.candidate.name not in hung
-        ]
-        hand = next((one.candidate.name for one in able if one.base), None)
-        if hand is None:
+    usable = [entry for entry in built if not entry.rejected and entry.candidate.name not in hangs]
+    for head_dim in sorted({entry.candidate.head_dim for entry in built}):
+        group = sorted((one for one in usable if one.candidate.head_dim == head_dim), key=lambda one: not one.base)
+        if not group or not group[0].base:
             raise ValueError(f"D={head_dim}: the configuration in use did not compile or hangs")
-        libraries = {
-            one.candidate.name: build.library(options.candidates, one.candidate)
-            for one in sorted(able, key=lambda one: not one.base)
-        }
-        refused = race.preflight(libraries, head_dim, options.candidates / "trying")
-        samples["rejected"] += list(refused.items())
-        libraries = {name: path for name, path in libraries.items() if name not in refused}
+        libraries = {entry.candidate.name: build.library(options.candidates, entry.candidate) for entry in group}
+        rejections = race.preflight(libraries, head_dim, options.candidates / "trying")
+        samples["rejected"] += list(rejections.items())
+        libraries = {name: path for name, path in libraries.items() if name not in rejections}
         for mask in choice.MASKS:
-            samples["records"] += race.race(libraries, hand, (head_dim, mask), options.seconds, random.Random(1))  # noqa: S311  an order
+            samples["records"] += race.race(libraries, group[0].candidate.name, (head_dim, mask), options.seconds)
             options.out.write_text(json.dumps(samples, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
 def _choose(options: argparse.Namespace) -> int:
     samples = json.loads(options.samples.read_text(encoding="utf-8"))
-    for path, text in report.files(samples, in_use(ROOT)).items():
+    for path, text in files(samples).items():
         (ROOT / path).write_text(text, encoding="utf-8")
-    found = report.choices(samples["records"])
-    for one in found:
-        print(f"D={one.head_dim} {one.mask}: {one.chosen} (by hand {one.hand}), held on {one.held} of {len(one.gains)} rows")
-    if options.write:
-        path = ROOT / "kernel/variants.toml"
-        by_name = {one.name: one for base, _ in bases(ROOT).values() for one in space.candidates(base)}
-        tiles = {(one.head_dim, one.mask): by_name[one.chosen] for one in found}
-        path.write_text(choice.written(path.read_text(encoding="utf-8"), tiles), encoding="utf-8")
-        known = shapes.defined((ROOT / shapes.HEADER).read_text(encoding="utf-8"))
-        for width in sorted({tile.tile_n for tile in tiles.values()} - known):
-            print(f"{shapes.HEADER} lacks wgmma of width {width}: add it there")
+    for result in report.choices(samples["records"]):
+        share = f"at least as fast on {result.not_slower} of {len(result.gains)} rows"
+        print(f"D={result.head_dim} {result.mask}: {result.winner} (by hand {result.hand}), {share}")
     return 0
 
 

@@ -1,9 +1,6 @@
 """Write kernel/instantiations/ and the host's list of variants from kernel/variants.toml.
 
-usage: python3 tools/docs/generate_instantiations.py [--check]
-
-One small translation unit for each entry function, so that they compile in parallel and each has a digest of its own.
-With --check nothing is written and the exit status is 1 when a file is missing, stale or left over.
+Each entry function has its own small translation unit. So they compile in parallel, and each has its own digest.
 """
 
 from __future__ import annotations
@@ -16,56 +13,41 @@ from collections.abc import Mapping
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BANNER = "// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py; do not edit.\n"
+BANNER = "// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.\n"
 DTYPES = {"fp16": "kFp16", "bf16": "kBf16"}
 
-ATTENTION = """\
+TILED = """\
 #include "{header}"
 
 namespace {{
 struct Tuning {{
-    static constexpr flashcore::attention::Config config = {{
-        .head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
-        .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
-        .turns = {turns}, .query_in_registers = {query_in_registers}, .staged_output = {staged_output},
-        .optimistic = {optimistic}, .scores_again = {scores_again}}};
+    static constexpr flashcore::%(space)s::Config config = {{
+        %(config)s}};
 }};
-constexpr int kThreads = flashcore::attention::threads(Tuning::config);
+constexpr int kThreads = flashcore::%(space)s::threads(Tuning::config);
 constexpr int kSharedBytes = {dynamic_shared_bytes};
-static_assert(kSharedBytes == flashcore::attention::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
+static_assert(kSharedBytes == flashcore::%(space)s::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::attention::Params params) {{
-    flashcore::attention::forward<Tuning>(params);
+    {symbol}(const __grid_constant__ flashcore::%(space)s::Params params) {{
+    flashcore::%(space)s::%(function)s<Tuning>(params);
 }}
 
-extern "C" const flashcore::attention::AttentionVariant {symbol}_variant = {{
-    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::attention::Params>}};
+extern "C" const flashcore::%(space)s::%(variant)s {symbol}_variant = {{
+    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::%(space)s::Params>}};
 """
+
+ATTENTION = """\
+.head_dim = {head_dim}, .dtype = flashcore::attention::DType::{dtype}, .causal = {causal}, .tile_m = {tile_m},
+        .tile_n = {tile_n}, .q_stages = {q_stages}, .kv_stages = {kv_stages}, .consumer_warpgroups = {consumer_warpgroups},
+        .ping_pong_barrier = {ping_pong_barrier}, .query_in_registers = {query_in_registers},
+        .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
+        .recompute_qk = {recompute_qk}"""
 
 DECODE = """\
-#include "{header}"
-
-namespace {{
-struct Tuning {{
-    static constexpr flashcore::decode::Config config = {{
-        .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
-        .consumer_warps = {consumer_warps}}};
-}};
-constexpr int kThreads = flashcore::decode::threads(Tuning::config);
-constexpr int kSharedBytes = {dynamic_shared_bytes};
-static_assert(kSharedBytes == flashcore::decode::shared_bytes(Tuning::config), "kernel/variants.toml must agree");
-}}  // namespace
-
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::decode::Params params) {{
-    flashcore::decode::decode<Tuning>(params);
-}}
-
-extern "C" const flashcore::decode::DecodeVariant {symbol}_variant = {{
-    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::decode::Params>}};
-"""
+.head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
+        .consumer_warps = {consumer_warps}"""
 
 STREAM = """\
 #include "{header}"
@@ -95,20 +77,25 @@ constexpr int kThreads = {threads};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::Ragged ragged) {{
-    flashcore::attention::prepare<kThreads>(ragged);
+    const __grid_constant__ flashcore::attention::VarlenBatch batch) {{
+    flashcore::attention::prepare<kThreads>(batch);
 }}
 
 extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
-    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::Ragged>}};
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::VarlenBatch>}};
 """
 
-TEMPLATES = {"attention": ATTENTION, "varlen": VARLEN, "decode": DECODE, "stream": STREAM}
-LISTED = ("attention", "decode")  # operations whose launcher chooses among several entry functions
+TEMPLATES = {
+    "attention": TILED % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant"},
+    "varlen": VARLEN,
+    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant"},
+    "stream": STREAM,
+}
+LISTED = ("attention", "decode")  # their launchers choose among several entry functions
 
 
 def render(table: Mapping[str, Any]) -> dict[str, str]:
-    """Every generated file by its path below the root."""
+    """Render every generated file, by its path below the root."""
     files = {}
     for subject, template in TEMPLATES.items():
         group = table[subject]
@@ -124,51 +111,49 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _variant_list(subject: str, entries: list[Mapping[str, Any]]) -> str:
-    """Names alone: what a variant is made of stays in its own translation unit, and so in its own digest."""
+    """List names only, so that a variant's tuning stays in its own translation unit and digest."""
     lines = " \\\n".join(f"    X({entry['symbol']}_variant)" for entry in entries)
     return f"{BANNER}#pragma once\n\n#define FLASHCORE_{subject.upper()}_VARIANTS(X) \\\n{lines}\n"
 
 
 def stale(root: pathlib.Path) -> list[str]:
-    """What --check complains about: one line for each file that is not as the generator would write it."""
-    files = render(_table(root))
+    """Return one line for each file that differs from what the generator would write."""
     problems = []
-    for path, text in sorted(files.items()):
+    for path, text in _expected(root).items():
         if not (root / path).is_file():
             problems.append(f"{path}: missing")
         elif (root / path).read_text(encoding="utf-8") != text:
-            problems.append(f"{path}: stale")
-    present = {path.relative_to(root).as_posix() for path in (root / "kernel/instantiations").glob("*.cu")}
-    return problems + [f"{path}: left over" for path in sorted(present - files.keys())]
+            problems.append(f"{path}: {'left over' if text is None else 'stale'}")
+    return problems
 
 
 def write(root: pathlib.Path) -> None:
-    """Write every file that differs, and remove what is left over."""
-    files = render(_table(root))
-    for path, text in files.items():
-        target = root / path
-        if not target.is_file() or target.read_text(encoding="utf-8") != text:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-    for path in (root / "kernel/instantiations").glob("*.cu"):
-        if path.relative_to(root).as_posix() not in files:
-            path.unlink()
+    """Write every file that differs and remove left-over ones."""
+    files = _expected(root)
+    for path in [problem.partition(":")[0] for problem in stale(root)]:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if (text := files[path]) is None:
+            (root / path).unlink()
+        else:
+            (root / path).write_text(text, encoding="utf-8")
 
 
 def main(argv: list[str]) -> int:
-    """Write, or check, and return the exit status."""
+    """Write or check the files and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if a file is not up to date")
     if not parser.parse_args(argv).check:
         write(ROOT)
         return 0
     problems = stale(ROOT)
     sys.stderr.writelines(f"{problem}\n" for problem in problems)
-    return 1 if problems else 0
+    return int(bool(problems))
 
 
-def _table(root: pathlib.Path) -> dict[str, Any]:
-    return tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
+def _expected(root: pathlib.Path) -> dict[str, str | None]:
+    """Return the text of every file by path, None for one that is left over."""
+    present = sorted(path.relative_to(root).as_posix() for path in (root / "kernel/instantiations").glob("*.cu"))
+    return dict.fromkeys(present) | render(tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

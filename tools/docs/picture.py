@@ -1,7 +1,6 @@
 """Draw the reports of a run for the README: ``make picture OUT=runs/latest``.
 
-``docs/images/SUITE.svg`` is the terminal's. Where there is a Chromium, parts of the page become PNGs, and so does the comment
-on a pull request, with what GitHub would make of its Markdown.
+``docs/images/SUITE.svg`` shows the terminal. With Chromium, parts of the page and the pull-request comment become PNGs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from flashcore_ci.run import reports
 IMAGES = Path(__file__).parents[2] / "docs/images"
 COLUMNS = 110
 FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
-"""Rich names fonts on another server; a picture in a README loads nothing."""
+"""Rich refers to fonts on another server. A picture in a README must load nothing."""
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
@@ -38,7 +37,7 @@ h2 { border-bottom: 1px solid #d5dae0; padding-bottom: 6px; } details { margin: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A picture of a part of the page: what is left to see, and how large it is in pixels."""
+    """A part of the page: CSS that selects it, and its size in pixels."""
 
     name: str
     height: int
@@ -53,11 +52,11 @@ GREEN = (
     Part(name="workload", height=570, css=ONLY.format(keep="#workloads", drop=".panel:not(#w6)"), dark=True),
 )
 RED = (COMMENT, Part(name="findings", height=620, css=ONLY.format(keep="#findings", drop="#none")))
-"""What is photographed of a run without findings, and of one with."""
+"""The pictures of a run without findings, and of one with findings."""
 
 
 def draw(report: Report) -> str:
-    """The report as an SVG picture of a terminal."""
+    """Return an SVG of the report in a terminal."""
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text.from_ansi(terminal.render(report, COLUMNS, color=True)))
     title = f"flashcore-ci gate --suite gates/{report.suite}.toml"
@@ -65,8 +64,8 @@ def draw(report: Report) -> str:
 
 
 def photograph(page: str, part: Part, suite: str, browser: str) -> Path:
-    """The part of the page as a PNG."""
-    text = POLICY.sub("", page).replace("</style>", f"{part.css}</style>")  # our own rules would not be let in
+    """Write the part of the page as a PNG and return its path."""
+    text = POLICY.sub("", page).replace("</style>", f"{part.css}</style>")  # the policy would refuse the extra rules
     picture = IMAGES / f"{suite}-{part.name}.png"
     dark = ("--blink-settings=preferredColorScheme=0",) if part.dark else ()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,13 +78,13 @@ def photograph(page: str, part: Part, suite: str, browser: str) -> Path:
 
 
 def comment(text: str) -> str:
-    """The pull-request comment as CommonMark with tables, as GitHub has it."""
+    """Return the comment as HTML: CommonMark with tables."""
     body = MarkdownIt("commonmark").enable("table").render(text)
     return f"<!DOCTYPE html><meta charset=utf-8><style>{COMMENT_STYLE}</style>{body}"
 
 
 def main() -> None:
-    """Write the pictures."""
+    """Write the pictures of the run in the folder given as the first argument."""
     out = Path(sys.argv[1])
     report = reports.read(out)
     IMAGES.mkdir(parents=True, exist_ok=True)
@@ -94,7 +93,7 @@ def main() -> None:
     print(vector)
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
-        print("no Chromium here: the pictures of the HTML report stay as they are", file=sys.stderr)
+        print("no Chromium here: the pictures of the HTML report were not drawn again", file=sys.stderr)
         return
     page = (out / "report.html").read_text(encoding="utf-8")
     for part in RED if any(verdict.findings for verdict in report.verdicts) else GREEN:

@@ -1,27 +1,19 @@
-"""Where the profiled workloads stand below the roofs of the GPU: docs/roofline.md and its picture, from recorded evidence.
-
-The evidence of the default suite is what `flashcore-ci gate` recorded with Nsight Compute; the roofs are the suite's ridge. --check
-writes nothing, and its exit status says whether page and picture are what the evidence gives (a test asks).
-"""
+"""Draw docs/roofline.md and its picture from the default suite's recorded profiles and its ridge."""
 
 from __future__ import annotations
 
-import argparse
-import math
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.suite import Kind, Ridge, Workload
+from flashcore_ci.report.plotting import document, logarithmic, powers_of_ten
+from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.suite.loader import load
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from flashcore_ci.model.reading import Measured  # noqa: E402  the folder above is no package that anybody installs
-from flashcore_ci.model.suite import Kind, Ridge, Workload  # noqa: E402
-from flashcore_ci.store.run import Run, read_run  # noqa: E402
-from flashcore_ci.suite.loader import load  # noqa: E402
-
 SUITE = ROOT / "gates/hopper.toml"
 EVIDENCE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 PAGE, PICTURE = "docs/roofline.md", "docs/performance/roofline.svg"
@@ -37,30 +29,10 @@ GROUPS = {  # in the order of the legend
     "d256": ("Prefill D=256", "#8e44ad"),
 }
 MEMORY_GROUPS = frozenset({"stream", "decode", "paged"})
-TOP_OF_PAGE = """\
-# Roofline
-
-The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}. `python3 tools/docs/roofline.py` writes this page from
-[recorded evidence](../gates/evidence/) (`make performance`). Do not edit it.
-
-![FLOP/s over FLOP per byte, below the roofs of memory and tensor cores](performance/roofline.svg)
-
-{device}. The table has every workload that the default suite profiles.
-
-- FLOP and bytes are the least that the problem needs: each operand once, without the products that a mask hides.
-- Time and shares of the peaks are Nsight Compute's, of one launch with a cold L2 and free clocks.
-- The roofs are the datasheet's: {bandwidth:.1f} TB/s and {flops:.0f} TFLOP/s (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009).
-- "Of the roof" is the speed divided by the roof above the point. Prefill at D=64 cannot reach the roof, because each score also costs an
-  exponential.
-
-| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |
-| --- | --- | --- | --- | --- | --- | --- |
-"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One profiled workload: least work and traffic, seconds, and ncu's shares of the peaks in per cent."""
+class Point(NamedTuple):
+    """One workload: least FLOP and bytes, profiled seconds, and ncu's shares of the peaks in per cent."""
 
     name: str
     group: str
@@ -72,7 +44,7 @@ class Point:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte."""
+        """FLOP/byte."""
         return self.flops / self.bytes
 
     @property
@@ -81,33 +53,21 @@ class Point:
         return self.flops / self.seconds
 
     def share(self, ridge: Ridge) -> float:
-        """Of what the roof above allows, in per cent."""
+        """Return the speed as a percentage of the roof above the point."""
         return 100.0 * self.speed / min(ridge.flops, self.intensity * ridge.bandwidth)
 
 
 def points(run: Run) -> list[Point]:
-    """Every workload of the run with a profile, in the order of the plan. What was not measured is not there."""
+    """Return every workload with a complete profile, in the order of the plan."""
     problems = {problem.workload: problem for description in run.plan.descriptions for problem in description.problems}
+    profiles = {profile.target: dict(profile.readings) for profile in run.evidence.observations if profile.kind is Kind.PROFILE}
     found = []
-    profiles = {one.target: dict(one.readings) for one in run.evidence.observations if one.kind is Kind.PROFILE}
     for workload in run.plan.workloads:
-        readings = {
-            name: reading.value for name, reading in profiles.get(workload.id, {}).items() if isinstance(reading, Measured)
-        }
-        if not {"time/gpu/profiled", "sol/dram", "sol/sm"} <= readings.keys():
-            continue
-        problem = problems[workload.id]
-        found.append(
-            Point(
-                name=workload.id,
-                group=_group(workload),
-                flops=problem.flops,
-                bytes=problem.bytes,
-                seconds=readings["time/gpu/profiled"] / 1e3,
-                dram=readings["sol/dram"],
-                sm=readings["sol/sm"],
-            )
-        )
+        name, problem = workload.id, problems[workload.id]
+        time, dram, sm = (profiles.get(name, {}).get(key) for key in ("time/gpu/profiled", "sol/dram", "sol/sm"))
+        if isinstance(time, Measured) and isinstance(dram, Measured) and isinstance(sm, Measured):
+            work = (problem.flops, problem.bytes, time.value / 1e3, dram.value, sm.value)
+            found.append(Point(name, _group(workload), *work))
     return found
 
 
@@ -118,20 +78,20 @@ def _group(workload: Workload) -> str:
     return f"d{params['d']}" if "d" in params else workload.subject
 
 
-def page(found: Sequence[Point], ridge: Ridge) -> str:
-    """The Markdown."""
-    top = TOP_OF_PAGE.format(
-        device=ridge.device,
-        bandwidth=ridge.bandwidth / 1e12,
-        flops=ridge.flops / 1e12,
-        memory=_span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS]),
-        compute=_span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS]),
-    )
-    rows = [
-        f"| `{p.name}` | {_short(p.intensity)} | {_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} % | {p.dram:.1f} % | {p.sm:.1f} % |"
-        for p in found
-    ]
-    return top + "\n".join(rows) + "\n"
+def blocks(found: Sequence[Point], ridge: Ridge) -> dict[str, str]:
+    """Write the generated blocks of the page."""
+    memory = _span([p.share(ridge) for p in found if p.group in MEMORY_GROUPS])
+    compute = _span([p.share(ridge) for p in found if p.group not in MEMORY_GROUPS])
+    device = f"one {ridge.device} ({ridge.bandwidth / 1e12:.1f} TB/s and {ridge.flops / 1e12:.0f} TFLOP/s)"
+    lines = ["| workload | FLOP/byte | TFLOP/s | TB/s | of the roof | DRAM busy | SM busy |", "| --- " * 7 + "|"]
+    for p in found:
+        speeds = f"{_short(p.speed / 1e12)} | {p.bytes / p.seconds / 1e12:.2f} | {p.share(ridge):.0f} %"
+        lines.append(f"| `{p.name}` | {_short(p.intensity)} | {speeds} | {p.dram:.1f} % | {p.sm:.1f} % |")
+    return {
+        "reach": f"The stream and decode reach {memory} of the roof above them, and prefill reaches {compute}.",
+        "device": f"The table has every workload that the default suite profiles, on {device}.",
+        "table": "\n".join(lines),
+    }
 
 
 def _span(shares: Sequence[float]) -> str:
@@ -142,18 +102,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= SHOWN_WHOLE else f"{value:.3g}"
 
 
-def across(x: float) -> float:
-    """FLOP/byte to pixels."""
-    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(x / X[0]) / math.log(X[1] / X[0])
-
-
-def up(y: float) -> float:
-    """FLOP/s to pixels."""
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * math.log(y / Y[0]) / math.log(Y[1] / Y[0])
+across = logarithmic(*X, LEFT, WIDTH - RIGHT)
+up = logarithmic(*Y, HEIGHT - BOTTOM, TOP)
 
 
 def picture(found: Sequence[Point], ridge: Ridge) -> str:
-    """Both axes logarithmic; a dot for each workload, its name in a tooltip and in the page's table."""
+    """Draw a dot per workload on logarithmic axes, with its name in a tooltip."""
     title = f"Below the roofs of one {ridge.device}"
     corner = ridge.flops / ridge.bandwidth
     roof = [(X[0], X[0] * ridge.bandwidth), (corner, ridge.flops), (X[1], ridge.flops)]
@@ -168,11 +122,7 @@ def picture(found: Sequence[Point], ridge: Ridge) -> str:
     for point in found:
         dot = f'cx="{across(point.intensity):.1f}" cy="{up(point.speed):.1f}" r="5" fill="{GROUPS[point.group][1]}" fill-opacity="0.8"'
         body.append(f"<circle {dot}><title>{escape(point.name)}: {point.share(ridge):.0f} % of the roof</title></circle>")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
-    )
+    return document(title, WIDTH, HEIGHT, body)
 
 
 def _legend(groups: Sequence[str]) -> list[str]:
@@ -186,44 +136,23 @@ def _legend(groups: Sequence[str]) -> list[str]:
 
 def _grid() -> list[str]:
     bottom, right, out = HEIGHT - BOTTOM, WIDTH - RIGHT, []
-    for power in range(math.ceil(math.log10(X[0])), math.floor(math.log10(X[1])) + 1):
-        x = across(10.0**power)
+    for intensity in powers_of_ten(*X):
+        x = across(intensity)
         out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#dddddd"/>')
-        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{10.0**power:g}</text>')
-    for power in range(math.ceil(math.log10(Y[0])), math.floor(math.log10(Y[1])) + 1):
-        y = up(10.0**power)
+        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{intensity:g}</text>')
+    for speed in powers_of_ten(*Y):
+        y = up(speed)
         out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#dddddd"/>')
-        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0 ** (power - 12):g}</text>')
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{speed / 1e12:g}</text>')
     middle = TOP + (bottom - TOP) / 2
     out.append(f'<text x="{(LEFT + right) / 2:.0f}" y="{bottom + 36}" text-anchor="middle">FLOP per byte</text>')
     out.append(f'<text x="14" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 14 {middle:.0f})">TFLOP/s</text>')
     return out
 
 
-def files(run: Run, ridge: Ridge) -> dict[str, str]:
-    """Page and picture by their path below the root of the repository."""
-    found = points(run)
-    return {PAGE: page(found, ridge), PICTURE: picture(found, ridge)}
-
-
-def main(argv: list[str]) -> int:
-    """Write, or with --check compare, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Draw docs/roofline.md and its picture from the recorded evidence.")
-    parser.add_argument("--check", action="store_true", help="write nothing; say what is not as the evidence gives it")
-    check = parser.parse_args(argv).check
+def committed() -> tuple[Ridge, list[Point]]:
+    """Return the suite's roofs and the points of the committed evidence. ValueError if the suite has no ridge."""
     ridge = load(SUITE, root=ROOT).ridge
     if ridge is None:
-        sys.stderr.write(f"roofline: {SUITE} has no [ridge]\n")
-        return 2
-    stale = False
-    for path, text in files(read_run(EVIDENCE), ridge).items():
-        if not check:
-            (ROOT / path).write_text(text, encoding="utf-8")
-        elif not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{path}: not as the evidence gives it; make performance\n")
-            stale = True
-    return int(stale)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise ValueError(f"{SUITE} has no [ridge]")
+    return ridge, points(read_run(EVIDENCE))

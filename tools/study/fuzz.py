@@ -1,8 +1,7 @@
-"""Feed damaged input to everything that reads: ``make fuzz N=1000000``. Nothing may raise what it does not promise, nor turn green.
+"""Feed damaged input to every reader: ``make fuzz N=1000000``.
 
-Each reader has a corpus of real input (recordings, suites, sources), the exceptions that it promises, and a check of what it
-returns. An input is a corpus file with a few mutations; input ``i`` of a seed is always the same one. Exit status 1 with the
-inputs that broke something, kept in ``runs/fuzz``.
+An input is a real file with a few mutations, and depends only on seed and number. The exit status is 1 if a reader raised an exception
+that it does not promise, or returned a wrong result. Those inputs are kept in ``runs/fuzz``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fuzz_apart
 from fuzz_apart import DiedError, Reports
@@ -30,7 +30,7 @@ from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.store import bundle, codec
-from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verified
+from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verify_files
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,9 +41,9 @@ WORDS = [b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\x00", b"
 WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 warnings)", b"Launch #1", b"[[gate]]\n", b"\\u0000"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Reader:
-    """What to read, what it may raise, and why what it returned must not be (None: it may be)."""
+    """A reader, its corpus, the exceptions it may raise, and ``wrong``: the reason why a result is wrong, or None."""
 
     corpus: list[bytes]
     read: Callable[[bytes], object]
@@ -52,7 +52,7 @@ class Reader:
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """``data`` after one to four damages; most are near where something stands already."""
+    """Return ``data`` with one to four mutations."""
     most = max(4 * MOST_BYTES, len(data))
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(data) + 1)
@@ -78,43 +78,37 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """As every tool's output is decoded."""
+    """Decode as the output of a tool."""
     return data.decode("utf-8", errors="replace")
 
 
 def files(*patterns: str, folder: Path = RECORDINGS, most: int = MOST_BYTES) -> list[bytes]:
-    """The files that match, cut to a size that many can be read of."""
-    found = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
-    return [path.read_bytes()[:most] for path in found]
-
-
-def green(reading: object) -> bool:
-    """Whether a sanitizer's reading would pass."""
-    return isinstance(reading, Measured) and reading.value == 0
+    """Read the first ``most`` bytes of the matching files."""
+    return [path.read_bytes()[:most] for pattern in patterns for path in sorted(folder.glob(pattern))]
 
 
 def sanitizer_reader(check: str) -> Reader:
-    """Logs, read as this check's. With the exit status of findings, or of nothing at all, no log is clean."""
+    """Read logs of this check. With an exit status of findings, or without a worker, no log is clean."""
 
-    def read(data: bytes) -> object:
+    def read(data: bytes) -> list[bool]:
         log = sanitizer.parse(text(data), check)
         between_marks(sanitizer.parse_launches(text(data)), 0)
-        return [
-            sanitizer.findings_reading(log, returncode=status, version="2026.4.0", ran=ran)
+        found = [
+            sanitizer.read_findings(log, returncode=status, version="2026.4.0", ran=ran)
             for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))
         ]
+        return [isinstance(reading, Measured) and reading.value == 0 for reading in found]
 
-    def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
-        assert isinstance(found, list)
-        if green(found[0]) or green(found[1]):
+    def wrong(_: bytes, damaged: bytes, clean: Any) -> str | None:
+        if clean[0] or clean[1]:
             return "clean, against the exit status or the worker"
-        return "clean without a summary" if green(found[2]) and b"SUMMARY: 0 " not in damaged else None
+        return "clean without a summary" if clean[2] and b"SUMMARY: 0 " not in damaged else None
 
     return Reader(corpus=files("sanitizer/*.log"), read=read, wrong=wrong)
 
 
 def small_run() -> dict[str, bytes]:
-    """The recorded run of the defects, but of its evidence only a few records: names and contents."""
+    """Return the files of the recorded defects run, with only a few records."""
     packed = bundle.unpack(RECORDINGS / "runs/defects.tar.xz")
     evidence = json.loads(packed["evidence.json"])
     evidence["builds"], evidence["observations"] = evidence["builds"][2:3], evidence["observations"][:60:20]
@@ -127,12 +121,12 @@ def small_run() -> dict[str, bytes]:
 
 
 def run_reader(run: dict[str, bytes]) -> Reader:
-    """One file of a run is damaged, the manifest too: whatever is read must be what was written."""
+    """Verify a run with one damaged file. Without a damaged manifest, every file that is read must be unchanged."""
 
     def read(data: bytes) -> object:
         name, _, content = data.partition(b"\n")
         damaged = {**run, name.decode(): content}
-        return verified(damaged[MANIFEST], set(damaged) - {MANIFEST}, damaged.__getitem__, where="run")
+        return verify_files(damaged[MANIFEST], set(damaged) - {MANIFEST}, damaged.__getitem__, where="run")
 
     def wrong(_: bytes, damaged: bytes, found: object) -> str | None:
         changed = isinstance(found, dict) and any(found[name] != run[name] for name in found)
@@ -142,75 +136,52 @@ def run_reader(run: dict[str, bytes]) -> Reader:
     return Reader(corpus=corpus, read=read, promised=(EvidenceError, KeyError, UnicodeDecodeError), wrong=wrong)
 
 
-def file_reader(folder: Path, name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """A reader of files: the input is put into one."""
-    file = folder / name
-
-    def through(data: bytes) -> object:
-        file.write_bytes(data)
-        return read(file)
-
-    return through
+def through(file: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """Make a reader of bytes from a reader of files."""
+    return lambda data: (file.write_bytes(data), read(file))[1]
 
 
 def result_reader(folder: Path) -> Reader:
-    """A worker's result. What is no answer to the job is Missing; readings are numbers or Missing."""
-    bound = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j"}
+    """Read a worker's result. Readings are numbers or Missing."""
     outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
-    whole = {**bound, "environment": {"torch": "2"}, "started": None, "finished": True, "outcomes": {"w": outcome}}
+    whole = {"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j", "environment": {"torch": "2"}}
+    whole |= {"started": None, "finished": True, "outcomes": {"w": outcome}}
 
     def read(path: Path) -> object:
         content = child.read_result(path, kind="correctness", nonce="n", job="j", began=0.0)
-        if isinstance(content, Missing):
-            return content
-        for one in content["outcomes"].values():
-            child.missing_of(one)
+        for one in {} if isinstance(content, Missing) else content["outcomes"].values():
+            child.missing_from(one)
             correctness.readings(one.get("readings", {}))
         return content
 
-    return Reader(corpus=[json.dumps(whole, indent=1).encode()], read=file_reader(folder, "result.json", read))
+    return Reader(corpus=[json.dumps(whole).encode()], read=through(folder / "result.json", read))
 
 
 def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
-    """Everything that reads what others wrote."""
+    """Return every reader of foreign files."""
     run = small_run()
-    suite = folder / "suite.toml"
-    packed = bundle.packed({name: data for name, data in run.items() if name != "plan.json"})
-    build_text = files("nvcc/*.txt")
+    packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
+    build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT)
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
         "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
-        "compiler errors": Reader(
-            corpus=build_text, read=lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))
-        ),
+        "compiler errors": Reader(build_text, lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))),
         "compiler's files": Reader(
             corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
             read=lambda data: (nvcc.parse_dependencies(text(data)), nvcc.parse_host_code(text(data), {"a.cu"})),
         ),
-        "nvdisasm JSON": Reader(
-            corpus=files("nvcc/*.json", most=10**6), read=lambda data: nvdisasm.parse(text(data)), promised=(ValueError,)
-        ),
+        "nvdisasm JSON": Reader(files("nvcc/*.json", most=10**6), lambda data: nvdisasm.parse(text(data)), (ValueError,)),
         "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=elf.read, promised=(ValueError,)),
-        "evidence": Reader(
-            corpus=[run["evidence.json"]],
-            read=lambda data: codec.decode(Evidence, data, where="evidence"),
-            promised=(EvidenceError,),
-        ),
-        "plan": Reader(
-            corpus=[run["plan.json"]], read=lambda data: codec.decode(Plan, data, where="plan"), promised=(EvidenceError,)
-        ),
+        "evidence": Reader([run["evidence.json"]], lambda data: codec.decode(Evidence, data, where="evidence"), (EvidenceError,)),
+        "plan": Reader([run["plan.json"]], lambda data: codec.decode(Plan, data, where="plan"), (EvidenceError,)),
         "run": run_reader(run),
         "bundle": Reader(
-            corpus=[packed],
-            read=file_reader(folder, "b.tar.xz", bundle.unpack),
-            promised=(EvidenceError,),
+            [packed],
+            through(folder / "b.tar.xz", bundle.unpack),
+            (EvidenceError,),
             wrong=lambda good, damaged, _: None if damaged == good else "a damaged bundle was read",
         ),
-        "suite TOML": Reader(
-            corpus=files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT),
-            read=lambda data: (suite.write_bytes(data), load(suite, root=ROOT)),
-            promised=(SuiteError,),
-        ),
+        "suite TOML": Reader(suites, through(folder / "suite.toml", lambda file: load(file, root=ROOT)), (SuiteError,)),
         "result file": result_reader(folder),
         "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(
@@ -221,10 +192,10 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
 
 
 def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[str]]:
-    """How many inputs were refused, and what broke."""
+    """Return the number of refused inputs, and the failures."""
     refused, broken = 0, []
     for index in range(count):
-        rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - to be repeated, not to be unguessable
+        rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - repeatable, not secret
         good = rng.choice(reader.corpus)
         data = mutated(good, rng)
         try:
@@ -232,7 +203,7 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
         except reader.promised:
             refused += 1
             continue
-        except Exception:  # noqa: BLE001 - that is what is looked for
+        except Exception:  # noqa: BLE001 - the fuzzer looks for these
             complaint = traceback.format_exc()
         if complaint is not None:
             KEEP.mkdir(parents=True, exist_ok=True)
@@ -243,7 +214,7 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
 
 
 def main() -> int:
-    """Share the inputs out over the readers, and say what became of them."""
+    """Divide the inputs among the readers and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="inputs in all")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A reader that may take its process down, fuzzed from outside: ncu's, which is a C library."""
+"""Fuzz ncu's report reader in another process, because it is a C library that may abort."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flashcore_ci.model.reading import Measured
 RECORDED = Path(__file__).resolve().parents[2] / "tests/recordings/ncu/two-workloads.ncu-rep.xz"
 WORKLOAD, KERNEL = "red-clean", "fault_clean"
 SHARES = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu")
-LOW = 10.0  # per cent: what the recorded kernel stays below, and no damage may raise it above
+LOW = 10.0  # per cent: the recorded kernel stays below, and no damage may raise it above
 SECONDS = 20.0
 END = b"end\n"
 SERVER = """
@@ -29,34 +29,34 @@ for line in sys.stdin:
 
 
 class DiedError(Exception):
-    """The reader aborted, or did not come back: the gate reads each report in a process of its own, and has none then."""
+    """The reader aborted or did not return."""
 
 
 class Reports:
-    """A process that reads one report after the other, and is started anew when one ends it."""
+    """A process that reads reports, and is restarted after a report that ends it."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "damaged.ncu-rep"
         self._server: subprocess.Popen[bytes] | None = None
 
     def read(self, data: bytes) -> object:
-        """The readings of the recorded report's first workload, of these bytes. DiedError as ``actions``."""
-        return ncu.readings(self.actions(data), WORKLOAD, (KERNEL,))
+        """Return the readings of the recorded workload. DiedError as in ``actions``."""
+        return ncu.make_readings(self.actions(data), WORKLOAD, (KERNEL,))
 
     def actions(self, data: bytes) -> tuple[ncu.Action, ...]:
-        """What these bytes hold, as the gate reads it. DiedError when the reader died of them."""
+        """Read these bytes as the gate does. DiedError if the reader aborted or did not return."""
         self.file.write_bytes(data)
-        said, server = b"", self._running()
+        output, server = b"", self._running()
         with contextlib.suppress(BrokenPipeError):
             os.write(server.stdin.fileno(), f"{self.file}\n".encode())
-        while not said.endswith(END):
+        while not output.endswith(END):
             ready, _, _ = select.select([server.stdout], [], [], SECONDS)
             more = os.read(server.stdout.fileno(), 1 << 16) if ready else b""
             if not more:
                 self.close()
                 raise DiedError(str(server.returncode))
-            said += more
-        return ncu.parse_actions(said.removesuffix(END).decode())
+            output += more
+        return ncu.parse_actions(output.removesuffix(END).decode())
 
     def close(self) -> None:
         """End the process."""
@@ -67,18 +67,18 @@ class Reports:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._server is None:
-            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-            argv = [sys.executable, "-c", SERVER]
-            self._server = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nothing)
+            argv, pipe = [sys.executable, "-c", SERVER], subprocess.PIPE
+            self._server = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         return self._server
 
 
 def recorded() -> bytes:
-    """A report as ncu wrote it."""
+    """Return a recorded report."""
     return lzma.decompress(RECORDED.read_bytes())
 
 
 def wrong(_good: bytes, _damaged: bytes, found: object) -> str | None:
-    """What must not have been read: a kernel that came out faster than it was."""
+    """Return a complaint if the kernel came out faster than it was."""
     shares = [found[name] for name in SHARES] if isinstance(found, dict) else []
-    return "a low share became a high one" if any(isinstance(one, Measured) and one.value >= LOW for one in shares) else None
+    high = any(isinstance(share, Measured) and share.value >= LOW for share in shares)
+    return "a low share became a high one" if high else None

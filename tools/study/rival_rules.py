@@ -1,7 +1,6 @@
-"""The published rules of other tools, each from its own documentation, for a table beside ours.
+"""The published rules of other tools, each from its documentation.
 
-A rule is given base's and head's samples in time (ms) and cycles, one value a fresh process, and says whether it would call head
-slower. Where a tool looks at one process only, that is kinder to it than its habit: our values are medians of settled blocks.
+A rule gets a median of settled blocks per fresh process, and returns whether head is slower.
 """
 
 from __future__ import annotations
@@ -9,22 +8,22 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One side's processes."""
+class ProcessSamples(NamedTuple):
+    """The processes of one side."""
 
     ms: Sequence[float]
     megacycles: Sequence[float]
 
 
-Rule = Callable[[Side, Side], bool]
+Rule = Callable[[ProcessSamples, ProcessSamples], bool]
 
 
-def nvbench_legacy(base: Side, head: Side) -> bool:
+def nvbench_legacy(base: ProcessSamples, head: ProcessSamples) -> bool:
     """SLOW: the means differ by more than the smaller relative standard deviation.
 
     https://github.com/NVIDIA/nvbench, nvbench-compare-legacy (docs/nvbench_compare_robust.md: "mean/stdev-based").
@@ -34,7 +33,7 @@ def nvbench_legacy(base: Side, head: Side) -> bool:
     return means[1] / means[0] - 1.0 > min(noise)
 
 
-def nvbench_robust(base: Side, head: Side) -> bool:
+def nvbench_robust(base: ProcessSamples, head: ProcessSamples) -> bool:
     """SLOW: head's interval from minimum to upper quartile lies 0.5 % or more above base's, in time and in cycles.
 
     https://github.com/NVIDIA/nvbench/blob/main/docs/nvbench_compare_robust.md, sections 1 and 2, default configuration.
@@ -47,7 +46,7 @@ def _gap(base: Sequence[float], head: Sequence[float]) -> float:
     return (min(head) - upper) / upper
 
 
-def asv(base: Side, head: Side) -> bool:
+def asv(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Worse: Mann-Whitney U, two-sided p < 0.002, and the medians' ratio is above 1.1.
 
     https://asv.readthedocs.io (compare, continuous: --factor 1.1); asv/_stats.py, is_different.
@@ -56,7 +55,7 @@ def asv(base: Side, head: Side) -> bool:
     return mann_whitney_p(base.ms, head.ms) < 0.002 and ratio > 1.1  # noqa: PLR2004
 
 
-def github_action_benchmark(base: Side, head: Side) -> bool:
+def github_action_benchmark(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Alert: more than 200 % of the previous value.
 
     https://github.com/benchmark-action/github-action-benchmark, input alert-threshold, default "200%".
@@ -64,12 +63,12 @@ def github_action_benchmark(base: Side, head: Side) -> bool:
     return statistics.fmean(head.ms) > 2.0 * statistics.fmean(base.ms)
 
 
-def ten_per_cent(base: Side, head: Side) -> bool:
+def ten_per_cent(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Mean more than 10 % above: what `pytest --benchmark-compare-fail=mean:10%` asks (https://pytest-benchmark.readthedocs.io)."""
     return statistics.fmean(head.ms) > 1.1 * statistics.fmean(base.ms)
 
 
-def mann_whitney(base: Side, head: Side) -> bool:
+def mann_whitney(base: ProcessSamples, head: ProcessSamples) -> bool:
     """Slower: Mann-Whitney U, two-sided p < 0.05, and a higher median, as benchstat reports a change.
 
     https://pkg.go.dev/golang.org/x/perf/cmd/benchstat (-alpha 0.05, the default test).
@@ -98,24 +97,8 @@ def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
 
 @cache
 def orderings(m: int, n: int) -> tuple[int, ...]:
-    """How many orderings of m and n values give each U: the coefficients of the Gaussian binomial."""
-    row = [1]
-    for index in range(1, n + 1):
-        row = _divided(_times(row, m + index), index)
-    return tuple(row)
-
-
-def _times(row: list[int], power: int) -> list[int]:
-    """``row`` times (1 - q^power)."""
-    wide = [*row, *([0] * power)]
-    for index, value in enumerate(row):
-        wide[index + power] -= value
-    return wide
-
-
-def _divided(row: list[int], power: int) -> list[int]:
-    """``row`` over (1 - q^power), which divides it."""
-    whole = list(row)
-    for index in range(power, len(whole)):
-        whole[index] += whole[index - power]
-    return whole[: len(row) - power]
+    """How many orderings of m and n values give each U, by the sample that has the largest value."""
+    if not m or not n:
+        return (1,)
+    ours, theirs = (*[0] * n, *orderings(m - 1, n)), orderings(m, n - 1)
+    return tuple(x + y for x, y in zip_longest(ours, theirs, fillvalue=0))

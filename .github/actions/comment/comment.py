@@ -46,9 +46,9 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 def body(file: Path) -> str:
-    """The comment's text, cut to what GitHub takes. RefusedError when it is no plain file or has no marker."""
+    """The comment's text, cut to what GitHub takes. RefusedError when it is not a plain file or has no marker."""
     if file.is_symlink() or not file.is_file():
-        raise RefusedError(f"{file} is no plain file")
+        raise RefusedError(f"{file} is not a plain file")
     with file.open("rb") as opened:
         text = opened.read(4 * MOST_CHARACTERS + 1).decode("utf-8", errors="replace")
     marker(text)
@@ -59,7 +59,7 @@ def marker(text: str) -> str:
     """The marker that the first line of the text is."""
     first = text.partition("\n")[0].strip()
     if not MARKER.fullmatch(first):
-        raise RefusedError("the first line is no marker of flashcore-ci")
+        raise RefusedError("the first line is not the marker of flashcore-ci")
     return first
 
 

@@ -1,17 +1,13 @@
-"""How much slower, and how surely: paired log ratios, their mean, and a variance that leans on the calibrated noise.
+"""Estimate a slowdown from paired log ratios, moderated by the recorded noise.
 
-A round gives one ratio: the log of head's median over base's, each in a fresh process of its own beside the other, so that
-whatever drifts more slowly than a round divides out. Few rounds estimate a variance badly, and at the tiny errors that a suite
-of many rows needs, Student's t pays for that dearly (12 rounds, 1e-5: 7.1 standard errors instead of 4.3). Therefore the
-variance is moderated: the recorded noise of this workload counts as ``freedom`` further degrees of freedom,
+One round runs base and head next to each other in fresh processes, so drift slower than a round cancels. Few rounds estimate a
+variance badly, so the recorded noise adds ``d0`` degrees of freedom:
 
     s2 = (d0 s0^2 + d s^2) / (d0 + d),    (mean - true) / sqrt(s2 / n)  ~  t with d0 + d degrees of freedom
 
-(G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
-Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 5). ``d0`` is not how much was recorded but how constant the recorded noise
-was: it is estimated as in Smyth's section 6, so that noise which changes from hour to hour, or has heavy tails, counts for little. And
-where today's rounds scatter plainly more than the recording (F test at 5 %), the recording is not of today's machine: the
-rounds stand alone. That guard only ever widens an interval.
+Source: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
+Stat. Appl. Genet. Mol. Biol. 3(1), 2004, sections 3 to 6. ``d0`` measures how constant the recorded noise was, not how long the
+recording is. An F test drops the prior if today's rounds scatter more. That only widens intervals.
 """
 
 from __future__ import annotations
@@ -26,103 +22,96 @@ from flashcore_ci.judge.stats.descriptive import mean, sample_std
 from flashcore_ci.judge.stats.distributions import f_quantile, t_quantile
 from flashcore_ci.model.noise import Noise, Series
 
-NOISIER_TODAY = 0.05
-CHUNK = 8
-"""Processes whose scatter counts as that of one occasion: about as long as a comparison takes."""
-MOST_FREEDOM = 24.0
-"""The recording never counts for more than this, however constant it looked: it is finite itself."""
+NOISIER_ALPHA = 0.05
+CHUNK_SIZE = 8
+"""Processes per chunk. A chunk takes about as long as a comparison, so its scatter is that of one occasion."""
+MAX_PRIOR_DF = 24.0
+"""The most that a recording counts for, however constant it looked, because a recording is finite."""
+
+Variance = tuple[int, float]
+"""A sample variance, after its degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """The recorded noise of one workload: variance of a round's log ratio, and the degrees of freedom that it is worth."""
+    """Recorded noise: the variance of a round's log ratio, and d0."""
 
     variance: float
-    freedom: float
+    df: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The mean log ratio with its standard error; ``today``: today's scatter over the recorded one (None: nothing recorded)."""
+    """The mean log ratio. ``scatter_ratio``: today's standard deviation over the recorded one."""
 
     rounds: int
     mean: float
-    error: float
-    freedom: float
-    today: float | None = None
+    standard_error: float
+    df: float
+    scatter_ratio: float | None = None
     moderated: bool = False
 
-    def lower(self, error: float) -> float:
-        """The true log ratio is below this with at most this probability."""
-        return self.mean - t_quantile(error, self.freedom) * self.error
+    def lower_bound(self, alpha: float) -> float:
+        """One-sided lower confidence bound of the log ratio."""
+        return self.mean - t_quantile(alpha, self.df) * self.standard_error
 
-    def upper(self, error: float) -> float:
-        """The true log ratio is above this with at most this probability."""
-        return self.mean + t_quantile(error, self.freedom) * self.error
+    def upper_bound(self, alpha: float) -> float:
+        """One-sided upper confidence bound of the log ratio."""
+        return self.mean + t_quantile(alpha, self.df) * self.standard_error
 
 
 def estimate(ratios: Sequence[float], prior: Prior | None) -> Estimate:
-    """The estimate from the log ratios of at least two rounds. ValueError when nothing scatters."""
+    """Estimate the mean of at least two log ratios. ValueError if all are equal."""
     count = len(ratios)
-    return of_variance(mean(ratios), sample_std(ratios) ** 2, count - 1, 1.0 / count, rounds=count, prior=prior)
+    return moderated_estimate(mean(ratios), sample_std(ratios) ** 2, count - 1, 1.0 / count, rounds=count, prior=prior)
 
 
-def of_variance(centre: float, variance: float, freedom: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
-    """The estimate ``centre``, whose own variance is ``weight`` times that of one value, moderated by ``prior``.
-
-    ValueError when nothing scatters: no machine repeats itself to the last digit.
-    """
+def moderated_estimate(centre: float, variance: float, df: float, weight: float, *, rounds: int, prior: Prior | None) -> Estimate:
+    """Moderate the variance of one value. ValueError if it is zero."""
     if not variance > 0:
-        raise ValueError("every value is the same to the last digit: that is no measurement")
-    today, moderated = None, False
+        raise ValueError("all values are equal to the last digit, so they are not measurements")
+    scatter_ratio, moderated = None, False
     if prior is not None:
-        today = math.sqrt(variance / prior.variance)
-        moderated = variance <= prior.variance * f_quantile(NOISIER_TODAY, freedom, prior.freedom)
+        scatter_ratio = math.sqrt(variance / prior.variance)
+        moderated = variance <= prior.variance * f_quantile(NOISIER_ALPHA, df, prior.df)
         if moderated:
-            variance = (prior.freedom * prior.variance + freedom * variance) / (prior.freedom + freedom)
-            freedom += prior.freedom
+            variance = (prior.df * prior.variance + df * variance) / (prior.df + df)
+            df += prior.df
     error = math.sqrt(variance * weight)
-    return Estimate(rounds=rounds, mean=centre, error=error, freedom=freedom, today=today, moderated=moderated)
+    return Estimate(rounds=rounds, mean=centre, standard_error=error, df=df, scatter_ratio=scatter_ratio, moderated=moderated)
 
 
 @cache
 def priors(noise: Noise, scale: str) -> dict[str, Prior]:
-    """The prior of every recorded workload in this scale (``ms`` or ``megacycles``).
-
-    A round is the difference of two processes, hence the factor 2. Each chunk of processes that followed each other gives a
-    variance of its own; how much these differ, over all workloads, beyond what chance explains gives the degrees of freedom.
-    """
-    chunks = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
-    freedom = min(MOST_FREEDOM, common_freedom(tuple(tuple(found) for found in chunks.values() if len(found) > 1)))
-    return {
-        name: Prior(variance=2.0 * _pooled(found), freedom=min(freedom, sum(d for d, _ in found)))
-        for name, found in chunks.items()
-        if found and _pooled(found) > 0
-    }
+    """Compute every workload's prior. A round has two processes, so twice the variance."""
+    variances = {recorded.workload: chunk_variances(recorded.same, scale) for recorded in noise.workloads}
+    df = min(MAX_PRIOR_DF, estimate_prior_df(tuple(tuple(chunks) for chunks in variances.values() if len(chunks) > 1)))
+    noisy = {workload: chunks for workload, chunks in variances.items() if chunks and _pooled(chunks) > 0}
+    return {name: Prior(variance=2.0 * _pooled(each), df=min(df, sum(d for d, _ in each))) for name, each in noisy.items()}
 
 
-def chunk_variances(series: Series, scale: str) -> list[tuple[int, float]]:
-    """(degrees of freedom, variance of the logs) of each chunk of consecutive processes; what is left over joins the last one."""
+def chunk_variances(series: Series, scale: str) -> list[Variance]:
+    """Compute the variance of logs in each chunk of processes."""
     values = [math.log(value) for value in getattr(series, scale)]
-    count = max(1, len(values) // CHUNK)
-    edges = [*range(0, count * CHUNK, CHUNK), len(values)]
-    parts = [values[start:end] for start, end in itertools.pairwise(edges)]
-    return [(len(part) - 1, sample_std(part) ** 2) for part in parts if len(part) > 1]
+    count = max(1, len(values) // CHUNK_SIZE)
+    edges = [*range(0, count * CHUNK_SIZE, CHUNK_SIZE), len(values)]
+    chunks = [values[start:end] for start, end in itertools.pairwise(edges)]
+    return [(len(chunk) - 1, sample_std(chunk) ** 2) for chunk in chunks if len(chunk) > 1]
 
 
-def common_freedom(workloads: tuple[tuple[tuple[int, float], ...], ...]) -> float:
-    """Smyth's d0: log variances scatter by trigamma(d/2) from chance alone, and by trigamma(d0/2) because they differ."""
+def estimate_prior_df(workloads: tuple[tuple[Variance, ...], ...]) -> float:
+    """Estimate Smyth's d0: log variances vary by trigamma(d/2) + trigamma(d0/2)."""
     excess, count = 0.0, 0
-    for found in workloads:
-        if any(not variance > 0 for _, variance in found):
+    for chunks in workloads:
+        if any(not variance > 0 for _, variance in chunks):
             continue
-        logs = [math.log(variance) for _, variance in found]
-        chance = math.fsum(trigamma(d / 2) for d, _ in found) / len(found)
+        logs = [math.log(variance) for _, variance in chunks]
+        chance = math.fsum(trigamma(d / 2) for d, _ in chunks) / len(chunks)
         excess += (len(logs) - 1) * (sample_std(logs) ** 2 - chance)
         count += len(logs) - 1
     if not count or excess / count <= 0:
-        return MOST_FREEDOM
-    low, high = 1e-3, MOST_FREEDOM  # in d0, of which trigamma(d0/2) is a falling function
+        return MAX_PRIOR_DF
+    low, high = 1e-3, MAX_PRIOR_DF  # trigamma(d0/2) falls with d0
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if trigamma(middle / 2) > excess / count else (low, middle)
@@ -130,14 +119,14 @@ def common_freedom(workloads: tuple[tuple[tuple[int, float], ...], ...]) -> floa
 
 
 def trigamma(x: float) -> float:
-    """The second derivative of log gamma: recurrence to x >= 8, then its asymptotic series (NIST DLMF 5.15.5, 5.15.8)."""
+    """Second derivative of log gamma: recurrence and asymptotic series (NIST DLMF 5.15.5, 5.15.8)."""
     total = 0.0
-    while x < 8.0:  # noqa: PLR2004 - where the series below is good to ten digits
+    while x < 8.0:  # noqa: PLR2004 - from here the series holds to ten digits
         total += 1.0 / (x * x)
         x += 1.0
     y = 1.0 / (x * x)
     return total + 1.0 / x + y / 2 + y / x * (1 / 6 - y * (1 / 30 - y * (1 / 42 - y / 30)))
 
 
-def _pooled(found: Sequence[tuple[int, float]]) -> float:
-    return math.fsum(d * variance for d, variance in found) / sum(d for d, _ in found)
+def _pooled(variances: Sequence[Variance]) -> float:
+    return math.fsum(d * variance for d, variance in variances) / sum(d for d, _ in variances)

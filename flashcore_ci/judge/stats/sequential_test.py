@@ -1,60 +1,58 @@
-"""Base against head: FASTER, SAME, SLOWER or UNDECIDED, with errors that are bounded over the whole suite.
+"""Compare base and head at three interim looks, with bounded error rates.
 
-``decide`` is the whole rule; the collector asks it after each look whether to go on, and the verdict is what it says last.
+``decide`` is the whole rule, for the collector at each look and for the verdict:
 
-A compute-bound workload is compared in cycles, a memory-bound one in time. SLOWER has to clear two bounds: the slow-down is above
-zero at an error of ``UNCHANGED``, and above the margin at an error of ``WITHIN``, each over all rows, looks and scales of
-the plan together. SAME when the slow-down is at most the margin, at an error of ``MISS`` a row. The errors are split by
-Bonferroni: no assumption on how rows, looks and scales depend on each other. Looks get growing shares, so that rounds which were lost
-can only lose power. Cycles get nine tenths and the time beside them one: time is the second question, and its margin is wide.
+- SLOWER: the lower confidence bound is above zero at ``ALPHA_NULL``, and above the non-inferiority margin at ``ALPHA_MARGIN``.
+  Both alphas cover all rows, looks and scales together (Bonferroni).
+- SAME (non-inferior, ICH E10): the upper confidence bound is at most the margin, at ``BETA`` per row.
 
-The first look may acquit but never convict. A machine with two speeds that tosses a coin for each process would give n rounds in which every
-base is fast and every head slow with probability 4^-n: 1/1024 at 5 rounds, too often; 1/65536 at 8.
+The first look never gives SLOWER. If a machine has two speeds at random, all bases are fast and all heads slow with probability
+4^-n: 1/1024 after 5 rounds, 1/65536 after 8.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flashcore_ci.judge.stats.descriptive import two_groups
-from flashcore_ci.judge.stats.distributions import t_quantile
+from flashcore_ci.judge.stats.descriptive import split_at_gap
+from flashcore_ci.judge.stats.distributions import t_quantile, t_tail
 from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, estimate
 from flashcore_ci.model.codes import Code
 
-LOOKS = (5, 8, 12)
-"""After how many rounds one looks; never in between."""
-CONVICTS = {5: 0.0, 8: 0.2, 12: 0.8}
-"""The share of each look in the errors of SLOWER."""
-ACQUITS = {5: 0.1, 8: 0.2, 12: 0.7}
-"""The share of each look in the error of SAME."""
-UNCHANGED = 0.001
-"""How often, at most, a suite in which nothing changed has any row SLOWER."""
-WITHIN = 0.01
-"""How often, at most, a suite in which nothing is slower by more than its margin has any row SLOWER."""
-BESIDE = 0.1
-"""The share of time in the errors of SLOWER where it is judged beside cycles."""
-MISS = 0.05
+INTERIM_LOOKS = (5, 8, 12)
+"""The numbers of rounds after which the test looks at the data."""
+ALPHA_SPENDING = {5: 0.0, 8: 0.2, 12: 0.8}
+"""The share of alpha that each look spends."""
+BETA_SPENDING = {5: 0.1, 8: 0.2, 12: 0.7}
+"""The share of beta that each look spends."""
+ALPHA_NULL = 0.001
+"""The largest probability that a suite in which nothing changed has any row SLOWER."""
+ALPHA_MARGIN = 0.01
+"""The largest probability that a suite in which no slowdown exceeds its margin has any row SLOWER."""
+BETA = 0.05
+"""The largest probability that a row whose slowdown exceeds its margin is SAME."""
+TIME_SHARE = 0.1
+"""The share of alpha for time where cycles are the primary endpoint."""
 TIME_MARGIN = math.log(1.02)
-"""A kernel with the same cycles may take this much longer (log ratio) before its lower clock is held against it."""
-FINAL = frozenset({Code.FASTER, Code.SAME, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK})
-"""What another look would not change."""
-UNDECIDED_SHARE = 0.05
-"""A margin holds on a machine when unchanged code is UNDECIDED at most this often after the last look."""
-DETECTED_SHARE = 0.95
-HUGE = 700.0
+"""A kernel with equal cycles may take this much longer (log ratio) before it is SLOWER_AT_LOWER_CLOCK."""
+FINAL_CODES = frozenset({Code.FASTER, Code.SAME, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK})
+"""The codes that end the test before its last look."""
+MAX_UNDECIDED_RATE = 0.05
+"""A margin is resolvable on a machine if unchanged code stays UNDECIDED at most this often."""
+TARGET_POWER = 0.95
+"""The power that defines the minimum detectable slowdown."""
+MAX_LOG_RATIO = 700.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """Base and head in one scale (ms or Mcycle), paired by index: a round each. All values are finite and above zero."""
+    """Base and head in one scale (ms or Mcycle), paired by index."""
 
     base: tuple[float, ...]
     head: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no two clocks could have given."""
         if len(self.base) != len(self.head):
             raise ValueError("every round has a base and a head")
         if not all(math.isfinite(value) and value > 0 for value in (*self.base, *self.head)):
@@ -62,129 +60,141 @@ class Rounds:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Log of head over base, one a round: 0.01 is about one per cent slower."""
+        """Log of head over base: 0.01 is about 1 % slower."""
         return tuple(math.log(head) - math.log(base) for base, head in zip(self.base, self.head, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """How often one test may be wrong: ``unchanged``, ``within``: convicting what is no slower (at all, than the margin); ``same``: acquitting."""
+class ErrorBudget:
+    """Error rates of one look: false SLOWER at zero, at the margin, and false SAME."""
 
-    unchanged: float
-    within: float
-    same: float
+    alpha_null: float
+    alpha_margin: float
+    beta: float
 
     @classmethod
-    def of(cls, *, rows: int, share: float, rounds: int = LOOKS[-1]) -> Errors:
-        """Those of one test after so many rounds, in a plan of ``rows`` comparisons; ``share`` is that of its scale."""
-        look = max((look for look in LOOKS if look <= rounds), default=LOOKS[0])
-        share *= CONVICTS[look] / rows
-        return cls(unchanged=UNCHANGED * share, within=WITHIN * share, same=MISS * ACQUITS[look])
+    def of(cls, *, rows: int, share: float, rounds: int = INTERIM_LOOKS[-1]) -> ErrorBudget:
+        """Compute the budget of a scale with this ``share`` of alpha."""
+        look = max((look for look in INTERIM_LOOKS if look <= rounds), default=INTERIM_LOOKS[0])
+        share *= ALPHA_SPENDING[look] / rows
+        return cls(alpha_null=ALPHA_NULL * share, alpha_margin=ALPHA_MARGIN * share, beta=BETA * BETA_SPENDING[look])
 
-    def convict(self, estimate: Estimate, margin: float) -> bool:
-        """Whether the slow-down is above zero and above the margin, each at its own error."""
-        return self.within > 0 and estimate.lower(self.within) > margin and estimate.lower(self.unchanged) > 0
+    def exceeds(self, estimate: Estimate, margin: float) -> bool:
+        """Whether the slowdown is significant and exceeds the margin."""
+        if not self.alpha_margin > 0:
+            return False
+        return estimate.lower_bound(self.alpha_margin) > margin and estimate.lower_bound(self.alpha_null) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the rounds say: ``code``, the estimate in the scale that is judged, that in time where both are, each with its errors."""
+    """The result of a look. ``time``: None if it is the primary scale."""
 
     code: Code
     primary: Estimate
     time: Estimate | None
-    errors: Errors
-    beside: Errors
+    budget: ErrorBudget
+    time_budget: ErrorBudget
     modes: tuple[str, ...] = ()
-    resolution: float | None = None
+    resolvable_margin: float | None = None
 
 
 def decide(
-    primary: Rounds,
-    time: Rounds | None,
-    *,
-    margin: float,
-    rows: int,
-    noise: tuple[Prior | None, Prior | None],
+    primary: Rounds, time: Rounds | None, *, margin: float, rows: int, noise: tuple[Prior | None, Prior | None]
 ) -> Decision:
-    """The rule. ``margin`` is a log ratio; ``time`` is None where time is the primary scale; ``noise`` is of both scales.
+    """Apply the rule with a log ratio ``margin``. ``rows`` comparisons share alpha.
 
-    ``rows`` is how many comparisons share the errors. ValueError for rounds that cannot have been measured, or fewer than two.
+    ``time``: None if it is the primary scale. ``noise`` has the priors of both scales. ValueError if the values are equal.
     """
-    share = primary_share(beside=time is not None)
-    errors = Errors.of(rows=rows, share=share, rounds=len(primary.base))
-    beside = Errors.of(rows=rows, share=BESIDE, rounds=len(primary.base))
-    first = estimate(primary.ratios, noise[0])
-    second = estimate(time.ratios, noise[1]) if time else None
-    modes = two_speeds(primary, margin)
-    holds_at = resolution(noise[0], Errors.of(rows=rows, share=share)) if noise[0] else None
-    code = _code(first, margin, errors)
-    if second is not None:
-        code = _with_time(code, second, beside)
-    if code in {Code.SAME, Code.FASTER, Code.UNDECIDED} and holds_at is not None and holds_at > margin:
+    share = primary_share(with_time=time is not None)
+    budget = ErrorBudget.of(rows=rows, share=share, rounds=len(primary.base))
+    time_budget = ErrorBudget.of(rows=rows, share=TIME_SHARE, rounds=len(primary.base))
+    primary_estimate = estimate(primary.ratios, noise[0])
+    time_estimate = estimate(time.ratios, noise[1]) if time else None
+    modes = bimodality(primary, margin)
+    resolvable = resolvable_margin(noise[0], ErrorBudget.of(rows=rows, share=share)) if noise[0] else None
+    code = _primary_code(primary_estimate, margin, budget)
+    if time_estimate is not None:
+        code = _with_time(code, time_estimate, time_budget)
+    if code in {Code.SAME, Code.FASTER, Code.UNDECIDED} and resolvable is not None and resolvable > margin:
         code = Code.BELOW_RESOLUTION
     if modes and not (code is Code.SLOWER and min(primary.head) > max(primary.base)):
         code = Code.BIMODAL
-    return Decision(code=code, primary=first, time=second, errors=errors, beside=beside, modes=modes, resolution=holds_at)
+    return Decision(
+        code=code,
+        primary=primary_estimate,
+        time=time_estimate,
+        budget=budget,
+        time_budget=time_budget,
+        modes=modes,
+        resolvable_margin=resolvable,
+    )
 
 
-def primary_share(*, beside: bool) -> float:
-    """The share of the scale that is judged first; ``beside``: whether time is judged besides."""
-    return 1.0 - BESIDE if beside else 1.0
+def primary_share(*, with_time: bool) -> float:
+    """Return the primary scale's share of alpha."""
+    return 1.0 - TIME_SHARE if with_time else 1.0
 
 
-def _code(primary: Estimate, margin: float, errors: Errors) -> Code:
-    if errors.convict(primary, margin):
+def _primary_code(primary: Estimate, margin: float, budget: ErrorBudget) -> Code:
+    if budget.exceeds(primary, margin):
         return Code.SLOWER
-    if primary.rounds < LOOKS[0] or not primary.upper(errors.same) <= margin:
+    upper = primary.upper_bound(budget.beta)
+    if primary.rounds < INTERIM_LOOKS[0] or not upper <= margin:
         return Code.UNDECIDED
-    return Code.FASTER if primary.upper(errors.same) < -margin else Code.SAME
+    return Code.FASTER if upper < -margin else Code.SAME
 
 
-def _with_time(code: Code, time: Estimate, errors: Errors) -> Code:
-    """What cycles said, once time was asked too."""
-    if code is not Code.SLOWER and errors.convict(time, TIME_MARGIN):
+def _with_time(code: Code, time: Estimate, budget: ErrorBudget) -> Code:
+    if code is not Code.SLOWER and budget.exceeds(time, TIME_MARGIN):
         return Code.SLOWER_AT_LOWER_CLOCK
-    if code in {Code.SAME, Code.FASTER} and time.rounds < LOOKS[-1] and not time.upper(errors.same) <= TIME_MARGIN:
-        return Code.UNDECIDED  # as many cycles, but its time may yet turn out longer: another look
+    is_last = time.rounds >= INTERIM_LOOKS[-1]
+    if code in {Code.SAME, Code.FASTER} and not is_last and not time.upper_bound(budget.beta) <= TIME_MARGIN:
+        return Code.UNDECIDED  # cycles are equal, but a later look may still show a longer time
     return code
 
 
-def two_speeds(rounds: Rounds, margin: float) -> tuple[str, ...]:
-    """Each side whose own processes plainly fall into two groups further apart than the margin: how many are in which."""
-    found = []
+def bimodality(rounds: Rounds, margin: float) -> tuple[str, ...]:
+    """Describe each side with two groups further apart than the margin."""
+    modes = []
     for side, values in (("base", rounds.base), ("head", rounds.head)):
-        groups = two_groups(values, apart=margin)
+        groups = split_at_gap(values, min_gap=margin)
         if groups is not None:
             slow, fast = groups
             gap = 100.0 * (min(slow) / max(fast) - 1.0)
-            found.append(f"{side}: {len(fast)} fast and {len(slow)} slow processes, {gap:.2g} % apart")
-    return tuple(found)
+            modes.append(f"{side}: {len(fast)} fast and {len(slow)} slow processes, {gap:.2g} % apart")
+    return tuple(modes)
 
 
-def resolution(noise: Prior, errors: Errors) -> float:
-    """The smallest margin (log ratio) that holds: unchanged code is UNDECIDED in 5 % of all comparisons at most."""
-    return _quantiles(noise, errors.same, UNDECIDED_SHARE)
+def resolvable_margin(prior: Prior, budget: ErrorBudget) -> float:
+    """Smallest margin (log ratio) that leaves unchanged code UNDECIDED at most 5 %."""
+    return _sum_of_quantiles(prior, budget.beta, MAX_UNDECIDED_RATE)
 
 
-def detectable(noise: Prior, margin: float, errors: Errors) -> float:
-    """The smallest slow-down (log ratio) that is called SLOWER in 95 % of all comparisons, by the recorded noise."""
-    beyond = max(margin + _quantiles(noise, errors.within), _quantiles(noise, errors.unchanged))
-    return beyond + _quantiles(noise, 1.0 - DETECTED_SHARE)
+def minimum_detectable_slowdown(prior: Prior, margin: float, budget: ErrorBudget) -> float:
+    """Smallest slowdown (log ratio) that is SLOWER with 95 % power."""
+    threshold = max(margin + _sum_of_quantiles(prior, budget.alpha_margin), _sum_of_quantiles(prior, budget.alpha_null))
+    return threshold + _sum_of_quantiles(prior, 1.0 - TARGET_POWER)
 
 
-def _quantiles(noise: Prior, *tails: float) -> float:
-    """The sum of these quantiles of the mean's error after the last look."""
-    last = LOOKS[-1]
-    freedom = noise.freedom + last - 1
-    return math.sqrt(noise.variance / last) * math.fsum(t_quantile(tail, freedom) for tail in tails)
+def power_at(prior: Prior, slowdown: float, margin: float, budget: ErrorBudget) -> float:
+    """Probability that a slowdown (log ratio) is SLOWER at the last look."""
+    df, standard_error = _last_look(prior)
+    above_margin, above_zero = (t_quantile(alpha, df) * standard_error for alpha in (budget.alpha_margin, budget.alpha_null))
+    return t_tail((max(margin + above_margin, above_zero) - slowdown) / standard_error, df)
+
+
+def _sum_of_quantiles(prior: Prior, *tails: float) -> float:
+    df, standard_error = _last_look(prior)
+    return standard_error * math.fsum(t_quantile(tail, df) for tail in tails)
+
+
+def _last_look(prior: Prior) -> tuple[float, float]:
+    """Return df and standard error at the last look."""
+    rounds = INTERIM_LOOKS[-1]
+    return prior.df + rounds - 1, math.sqrt(prior.variance / rounds)
 
 
 def percent(log_ratio: float) -> float:
-    """A log ratio as a slow-down in per cent; finite whatever it is."""
-    return 100.0 * math.expm1(min(log_ratio, HUGE))
-
-
-def spread(values: Sequence[float]) -> str:
-    """The range of some values, for a fact."""
-    return f"{min(values):.6g} to {max(values):.6g}"
+    """Convert a log ratio to per cent, always finite."""
+    return 100.0 * math.expm1(min(log_ratio, MAX_LOG_RATIO))

@@ -1,1 +1,1 @@
-"""Pure: report and dossier to one HTML file that needs no network and no script."""
+"""Turn report and dossier into one HTML file without scripts or network."""

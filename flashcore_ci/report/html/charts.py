@@ -1,26 +1,24 @@
-"""The charts, as inline SVG: no script, no text that is not also in the page's tables or captions, two shapes for two sides."""
+"""Draw charts as inline SVG. The page's tables or captions repeat all their text."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flashcore_ci.report.html.markup import Child, Markup, number, tag
+from flashcore_ci.report.plotting import Place, linear, logarithmic, padded, powers_of_ten, ticks
 
 WIDTH = 340.0
-LEFT, RIGHT, BOTTOM = 44.0, 20.0, 18.0
+LEFT, RIGHT, BOTTOM, AXIS_TITLE = 44.0, 20.0, 18.0, 14.0
 NEAR = 0.9
-LARGEST = 1e15
-"""Numbers beyond it are nobody's measurement; they are drawn at the edge."""
-
-Place = Callable[[float], float]
+AXIS_TITLES = {"Mcycle": "Mcycles", "ms": "milliseconds"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One side of a strip of dots."""
+class DotRow:
+    """One side of a strip, one value per process."""
 
     label: str
     values: tuple[float, ...]
@@ -28,62 +26,30 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dot:
+class RooflinePoint:
     """A workload on the roofline: FLOP/byte and FLOP/s."""
 
     intensity: float
     rate: float
 
 
-def svg(height: float, label: str, *children: Child, width: float = WIDTH) -> Markup:
-    """A chart that scales with its column; ``label`` is what a screen reader says in its place."""
-    return tag("svg", *children, viewBox=f"0 0 {number(width)} {number(height)}", role="img", aria_label=label)
+def svg(height: float, label: str, *children: Child) -> Markup:
+    """Return a chart, whose ``label`` screen readers read."""
+    return tag("svg", *children, viewBox=f"0 0 {number(WIDTH)} {number(height)}", role="img", aria_label=label)
 
 
-def linear(low: float, high: float, start: float, end: float) -> Place:
-    """From [low, high] to [start, end], what is outside to the nearer end; a range of nothing goes to the middle."""
-    if not high > low:
-        return lambda _: (start + end) / 2
-    return lambda value: start + (min(max(value, low), high) - low) / (high - low) * (end - start)
-
-
-def logarithmic(low: float, high: float, start: float, end: float) -> Place:
-    """As ``linear``, on a logarithmic scale; what is not above zero goes to the start."""
-    inner = linear(math.log10(low), math.log10(high), start, end)
-    return lambda value: inner(math.log10(value)) if value > 0 else start
-
-
-def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Round numbers inside [low, high], about ``most`` of them."""
-    raw = (high - low) / most
-    if not raw > 1 / LARGEST:
-        return [low]
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
-    """The values' range, a little wider; never empty, and never beyond what can be drawn."""
-    known = [min(max(value, -LARGEST), LARGEST) for value in values]
-    low, high = min(known), max(known)
-    margin = (high - low) * share or abs(high) * 0.01 or 1.0
-    return low - margin, high + margin
-
-
-def strip(rows: Sequence[Row], unit: str, label: str) -> Markup:
-    """Every process of each row as a dot, its median as a bar, on one scale."""
+def strip(rows: Sequence[DotRow], unit: str, label: str) -> Markup:
+    """Draw each row's processes as dots, its median as a bar."""
     low, high = padded(value for row in rows for value in row.values)
     across = linear(low, high, LEFT, WIDTH - RIGHT)
-    height = 34.0 * len(rows) + BOTTOM + 6
-    children = list(_below(ticks(low, high), across, height, unit))
+    height = 34.0 * len(rows) + BOTTOM + AXIS_TITLE + 6
+    children = list(_x_axis(ticks(low, high), across, height, AXIS_TITLES.get(unit, unit)))
     for index, row in enumerate(rows):
         middle = 20.0 + 34.0 * index
-        children.append(_say(row.label, 0, middle + 4, "strong"))
-        # dots of one row take turns above and below the line, so that equal ones stay countable
-        for turn, value in enumerate(row.values):
-            y = middle + (turn % 3 - 1) * 5
+        children.append(_label(row.label, 0, middle + 4, "strong"))
+        # Dots alternate above and below the line, so that equal values stay countable.
+        for index_of_dot, value in enumerate(row.values):
+            y = middle + (index_of_dot % 3 - 1) * 5
             children.append(tag("circle", cx=across(value), cy=y, r=4, class_="dot base" if row.is_base else "dot"))
         center = across(sorted(row.values)[len(row.values) // 2])
         children.append(tag("line", x1=center, x2=center, y1=middle - 12, y2=middle + 12, class_="median"))
@@ -91,14 +57,14 @@ def strip(rows: Sequence[Row], unit: str, label: str) -> Markup:
 
 
 def lines(traces: Sequence[Sequence[tuple[float, float]]], label: str, *, below: str) -> Markup:
-    """One line a trace over a common abscissa; a trace of a single point is a dot."""
+    """Draw a line per trace, or a dot for one point."""
     points = [point for trace in traces for point in trace]
     low, high = padded(y for _, y in points)
-    height = 110.0
+    height = 110.0 + AXIS_TITLE
     across = linear(0.0, max(x for x, _ in points), LEFT, WIDTH - RIGHT)
-    up = linear(low, high, height - BOTTOM, 8.0)
-    children = list(_left(ticks(low, high, 4), up))
-    children += _below(ticks(0.0, max(x for x, _ in points), 4), across, height, below)
+    up = linear(low, high, height - BOTTOM - AXIS_TITLE, 8.0)
+    children = list(_y_axis(ticks(low, high, 4), up))
+    children += _x_axis(ticks(0.0, max(x for x, _ in points), 4), across, height, below)
     for trace in traces:
         if len(trace) > 1:
             children.append(tag("polyline", points=_points(trace, across, up), class_="trace"))
@@ -108,16 +74,16 @@ def lines(traces: Sequence[Sequence[tuple[float, float]]], label: str, *, below:
 
 
 def bars(values: Sequence[tuple[str, float, float | None]], label: str, *, most: float = 100.0) -> Markup:
-    """Horizontal bars in per cent of ``most``, each with its name, its number and, where there is one, its limit."""
+    """Draw horizontal bars in per cent of ``most``: (name, value, limit)."""
     across = linear(0.0, most, 78.0, WIDTH - 52)
     children = []
     for index, (name, value, limit) in enumerate(values):
         y = 6.0 + 20.0 * index
-        children.append(_say(name, 0, y + 10, "strong"))
+        children.append(_label(name, 0, y + 10, "strong"))
         children.append(tag("rect", x=across(0), y=y, width=across(most) - across(0), height=12, rx=2, class_="track"))
         end = across(min(max(value, 0.0), most))
         children.append(tag("rect", x=across(0), y=y, width=end - across(0), height=12, rx=2, class_="bar"))
-        children.append(_say(f"{value:.1f} %", WIDTH - 46, y + 10, "strong"))
+        children.append(_label(f"{value:.1f} %", WIDTH - 46, y + 10, "strong"))
         if limit is not None:
             at = across(min(limit, most))
             children.append(tag("line", x1=at, x2=at, y1=y - 3, y2=y + 15, class_="limit"))
@@ -125,7 +91,7 @@ def bars(values: Sequence[tuple[str, float, float | None]], label: str, *, most:
 
 
 def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlined: Sequence[int] | None = None) -> Markup:
-    """Counts (on a logarithmic scale, a lone one is still seen) between ``edges``, which are exponents of two; others as outlines."""
+    """Draw counts between ``edges`` (exponents of two), logarithmic, ``outlined`` on top."""
     height, foot = 110.0, 0.3
     across = linear(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
     decades = math.log10(max(*counts, *(outlined or (1,)), 1))
@@ -134,23 +100,23 @@ def histogram(counts: Sequence[int], edges: Sequence[int], label: str, *, outlin
     for power in range(0, int(decades) + 1, max(1, int(decades) // 3)):
         y = up(power + foot)
         children.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-        children.append(_say(f"1e{power}" if power else "1", LEFT - 6, y + 4, "end"))
-    for side, how in ((counts, "bar"), (outlined or (), "bar theirs")):
+        children.append(_label(f"1e{power}" if power else "1", LEFT - 6, y + 4, "end"))
+    for side, style in ((counts, "bar"), (outlined or (), "bar outline")):
         tops = [up(math.log10(count) + foot) if count > 0 else height - BOTTOM for count in side]
         if tops:
-            children.append(tag("path", d=_steps(tops, [across(edge) for edge in edges], height - BOTTOM), class_=how))
+            children.append(tag("path", d=_steps(tops, [across(edge) for edge in edges], height - BOTTOM), class_=style))
     step = max(1, round((edges[-1] - edges[0]) / 4))
     exponents = range(edges[0], edges[-1] + 1, step)
-    children += [_say(f"2^{exponent}", across(exponent), height - 4, "middle") for exponent in exponents]
+    children += [_label(f"2^{exponent}", across(exponent), height - 4, "middle") for exponent in exponents]
     return svg(height, label, *children)
 
 
 class Roofline:
-    """One scale for every workload of the report (S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52:4, 2009)."""
+    """One roofline for all workloads (Williams et al., "Roofline", CACM 52:4, 2009)."""
 
     HEIGHT = 180.0
 
-    def __init__(self, flops: float, bandwidth: float, dots: Sequence[Dot]) -> None:
+    def __init__(self, flops: float, bandwidth: float, dots: Sequence[RooflinePoint]) -> None:
         self.flops, self.bandwidth, self.dots = flops, bandwidth, tuple(dots)
         ridge = flops / bandwidth
         intensities = [ridge, *(dot.intensity for dot in dots)]
@@ -163,91 +129,86 @@ class Roofline:
         self.up = logarithmic(self.low_y, self.high_y, self.HEIGHT - BOTTOM - 12, 8.0)
 
     def definition(self) -> Markup:
-        """The roof, its axes and every workload, once: each picture of one workload refers to it."""
+        """Return the roof and all points, for every chart."""
         ridge = self.flops / self.bandwidth
         roof = [(self.low_x, self.low_x * self.bandwidth), (ridge, self.flops), (self.high_x, self.flops)]
         children: list[Child] = list(self._axes())
         children.append(tag("polyline", points=_points(roof, self.across, self.up), class_="roof"))
-        children.append(_say(f"{self.flops / 1e12:.0f} TFLOP/s", WIDTH - RIGHT, self.up(self.flops) - 5, "end"))
+        children.append(_label(f"{self.flops / 1e12:.0f} TFLOP/s", WIDTH - RIGHT, self.up(self.flops) - 5, "end"))
         halfway = math.sqrt(self.low_x * ridge)
-        slope = _say(f"{self.bandwidth / 1e12:g} TB/s", self.across(halfway) + 8, self.up(halfway * self.bandwidth) + 8)
+        slope = _label(f"{self.bandwidth / 1e12:g} TB/s", self.across(halfway) + 8, self.up(halfway * self.bandwidth) + 8)
         children.append(slope)
         children += [tag("circle", cx=self.across(d.intensity), cy=self.up(d.rate), r=3, class_="dot faint") for d in self.dots]
         symbol = tag("symbol", *children, id="roofline", viewBox=f"0 0 {number(WIDTH)} {number(self.HEIGHT)}")
         return tag("svg", symbol, class_="hidden", aria_hidden="true", width=0, height=0)
 
-    def picture(self, dot: Dot, label: str) -> Markup:
-        """The roofline with this workload's dot."""
+    def picture(self, dot: RooflinePoint, label: str) -> Markup:
+        """Return the roofline with this workload's point."""
         mark = tag("circle", cx=self.across(dot.intensity), cy=self.up(dot.rate), r=6, class_="dot this")
         return svg(self.HEIGHT, label, tag("use", href="#roofline", width=WIDTH, height=self.HEIGHT), mark)
 
-    def share(self, dot: Dot) -> float:
-        """How much of the roof above it the workload reaches, in per cent."""
+    def share(self, dot: RooflinePoint) -> float:
+        """Return the reached per cent of the roof."""
         return 100.0 * dot.rate / min(self.flops, dot.intensity * self.bandwidth)
 
     def _axes(self) -> Iterable[Markup]:
         bottom = self.up(self.low_y)
-        for power in range(round(math.log10(self.low_x)), round(math.log10(self.high_x)) + 1):
-            x = self.across(10.0**power)
+        for intensity in powers_of_ten(self.low_x, self.high_x):
+            x = self.across(intensity)
             yield tag("line", x1=x, x2=x, y1=8, y2=bottom, class_="grid")
-            yield _say(f"{10.0**power:g}", x, bottom + 13, "middle")
-        yield _say("FLOP / byte", (LEFT + WIDTH) / 2, self.HEIGHT - 4, "middle")
-        for power in range(round(math.log10(self.low_y)), math.floor(math.log10(self.high_y)) + 1):
-            y = self.up(10.0**power)
+            yield _label(f"{intensity:g}", x, bottom + 13, "middle")
+        yield _label("FLOP / byte", (LEFT + WIDTH) / 2, self.HEIGHT - 4, "middle")
+        for rate in powers_of_ten(self.low_y, self.high_y):
+            y = self.up(rate)
             yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
-            if y < bottom:  # the corner belongs to the other axis
-                yield _say(f"{10.0 ** (power - 12):g} T", LEFT - 6, y + 4, "end")
+            if y < bottom:  # the label of the x axis is in the corner
+                yield _label(f"{rate / 1e12:g} T", LEFT - 6, y + 4, "end")
 
 
 def fullness(used: float) -> str:
-    """The classes of a bar that shows a share: from ``NEAR`` on, and above one, it is coloured."""
+    """Return the classes of a bar."""
     return "used over" if used > 1 else "used near" if used > NEAR else "used"
 
 
 def closeness(used: float) -> Markup:
-    """A sliver that says how much of its limit a reading uses, in twentieths; it is a picture of the number beside it."""
+    """Return a thin bar of the used share, in steps of 5 %."""
     return tag("i", class_=f"{fullness(used)} u{round(20 * min(max(used, 0.0), 1.0))}")
 
 
 def _steps(tops: Sequence[float], edges: Sequence[float], floor: float) -> str:
-    """The outline of columns that stand on ``floor``: one path for all of them."""
     columns = "".join(f"V{number(top)}H{number(right)}" for top, right in zip(tops, edges[1:], strict=True))
     return f"M{number(edges[0])},{number(floor)}{columns}V{number(floor)}Z"
 
 
-def _say(text: str, x: float, y: float, how: str = "") -> Markup:
-    return tag("text", text, x=x, y=y, class_=f"t {how}".strip())
+def _label(text: str, x: float, y: float, style: str = "") -> Markup:
+    return tag("text", text, x=x, y=y, class_=f"t {style}".strip())
 
 
 def _points(pairs: Iterable[tuple[float, float]], across: Place, up: Place) -> str:
     return " ".join(f"{number(across(x))},{number(up(y))}" for x, y in pairs)
 
 
-def _below(values: Iterable[float], across: Place, height: float, unit: str) -> Iterable[Markup]:
-    """Ticks of the abscissa, the unit at its end."""
+def _x_axis(values: Iterable[float], across: Place, height: float, unit: str) -> Iterable[Markup]:
     shown = list(values)
     digits = _digits(shown)
     for value in shown:
         x = across(value)
-        yield tag("line", x1=x, x2=x, y1=4, y2=height - BOTTOM, class_="grid")
-        yield _say(f"{value:.{digits}f}", x, height - 4, "middle")
-    yield _say(unit, 0, height - 4)
+        yield tag("line", x1=x, x2=x, y1=4, y2=height - BOTTOM - AXIS_TITLE, class_="grid")
+        yield _label(f"{value:.{digits}f}", x, height - AXIS_TITLE - 4, "middle")
+    yield _label(unit, (LEFT + WIDTH - RIGHT) / 2, height - 4, "middle")
 
 
-def _left(values: Iterable[float], up: Place) -> Iterable[Markup]:
+def _y_axis(values: Iterable[float], up: Place) -> Iterable[Markup]:
     shown = list(values)
     digits = _digits(shown)
     for value in shown:
         y = up(value)
         yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
-        yield _say(f"{value:.{digits}f}", LEFT - 6, y + 4, "end")
+        yield _label(f"{value:.{digits}f}", LEFT - 6, y + 4, "end")
 
 
 def _digits(values: Sequence[float]) -> int:
-    """Decimals that tell neighbours apart."""
     gaps = [abs(b - a) for a, b in itertools.pairwise(values) if b != a]
-    return (
-        max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
-        if gaps
-        else max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))
-    )
+    if gaps:
+        return max(0, -math.floor(math.log10(min(gaps)) + 1e-9))
+    return max(0, 2 - math.floor(math.log10(max(map(abs, values)) or 1)))

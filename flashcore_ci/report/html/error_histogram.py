@@ -1,4 +1,4 @@
-"""How the errors against float64 are distributed, ours and PyTorch's own."""
+"""Draw the errors against float64, the kernel's and PyTorch's."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from collections.abc import Sequence
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.reading import Histogram
 from flashcore_ci.report.html import charts
-from flashcore_ci.report.html.markup import Markup, join, tag
+from flashcore_ci.report.html.markup import Markup, join, prose, tag
 
-OURS, THEIRS = "error/ours/", "error/pytorch/"
+KERNEL, PYTORCH = "error/ours/", "error/pytorch/"
 TITLE = "Errors against float64"
 
 
 def histogram(seen: Observation | None, *, most: int = 4) -> Markup:
-    """The histograms of the workload's first ``most`` outputs, one below the other; or why there is none."""
+    """Return histograms of ``most`` outputs, or why there are none."""
     if seen is None:
-        return tag("figure", tag("h4", TITLE), tag("figcaption", "Not here: its outputs were not compared."))
+        return tag("figure", tag("h4", TITLE), tag("figcaption", "No data: its outputs were not compared."))
     if seen.missing is not None:
-        why = f"Not here: {seen.missing.code}: {seen.missing.message}."
+        why = f"No data: {seen.missing.code}: {seen.missing.message}."
         return tag("figure", tag("h4", TITLE), tag("figcaption", why))
     counted = dict(seen.histograms)
-    outputs = [name.removeprefix(OURS) for name in counted if name.startswith(OURS)][:most]
+    outputs = [name.removeprefix(KERNEL) for name in counted if name.startswith(KERNEL)][:most]
     if not outputs:
-        said = "Not here: this recording is from before errors were counted; its largest are below."
-        worst = (tag("li", note) for note in seen.notes if "largest" in note)
-        return tag("figure", tag("h4", TITLE), tag("figcaption", said, tag("ul", *worst)))
-    figures = (_one(output, counted[f"{OURS}{output}"], counted.get(f"{THEIRS}{output}")) for output in outputs)
+        caption = "No data: this recording is older than the error histograms. Its largest errors are below."
+        worst = (tag("li", prose(note)) for note in seen.notes if "largest" in note)
+        return tag("figure", tag("h4", TITLE), tag("figcaption", caption, tag("ul", *worst)))
+    figures = (_output(output, counted[f"{KERNEL}{output}"], counted.get(f"{PYTORCH}{output}")) for output in outputs)
     return tag("figure", tag("h4", TITLE), join(figures))
 
 
-def _one(output: str, ours: Histogram, theirs: Histogram | None) -> Markup:
-    known = [side for side in (ours, theirs) if side is not None]
-    low, high = extent(known)
-    ours_shown, theirs_shown = (_between(side, low, high) if side else None for side in (ours, theirs))
-    elements = sum(ours.counts) + ours.zeros + ours.not_finite
-    said = f"{output}: {elements} elements, {ours.zeros} exact, {ours.not_finite} not finite"
-    outlined = "; outlined: PyTorch's own" if theirs else ""
-    picture = charts.histogram(ours_shown or (), range(low, high + 1), f"errors of {said}", outlined=theirs_shown)
-    return join((picture, tag("figcaption", f"{said}; how many lie between powers of two{outlined}")))
+def _output(output: str, kernel: Histogram, pytorch: Histogram | None) -> Markup:
+    low, high = extent([side for side in (kernel, pytorch) if side is not None])
+    elements = sum(kernel.counts) + kernel.zeros + kernel.not_finite
+    caption = f"{output}: {elements:,} elements, {kernel.zeros:,} exact, {kernel.not_finite:,} not finite"
+    counts, outlined = _between(kernel, low, high), _between(pytorch, low, high) if pytorch else None
+    picture = charts.histogram(counts, range(low, high + 1), f"errors of {caption}", outlined=outlined)
+    outline = " Outline: PyTorch's errors." if pytorch else ""
+    return join((picture, tag("figcaption", f"{caption}. Counts between powers of two.{outline}")))
 
 
 def extent(sides: Sequence[Histogram]) -> tuple[int, int]:
-    """The exponents from the first count that is not zero to behind the last, of all sides together."""
+    """Return the range of exponents with a count."""
     filled = [side.first + index for side in sides for index, count in enumerate(side.counts) if count] or [sides[0].first]
     return min(filled), max(filled) + 1
 

@@ -1,4 +1,4 @@
-"""Gates by targets: every verdict of the report in one table a scope."""
+"""Render every verdict as gates by targets, one table per scope."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from flashcore_ci.model.suite import Scope
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html import charts
-from flashcore_ci.report.html.markup import Markup, join, tag
+from flashcore_ci.report.html.markup import Markup, join, scrolling, table, tag
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.INCONCLUSIVE: "?", Outcome.WAIVED: "w"}
 TITLES = {Scope.SUBJECT: "Subjects", Scope.ENTRY: "Entry functions", Scope.WORKLOAD: "Workloads"}
 PLAIN = frozenset({"count", "abs", "ratio"})
 WHOLE = 1e6
 MOST_ROWS = 400
-"""Of a scope; more make a page that nobody scrolls. What is red is never among those left out."""
+"""Rows per scope, to keep the page usable. Only plain passes are dropped."""
 
 
 def render(report: Report, anchors: dict[str, str]) -> Markup:
-    """The matrices; ``anchors`` names the panel of each workload that has one."""
+    """Return the matrices. ``anchors`` maps a workload to its panel."""
     if not report.verdicts:
         return tag("p", "Nothing was judged.")
     return join((_legend(), *(_matrix(report, scope, anchors) for scope in (Scope.WORKLOAD, Scope.ENTRY, Scope.SUBJECT))))
 
 
 def style_of(verdict: Verdict) -> str:
-    """The class that colours a verdict: what is red but does not block is not coloured like what does."""
-    return "aside" if formatting.is_red(verdict) and not verdict.blocks else str(verdict.outcome)
+    """Return the class that colours a verdict."""
+    if formatting.is_advisory(verdict):
+        return "advisory"
+    return "aside" if formatting.is_red(verdict) and verdict.deferred else str(verdict.outcome)
 
 
 def _legend() -> Markup:
     signs = (tag("span", tag("b", sign), f" {outcome}", class_=str(outcome)) for outcome, sign in SIGNS.items())
-    aside = tag("span", tag("b", "(✗)"), " red, but advisory or deferred", class_="aside")
+    advisory = tag("span", tag("b", "(✗)"), " advisory", class_="advisory")
+    deferred = tag("span", tag("b", "(?)"), " deferred", class_="aside")
     none = tag("span", "· does not apply", class_="soft")
-    bar = tag("span", "the bar below a number: how much of its limit it uses", class_="soft")
-    box = tag("label", tag("input", type="checkbox", id="reds"), " only rows that are not all plain passes", class_="filter")
-    return join((tag("div", *signs, aside, none, bar, class_="legend"), box))
+    bar = tag("span", "bar: used share of the limit", class_="soft")
+    box = tag("label", tag("input", type="checkbox", id="reds"), " hide rows with passes only", class_="filter")
+    return join((tag("div", *signs, advisory, deferred, none, bar, class_="legend"), box))
 
 
 def _matrix(report: Report, scope: Scope, anchors: dict[str, str]) -> Markup | None:
@@ -51,21 +54,10 @@ def _matrix(report: Report, scope: Scope, anchors: dict[str, str]) -> Markup | N
     kept = list(rows.items())
     if len(kept) > MOST_ROWS:
         kept = sorted(kept, key=lambda row: _calm(row[1].values()))[:MOST_ROWS]
-    head = tag("tr", tag("th", TITLES[scope], scope="col"), *(tag("th", gate, scope="col") for gate in gates))
-    body = join(_row(target, cells, gates, anchors) for target, cells in kept)
-    left = len(rows) - len(kept)
-    return join(
-        (
-            tag("h3", f"{TITLES[scope]} ({len(rows)})"),
-            tag("div", tag("table", tag("thead", head), tag("tbody", body), class_="matrix"), **_scroll(TITLES[scope])),
-            tag("p", f"{left} more rows, all of them passes, are in report.json.", class_="soft") if left > 0 else None,
-        )
-    )
-
-
-def _scroll(title: str) -> dict[str, str]:
-    """A region that the keyboard can scroll."""
-    return {"class_": "scroll", "tabindex": "0", "role": "region", "aria_label": f"{title}: gates by target"}
+    title, rest = TITLES[scope], len(rows) - len(kept)
+    cells = table((title, *gates), (_row(target, row, gates, anchors) for target, row in kept), "matrix")
+    more = tag("p", f"{rest} more rows, all passes, are in report.json.", class_="soft") if rest > 0 else None
+    return join((tag("h3", f"{title} ({len(rows)})"), scrolling(f"{title}: gates by target", cells), more))
 
 
 def _calm(verdicts: Iterable[Verdict]) -> bool:
@@ -74,35 +66,30 @@ def _calm(verdicts: Iterable[Verdict]) -> bool:
 
 def _row(target: str, cells: dict[str, Verdict], gates: Sequence[str], anchors: dict[str, str]) -> Markup:
     anchor = anchors.get(target)
-    name = tag("a", target, href=f"#{anchor}") if anchor else target
-    return tag(
-        "tr",
-        tag("th", name, scope="row", class_="mono"),
-        *(_cell(cells.get(gate)) for gate in gates),
-        class_="calm" if _calm(cells.values()) else None,
-    )
+    name = tag("th", tag("a", target, href=f"#{anchor}") if anchor else target, scope="row", class_="mono")
+    return tag("tr", name, *(_cell(cells.get(gate)) for gate in gates), class_="calm" if _calm(cells.values()) else None)
 
 
 def _cell(verdict: Verdict | None) -> Markup:
     if verdict is None:
         return tag("td", tag("span", "·", aria_hidden="true"), tag("span", "does not apply", class_="hidden"), class_="soft")
     sign = SIGNS[verdict.outcome]
-    aside = formatting.is_red(verdict) and not verdict.blocks
+    is_aside = formatting.is_red(verdict) and not verdict.blocks
     measured = verdict.reading
     shown = _short(measured) if isinstance(measured, Measured) else str(verdict.reason.code)
     used = formatting.closeness(verdict)
     return tag(
         "td",
-        tag("b", f"({sign})" if aside else sign, aria_hidden="true"),
+        tag("b", f"({sign})" if is_aside else sign, aria_hidden="true"),
         tag("span", formatting.label(verdict), class_="hidden"),
-        tag("span", f" {shown}", title=f"{formatting.reading(verdict)}, limit {formatting.limit(verdict)}"),
+        tag("span", f" {shown}", title=formatting.with_limit(verdict)),
         charts.closeness(used) if used > 0 else None,
         class_=style_of(verdict),
     )
 
 
 def _short(measured: Measured) -> str:
-    """The value in few digits; in a column of counts their unit is noise. The number in full is a step away."""
-    value = measured.value
-    text = f"{int(value)}" if value.is_integer() and abs(value) < WHOLE else f"{value:.3g}"
-    return text if measured.unit in PLAIN else f"{text} {measured.unit}"
+    value, unit = measured.value, measured.unit
+    if unit in PLAIN and value.is_integer() and abs(value) < WHOLE:
+        return f"{int(value):,}"
+    return formatting.number(value, unit, digits=2 if unit == "abs" else 3)

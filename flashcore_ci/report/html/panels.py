@@ -1,57 +1,60 @@
-"""One panel a workload: its verdicts, and pictures of what was measured. What was not measured is said, not left out."""
+"""Render one panel per workload. A missing measurement is named."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
 
-from flashcore_ci.model.dossier import Dossier, Trace
+from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.reading import Measured, Missing, Samples
+from flashcore_ci.model.reading import Measured, Samples
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.model.verdict import Report, Verdict
 from flashcore_ci.report import formatting
-from flashcore_ci.report.comparison import compared
 from flashcore_ci.report.html import charts
-from flashcore_ci.report.html.charts import Dot, Roofline, Row
+from flashcore_ci.report.html.charts import DotRow, Roofline, RooflinePoint
 from flashcore_ci.report.html.error_histogram import histogram
-from flashcore_ci.report.html.markup import Child, Markup, join, tag
+from flashcore_ci.report.html.markup import Child, Markup, join, prose, tag
 from flashcore_ci.report.html.matrix import SIGNS, style_of
+from flashcore_ci.report.paired_rounds import comparison_of
 
 TIME, CYCLES, CLOCK = "time/gpu/cold", "cycles/gpu/cold", "clock/sm"
 SAME_CODE = "comparison/same-code"
 SPEED = frozenset({Kind.TIMING, Kind.PROFILE, Kind.COMPARISON})
 DRAWN_INTENSITY, DRAWN_RATE = (1e-6, 1e9), (1e3, 1e20)
-"""FLOP/byte and FLOP/s beyond which a subject's numbers are nonsense, and would only squeeze the picture of the others."""
+"""Bounds in FLOP/byte and FLOP/s. A subject's numbers beyond them are nonsense and would squeeze the chart."""
+WHOLE = 100
 UNITS = (("sol/sm", "SM"), ("sol/dram", "DRAM"), ("sol/tensor", "tensor cores"), ("sol/xu", "XU (exp2)"))
 
 
 def chosen(report: Report, dossier: Dossier) -> tuple[Workload, ...]:
-    """The workloads that get a panel: those whose speed was asked for, in suite order."""
-    asked = {verdict.target for verdict in report.verdicts if verdict.evidence in SPEED}
-    return tuple(workload for workload in dossier.workloads if workload.id in asked)
+    """Return the workloads with a check on speed."""
+    targets = {verdict.target for verdict in report.verdicts if verdict.evidence in SPEED}
+    return tuple(workload for workload in dossier.workloads if workload.id in targets)
 
 
 def roofline(dossier: Dossier) -> Roofline | None:
-    """The roofline of every timed workload; None without a ceiling or without a dot."""
-    dots = [dot for dot in (dot_of(dossier, workload.id) for workload in dossier.workloads) if dot is not None]
+    """Return the roofline of all workloads, or None without a point."""
+    found = (roofline_point(dossier, workload.id) for workload in dossier.workloads)
+    points = [point for point in found if point is not None]
     ridge = dossier.ridge
-    if ridge is None or not dots or not (DRAWN_RATE[0] < min(ridge.flops, ridge.bandwidth) <= ridge.flops < DRAWN_RATE[1]):
+    if ridge is None or not points or not (DRAWN_RATE[0] < min(ridge.flops, ridge.bandwidth) <= ridge.flops < DRAWN_RATE[1]):
         return None
-    return Roofline(ridge.flops, ridge.bandwidth, dots)
+    return Roofline(ridge.flops, ridge.bandwidth, points)
 
 
-def dot_of(dossier: Dossier, workload: str) -> Dot | None:
-    """Where the workload stands: its declared FLOP and bytes, by its median time."""
+def roofline_point(dossier: Dossier, workload: str) -> RooflinePoint | None:
+    """Return the point of declared FLOP and bytes and median time."""
     problem, times = dossier.problem(workload), _samples(dossier.observation(Kind.TIMING, workload), TIME)
     if problem is None or times is None or not min(problem.flops, problem.bytes, *times.values) > 0:
         return None
-    dot = Dot(intensity=problem.flops / problem.bytes, rate=problem.flops / (statistics.median(times.values) * 1e-3))
-    return dot if DRAWN_INTENSITY[0] < dot.intensity < DRAWN_INTENSITY[1] and DRAWN_RATE[0] < dot.rate < DRAWN_RATE[1] else None
+    intensity, rate = problem.flops / problem.bytes, problem.flops / (statistics.median(times.values) * 1e-3)
+    is_drawn = DRAWN_INTENSITY[0] < intensity < DRAWN_INTENSITY[1] and DRAWN_RATE[0] < rate < DRAWN_RATE[1]
+    return RooflinePoint(intensity=intensity, rate=rate) if is_drawn else None
 
 
 def render(workload: Workload, anchor: str, report: Report, dossier: Dossier, roof: Roofline | None) -> Markup:
-    """The panel of one workload."""
+    """Return the panel of one workload."""
     verdicts = [verdict for verdict in report.verdicts if verdict.target == workload.id]
     parameters = ", ".join(f"{name} = {value}" for name, value in workload.params)
     pictures = (
@@ -64,9 +67,9 @@ def render(workload: Workload, anchor: str, report: Report, dossier: Dossier, ro
     return tag(
         "section",
         tag("h3", workload.id, class_="mono", id=f"{anchor}-title"),
-        tag("p", f"{parameters}; roof: {workload.roof}; subject {workload.subject}", class_="soft small"),
+        tag("p", f"{parameters}, roof: {workload.roof}, subject: {workload.subject}", class_="soft small"),
         tag("p", *_chips(verdicts)),
-        tag("div", *pictures, class_="charts"),
+        tag("div", *sorted(pictures, key=lambda picture: "<svg" not in picture), class_="charts"),
         *_notes(verdicts),
         class_="panel",
         id=anchor,
@@ -75,42 +78,36 @@ def render(workload: Workload, anchor: str, report: Report, dossier: Dossier, ro
 
 
 def figure(title: str, picture: Markup, caption: str) -> Markup:
-    """A chart under its title, and what it shows in words."""
+    """Return a chart with its title and caption."""
     return tag("figure", tag("h4", title), picture, tag("figcaption", caption))
 
 
 def absent(title: str, why: str) -> Markup:
-    """A picture that there is no measurement for."""
-    return tag("figure", tag("h4", title), tag("figcaption", f"Not here: {why}."))
+    """Return a figure that says what is missing."""
+    return tag("figure", tag("h4", title), tag("figcaption", prose(f"No data: {why}.")))
 
 
 def _chips(verdicts: list[Verdict]) -> Iterator[Child]:
     for verdict in verdicts:
         text = f"{SIGNS[verdict.outcome]} {verdict.gate}"
-        shown = f"{formatting.label(verdict)}: {formatting.reading(verdict)}, limit {formatting.limit(verdict)}"
+        shown = f"{formatting.label(verdict)}: {formatting.with_limit(verdict)}"
         yield join((tag("span", text, class_=f"badge {style_of(verdict)}", title=shown), " "))
 
 
 def _notes(verdicts: list[Verdict]) -> Iterator[Markup]:
     notes = dict.fromkeys(note for verdict in verdicts for note in verdict.notes)
     if notes:
-        yield tag(
-            "details",
-            tag("summary", "Notes"),
-            tag("ul", *(tag("li", formatting.shorten(note, 400)) for note in notes)),
-            class_="small",
-        )
+        items = (tag("li", prose(formatting.shorten(note, 400))) for note in notes)
+        yield tag("details", tag("summary", "Notes"), tag("ul", *items), class_="small")
 
 
 def _distribution(workload: Workload, dossier: Dossier) -> Markup:
     title = "Every process"
-    both = compared(dossier, workload.id)
+    both = comparison_of(dossier, workload.id)
     if both is not None:
-        rows = (Row(label="base", values=both.base, is_base=True), Row(label="head", values=both.head))
+        rows = (DotRow(label="base", values=both.base, is_base=True), DotRow(label="head", values=both.head))
         label = f"base and head in {len(both.base)} rounds: the head takes {both.change:+.2f} %"
-        caption = (
-            f"{formatting.plural(len(both.base), 'round')}, a dot a process, {both.unit}; median change {both.change:+.2f} %"
-        )
+        caption = f"{formatting.plural(len(both.base), 'round')}, one dot per process. Median change {both.change:+.2f} %."
         return figure(title, charts.strip(rows, both.unit, label), caption)
     seen = dossier.observation(Kind.TIMING, workload.id)
     cycles, times = _samples(seen, CYCLES), _samples(seen, TIME)
@@ -121,18 +118,17 @@ def _distribution(workload: Workload, dossier: Dossier) -> Markup:
     count = len(cycles.values)
     caption = (
         f"{count} fresh {'process' if count == 1 else 'processes'}, median {formatting.number(center, cycles.unit)} "
-        f"({formatting.number(time, times.unit)}), from least to most {spread:.2f} %; {_base(workload, dossier)}"
+        f"({formatting.number(time, times.unit)}), range {spread:.2f} %. No base: {_base(workload, dossier)}."
     )
-    row = Row(label="here", values=cycles.values)
+    row = DotRow(label="head", values=cycles.values)
     return figure(title, charts.strip((row,), cycles.unit, f"cycles of every process: {caption}"), caption)
 
 
 def _base(workload: Workload, dossier: Dossier) -> str:
-    """Why there is one side only."""
     seen = dossier.observation(Kind.COMPARISON, workload.id)
     if seen is None:
-        return "no base was measured"
-    return "base and head are the same code" if SAME_CODE in dict(seen.readings) else _why(seen, "base and head were not paired")
+        return "none was measured"
+    return "it is the same code" if SAME_CODE in dict(seen.readings) else _why(seen, "base and head were not paired")
 
 
 def _clocks(workload: Workload, dossier: Dossier) -> Markup:
@@ -142,39 +138,36 @@ def _clocks(workload: Workload, dossier: Dossier) -> Markup:
     if seen is None or clocks is None:
         return absent(title, _why(seen, "this workload was not timed"))
     traces = [trace for trace in dossier.traces if trace.workload == workload.id]
-    curves = [_curve(trace) for trace in traces] or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
-    below = "s" if traces else "process"
-    caption = f"settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz; {_throttled(seen)}"
-    what = "a line a process, from its first block of launches to its last" if traces else "a dot a process"
-    return figure(title, charts.lines(curves, f"SM clock: {caption}", below=below), f"{what}; {caption}")
+    curves = [list(zip(trace.seconds, trace.mhz, strict=True)) for trace in traces]
+    curves = curves or [[(float(at), mhz)] for at, mhz in enumerate(clocks.values)]
+    below = "seconds" if traces else "process"
+    caption = f"Settled at {', '.join(f'{mhz:.0f}' for mhz in clocks.values)} MHz. {_throttling(seen)}"
+    what = "One line per process, from its first block of launches to its last." if traces else "One dot per process."
+    return figure(title, charts.lines(curves, f"SM clock: {caption}", below=below), f"{what} {caption}")
 
 
-def _curve(trace: Trace) -> list[tuple[float, float]]:
-    return list(zip(trace.seconds, trace.mhz, strict=True))
-
-
-def _throttled(seen: Observation) -> str:
+def _throttling(seen: Observation) -> str:
     readings = {name: reading for name, reading in seen.readings if isinstance(reading, Measured)}
     parts = []
     if "blocks/dropped" in readings:
         dropped = readings["blocks/dropped"].value
-        parts.append(f"{dropped:.0f} blocks left out for heat or hardware" if dropped else "no block left out")
+        parts.append(f"{dropped:.0f} blocks dropped for heat or hardware" if dropped else "no block dropped")
     parts += [note for note in seen.notes if note.startswith("clocks were held")] or ["nothing else held the clocks"]
     if "power/gpu" in readings and "temperature/gpu" in readings:
         parts.append(f"{readings['power/gpu'].value:.0f} W, {readings['temperature/gpu'].value:.0f} °C")
-    return "; ".join(parts)
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _roofline(workload: Workload, dossier: Dossier, roof: Roofline | None) -> Markup:
     title = "Roofline (FLOP/s)"
-    dot = dot_of(dossier, workload.id)
-    if roof is None or dot is None:
+    point = roofline_point(dossier, workload.id)
+    if roof is None or point is None:
         return absent(title, "a time, or the problem's FLOP and bytes, is unknown")
-    caption = (
-        f"{dot.rate / 1e12:.3g} TFLOP/s at {dot.intensity:.3g} FLOP/byte: {roof.share(dot):.0f} % of the datasheet's roof; "
-        "faint: the other workloads"
-    )
-    return figure(title, roof.picture(dot, f"roofline: {caption}"), caption)
+    intensity = f"{point.intensity:,.0f}" if point.intensity >= WHOLE else f"{point.intensity:.3g}"
+    reached = f"{point.rate / 1e12:.3g} TFLOP/s at {intensity} FLOP/byte: {roof.share(point):.0f} % of the datasheet's roof."
+    caption = f"{reached} Faint dots: the other workloads."
+    return figure(title, roof.picture(point, f"roofline: {caption}"), caption)
 
 
 def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossier) -> Markup:
@@ -184,18 +177,15 @@ def _speed_of_light(workload: Workload, verdicts: list[Verdict], dossier: Dossie
         return absent(title, _why(seen, "this workload was not profiled"))
     readings = dict(seen.readings)
     limits = {verdict.gate.replace("-", "/", 1): verdict.limit for verdict in verdicts if verdict.evidence is Kind.PROFILE}
-    rows = [
-        (name, reading.value, limits.get(metric))
-        for metric, name in UNITS
-        if isinstance(reading := readings.get(metric), Measured)
-    ]
+    found = ((name, readings.get(metric), limits.get(metric)) for metric, name in UNITS)
+    rows = [(name, reading.value, limit) for name, reading, limit in found if isinstance(reading, Measured)]
     if not rows:
         return absent(title, "the profile has none of its metrics")
-    said = ", ".join(f"{name} {value:.1f} %" for name, value, _ in rows)
-    caption = "share of each unit's peak, by Nsight Compute"
+    values = ", ".join(f"{name} {value:.1f} %" for name, value, _ in rows)
+    caption = "Share of each unit's peak, by Nsight Compute."
     if any(limit is not None for _, _, limit in rows):
-        caption += "; dashed: the limit"
-    return figure(title, charts.bars(rows, f"speed of light: {said}"), caption)
+        caption += " Dashed: the limit."
+    return figure(title, charts.bars(rows, f"speed of light: {values}"), caption)
 
 
 def _samples(seen: Observation | None, metric: str) -> Samples | None:
@@ -204,5 +194,4 @@ def _samples(seen: Observation | None, metric: str) -> Samples | None:
 
 
 def _why(seen: Observation | None, otherwise: str) -> str:
-    missing: Missing | None = seen.missing if seen is not None else None
-    return f"{missing.code}: {missing.message}" if missing is not None else otherwise
+    return f"{seen.missing.code}: {seen.missing.message}" if seen is not None and seen.missing is not None else otherwise

@@ -1,1 +1,1 @@
-"""The base of a comparison: check it out, describe it, build it, leave out what cannot differ."""
+"""The base of a comparison."""

@@ -1,93 +1,114 @@
-"""What a base says of the workloads that head asks: its own subject's word first, then head's in the base's checkout."""
+"""Describe the base: its own subjects, then head's subjects in its checkout."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore_ci.collect.describe import describe
+from flashcore_ci.collect.isolation import run_together_then_alone
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.subject import Description, Problem
 from flashcore_ci.model.suite import SubjectRef, Suite, Workload
 
-AT_ONCE = 8
-Said = tuple[Description | None, dict[str, str]]
-"""What a subject said of those workloads that can be; and of the others why they cannot."""
+MAX_WORKERS = 8
+
+
+Workloads = tuple[Workload, ...]
+Descriptions = tuple[Description, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """``checkout`` is the base's as it was committed; ``scratch`` is for the workers."""
+class SubjectAnswer:
+    """A description, and why some workloads cannot run."""
+
+    description: Description | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseDescriber:
+    """Asks subjects in the base's checkout."""
 
     checkout: Path
     python: Path
     scratch: Path
 
-    def own(self, suite: Suite, wanted: tuple[Workload, ...]) -> dict[str, Said]:
-        """What each of the base's own subjects says of its workloads in ``wanted``, by the subject's name."""
+    def describe_base_subjects(self, suite: Suite, workloads: tuple[Workload, ...]) -> dict[str, SubjectAnswer]:
+        """Ask the base's own subject files, by subject."""
         return {
-            subject.name: self._asked(suite, subject, workloads, self.checkout)
+            subject.name: self._describe(suite, subject, of_subject, self.checkout)
             for subject in suite.subjects
-            if (workloads := _of(subject, wanted)) and (self.checkout / subject.file).is_file()
+            if (of_subject := _workloads_of(subject, workloads)) and (self.checkout / subject.file).is_file()
         }
 
-    def on(
-        self, suite: Suite, wanted: tuple[Workload, ...], *, own: Mapping[str, Said], heads: Path
-    ) -> tuple[tuple[Description, ...], dict[str, str]]:
-        """A description for each subject that can run any of ``wanted``; and which of these the base cannot run, and why.
-
-        ``own`` is what the base's own subjects say, ``heads`` is the checkout that both sides' subjects run in.
-        """
+    def describe_both(
+        self, suite: Suite, workloads: Workloads, *, base_answers: Mapping[str, SubjectAnswer], root: Path
+    ) -> tuple[Descriptions, dict[str, str]]:
+        """Describe what the base can run, and why it cannot run the rest. ``root`` has head's subject files."""
         descriptions: list[Description] = []
-        cannot: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for subject in suite.subjects:
-            workloads = _of(subject, wanted)
-            said, why = self._both(suite, subject, workloads, own.get(subject.name), heads) if workloads else (None, {})
-            descriptions += [said] if said is not None else []
-            cannot |= why
-        return tuple(descriptions), cannot
+            of_subject = _workloads_of(subject, workloads)
+            if of_subject:
+                answer = self._describe_both(suite, subject, of_subject, base_answers.get(subject.name), root)
+                descriptions += [answer.description] if answer.description is not None else []
+                reasons |= answer.reasons
+        return tuple(descriptions), reasons
 
-    def _both(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], said: Said | None, heads: Path) -> Said:
-        own, unknown = said or (None, None)
-        left = tuple(workload for workload in workloads if unknown is None or workload.id in unknown)
-        if not left:
-            return own, {}
-        theirs, cannot = self._asked(suite, subject, left, heads)
-        if own is None or theirs is None:
-            return own or theirs, cannot
-        built = {entry.symbol for entry in own.build.entries} if own.build is not None else set()
-        absent = {problem.workload: _absent(problem, built) for problem in theirs.problems if own.build is not None}
-        cannot |= {name: why for name, why in absent.items() if why}
-        problems = tuple(problem for problem in theirs.problems if problem.workload not in cannot)
-        return replace(own, problems=(*own.problems, *problems)), cannot
+    def _describe_both(
+        self, suite: Suite, subject: SubjectRef, workloads: Workloads, base: SubjectAnswer | None, root: Path
+    ) -> SubjectAnswer:
+        """Ask head's subject about what the base's does not know."""
+        base_description = base.description if base is not None else None
+        unknown = tuple(workload for workload in workloads if base is None or workload.id in base.reasons)
+        if not unknown:
+            return SubjectAnswer(description=base_description)
+        head = self._describe(suite, subject, unknown, root)
+        if base_description is None or head.description is None:
+            return SubjectAnswer(description=base_description or head.description, reasons=head.reasons)
+        build = base_description.build
+        reasons = dict(head.reasons)
+        if build is not None:
+            built = {entry.symbol for entry in build.entries}
+            absent = {problem.workload: _missing_entry(problem, built) for problem in head.description.problems}
+            reasons |= {name: why for name, why in absent.items() if why}
+        problems = tuple(problem for problem in head.description.problems if problem.workload not in reasons)
+        description = replace(base_description, problems=(*base_description.problems, *problems))
+        return SubjectAnswer(description=description, reasons=reasons)
 
-    def _asked(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> Said:
-        """All at once; only if that fails, one by one: which of them cannot be?"""
-        said = self._describe(suite, subject, workloads, root)
-        if not isinstance(said, str):
-            return said, {}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            alone = list(pool.map(lambda workload: self._describe(suite, subject, (workload,), root), workloads))
-        cannot = {workload.id: one for workload, one in zip(workloads, alone, strict=True) if isinstance(one, str)}
-        able = [one for one in alone if not isinstance(one, str)]
-        problems = tuple(problem for one in able for problem in one.problems)
-        return (replace(able[0], problems=problems) if able else None), cannot
+    def _describe(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> SubjectAnswer:
+        """Ask about all together. On failure, ask one by one."""
+        together, alone = run_together_then_alone(
+            workloads,
+            together=lambda part: dict.fromkeys((workload.id for workload in part), self._ask(suite, subject, part, root)),
+            again=lambda answers: tuple(workload for workload in workloads if isinstance(answers[workload.id], str)),
+            alone=lambda workload: self._ask(suite, subject, (workload,), root),
+            at_once=MAX_WORKERS,
+        )
+        answers = together | alone
+        reasons = {name: why for name, why in answers.items() if isinstance(why, str)}
+        descriptions = [answer for answer in answers.values() if not isinstance(answer, str)]
+        if not alone:
+            return SubjectAnswer(description=descriptions[0] if descriptions else None, reasons=reasons)
+        problems = tuple(problem for description in descriptions for problem in description.problems)
+        description = replace(descriptions[0], problems=problems) if descriptions else None
+        return SubjectAnswer(description=description, reasons=reasons)
 
-    def _describe(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> Description | str:
-        asked = replace(suite, subjects=(subject,), workloads=workloads)
+    def _ask(self, suite: Suite, subject: SubjectRef, workloads: tuple[Workload, ...], root: Path) -> Description | str:
+        part = replace(suite, subjects=(subject,), workloads=workloads)
         try:
-            (said,) = describe(asked, root=root, python=self.python, scratch=self.scratch)
+            (description,) = describe(part, root=root, python=self.python, scratch=self.scratch)
         except SuiteError as error:
             return error.problems[0]
-        return said
+        return description
 
 
-def _of(subject: SubjectRef, wanted: tuple[Workload, ...]) -> tuple[Workload, ...]:
-    return tuple(workload for workload in wanted if workload.subject == subject.name)
+def _workloads_of(subject: SubjectRef, workloads: tuple[Workload, ...]) -> tuple[Workload, ...]:
+    return tuple(workload for workload in workloads if workload.subject == subject.name)
 
 
-def _absent(problem: Problem, built: set[str]) -> str:
-    lacking = sorted(set(problem.entries) - built)
-    return f"workload {problem.workload} launches {lacking[0]}, which the base does not build" if lacking else ""
+def _missing_entry(problem: Problem, built: set[str]) -> str:
+    missing = sorted(set(problem.entries) - built)
+    return f"workload {problem.workload} launches {missing[0]}, which the base does not build" if missing else ""

@@ -1,4 +1,4 @@
-"""Stands in for compute-sanitizer: runs the worker and leaves the log that the real one wrote about the same workloads."""
+"""Stand in for compute-sanitizer: run the worker and write the log that was recorded for these workloads."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Stands in for GitHub's command line: it knows what was signed, and refuses every question but the one that is asked of it."""
+"""Stand in for GitHub's command line: know what was signed, and refuse every other question."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = "flashcore/flashcore-ci"
-ASKED = [
+ARGUMENTS = [
     "--repo",
     REPOSITORY,
     "--signer-workflow",
@@ -16,7 +16,7 @@ ASKED = [
     "--deny-self-hosted-runners",
 ]
 
-if sys.argv[1:3] != ["attestation", "verify"] or sys.argv[4:] != ASKED or not os.environ.get("GH_TOKEN"):
+if sys.argv[1:3] != ["attestation", "verify"] or sys.argv[4:] != ARGUMENTS or not os.environ.get("GH_TOKEN"):
     sys.exit(f"gh: not understood: {sys.argv[1:]}")
 if hashlib.sha256(Path(sys.argv[3]).read_bytes()).hexdigest() not in Path(os.environ["SIGNED"]).read_text().split():
     sys.exit("gh: no attestations found")

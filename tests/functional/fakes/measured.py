@@ -1,6 +1,6 @@
-"""The tool on a machine with a GPU: `gate --live` finds the run that was recorded and judges it; all else is the tool itself.
+"""Stand in for the tool on a machine with a GPU: `gate --live` judges a recorded run.
 
-The words before the command are how the tool is started.
+All other commands run the real tool. The first three arguments start it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Stands in for ncu: runs the worker and leaves the report that the real one wrote about the same workloads."""
+"""Stand in for ncu: run the worker and write the report that was recorded for these workloads."""
 
 import shutil
 import subprocess

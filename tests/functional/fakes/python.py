@@ -1,4 +1,4 @@
-"""Stands in for the worker's interpreter: asks subjects with the real worker, and repeats what was recorded of all else."""
+"""Stand in for the worker's interpreter: describe subjects with the real worker, and replay everything else."""
 
 import hashlib
 import json
@@ -41,14 +41,14 @@ def main(argv: list[str]) -> int:
 
 
 def lost(result: Path, job: Path, process: dict[str, Any], started: str | None) -> int:
-    """What a worker does on a GPU that has fallen off the bus: nothing but to die, with this in flight."""
+    """Die as a worker does on a GPU that has fallen off the bus, with ``started`` in flight."""
     write(result, job, process, {"environment": {}, "started": started, "finished": False, "outcomes": {}})
     sys.stderr.write("RuntimeError: CUDA error: unspecified launch failure\n")
     return 1
 
 
 def write(result: Path, job: Path, process: dict[str, Any], outcome: dict[str, Any]) -> None:
-    """The result file, replaced at once as the worker does it; with the fault that a test asks for."""
+    """Replace the result file atomically, with the fault that a test wants."""
     data, fault = job.read_bytes(), process.get("fault")
     content = json.loads(data)
     bound = {"kind": content["kind"], "nonce": content["nonce"], "job": hashlib.sha256(data).hexdigest()}
@@ -63,7 +63,7 @@ def write(result: Path, job: Path, process: dict[str, Any], outcome: dict[str, A
 
 
 def end(process: dict[str, Any]) -> int:
-    """End as the recorded process did; one that had to be killed waits for that."""
+    """End as the recorded process did. One that was killed waits to be killed."""
     under_tool = process["argv"] is not None and process["argv"][0] in TOOLS
     if under_tool:
         status = process.get("worker_status", 0 if process["result"]["finished"] else 3)

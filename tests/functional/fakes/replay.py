@@ -1,8 +1,8 @@
-"""What the fake tools share: the recording that they repeat, and the loud end of whatever it does not hold.
+"""Replay a recording, for all fake tools. What was not recorded ends with an error.
 
-``RECORDING`` names a folder with ``recording.json`` (written by ``tools/study/record_run.py``; a test may have altered it) and the
-run's ``artifacts``. The fakes note there who started (``pids``), and what nobody recorded (``unknown``): a test that leaves an
-``unknown`` behind fails.
+``RECORDING`` names a folder with the run's ``artifacts`` and ``recording.json``, written by ``tools/study/record_run.py`` and perhaps
+changed by a test. The fakes record their processes in ``pids``, and what is missing in ``unknown``. A test fails if it leaves
+an ``unknown`` file.
 """
 
 import json
@@ -22,7 +22,7 @@ def recording() -> dict[str, Any]:
 
 
 def unknown(message: str) -> NoReturn:
-    """Nobody recorded what a real tool does here."""
+    """End: the recording does not hold what a real tool does here."""
     with (FOLDER / "unknown").open("a", encoding="utf-8") as file:
         file.write(f"{Path(sys.argv[0]).stem}: {message}\n")
     sys.stderr.write(f"fake {Path(sys.argv[0]).stem}: {message}\n")
@@ -35,7 +35,7 @@ def note_pid() -> None:
 
 
 def process_of(job: Path) -> dict[str, Any]:
-    """What was recorded of the process with this job: by the name of its folder and the workloads in it."""
+    """Return the recorded process with this job's name and workloads."""
     name = job.parent.name.partition("-")[2]
     workloads = {workload["id"] for workload in json.loads(job.read_bytes())["workloads"]}
     known = [process for process in recording()["processes"] if process["name"] == name]
@@ -49,7 +49,7 @@ def process_of(job: Path) -> dict[str, Any]:
 
 
 def alone(process: dict[str, Any], workload: str) -> dict[str, Any]:
-    """One workload of a process that had several, as a process of its own; no tool's command line was recorded for that."""
+    """Return one workload of a recorded process as its own process, without a tool's command line."""
     outcome = process["result"]["outcomes"][workload]
     lost = outcome.get("missing", {}).get("code") == "crash"
     result = {**process["result"], "outcomes": {workload: outcome}, "started": None, "finished": not lost}
@@ -57,16 +57,16 @@ def alone(process: dict[str, Any], workload: str) -> dict[str, Any]:
 
 
 def wrapped(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The recorded process for a tool called with ``argv``, and the worker's command line. Other options than then are unknown."""
+    """Return the recorded process for ``argv`` and the worker's command line. Other options are unknown."""
     options, command = argv[1:-5], argv[-5:]
     if command[1:3] != WORKER:
         unknown(f"called with {argv[1:]}")
     process = process_of(Path(command[3]))
     if process["argv"] is None:
         unknown(f"{process['name']} was never recorded on one of these workloads alone")
-    then, now = process["argv"][1:-5], [Path(part).name if part.startswith("/") else part for part in options]
-    if now != then:
-        unknown(f"called with {sorted(set(now) ^ set(then)) or now}, which is not how it was called when it was recorded")
+    recorded_options, given = process["argv"][1:-5], [Path(part).name if part.startswith("/") else part for part in options]
+    if given != recorded_options:
+        unknown(f"called with {sorted(set(given) ^ set(recorded_options)) or given}, unlike the recording")
     return process, command
 
 
@@ -75,7 +75,7 @@ def value(argv: list[str], option: str) -> str:
 
 
 def make_noise(process: dict[str, Any]) -> None:
-    """As many megabytes on standard output and error as a test asks for, in no encoding."""
+    """Write as many undecodable megabytes to standard output and error as a test wants."""
     chunk = b"\xff\xfe\x00 ========= \xed\xa0\x80 \x1b[31m\r\n" * 50_000
     for _ in range(process.get("megabytes", 0)):
         for stream in (sys.stdout, sys.stderr):

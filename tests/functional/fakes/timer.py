@@ -1,7 +1,6 @@
-"""Stands in for the worker's interpreter: describes for real, and says of every timing what RECORDING/times.json says of that side.
+"""Stand in for the worker's interpreter: describe for real, and take every timing from RECORDING/times.json.
 
-A side is known by the name of its job. ``wait`` names a file whose absence holds up every timing after the first round, as a
-long kernel would.
+The job's name gives the side. ``wait`` names a file that every timing after the first round waits for, like a long kernel.
 """
 
 import hashlib
@@ -26,20 +25,20 @@ def main(argv: list[str]) -> int:
     wait_for(content["options"].get("go"))
     outcomes = {"probe": {}}
     if content["kind"] == "timing":
-        told = json.loads((folder / "times.json").read_bytes())
+        times = json.loads((folder / "times.json").read_bytes())
         name = job.parent.name.partition("-")[2]
         with (folder / "timed").open("a", encoding="ascii") as file:
             file.write(f"{name}\n")
         if not name.startswith("round-0-"):
-            wait_for(told.get("wait"))
+            wait_for(times.get("wait"))
         random.seed(name)  # the same in every test run
-        outcomes = {work["id"]: outcome(told[name.rpartition("-")[2]]) for work in content["workloads"]}
+        outcomes = {work["id"]: outcome(times[name.rpartition("-")[2]]) for work in content["workloads"]}
     say(result, content, data, started=None, finished=True, outcomes=outcomes)
     return 0
 
 
 def outcome(cycles: float | str) -> dict:
-    """A sample of so many megacycles, with a hundredth of a per cent of noise; a word is a reason why there is none."""
+    """Return a sample of ``cycles`` megacycles with 0.01 % noise, or a missing one if ``cycles`` is a reason code."""
     if isinstance(cycles, str):
         return {"missing": {"code": cycles, "message": "as the test wants it"}}
     cycles *= random.gauss(1.0, 1e-4)

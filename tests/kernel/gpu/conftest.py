@@ -13,7 +13,7 @@ KERNEL = Path(__file__).parents[3] / "kernel"
 
 @pytest.fixture(autouse=True, scope="session")
 def flashcore() -> ModuleType:
-    """The package with its libraries. Without a GPU or a library nothing here was tested: that is a failure, not a skip."""
+    """Import the package with its libraries. A missing GPU or library is a failure, not a skip."""
     import torch
 
     sys.path.insert(0, str(KERNEL))
@@ -23,5 +23,5 @@ def flashcore() -> ModuleType:
     if not torch.cuda.is_available():
         pytest.fail("no CUDA device: deselect these tests with -m 'not gpu'")
     for operation in ("attention", "decode", "stream"):
-        _library.library(operation)
+        _library.get_library(operation)
     return package

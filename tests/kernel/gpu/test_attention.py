@@ -1,8 +1,9 @@
-"""FlashCore's attention on a real Hopper GPU, against the formula in float64."""
+"""FlashCore's attention on a Hopper GPU, compared with the formula in float64."""
 
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import gpu_subjects
@@ -12,7 +13,8 @@ torch = pytest.importorskip("torch")
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:Lower right causal bias will produce NaNs"),  # PyTorch's, which the subject replaces
+    # PyTorch warns about rows that the subject sets to 0
+    pytest.mark.filterwarnings("ignore:Lower right causal bias will produce NaNs"),
 ]
 
 subject = gpu_subjects.load("attention")
@@ -22,13 +24,13 @@ def launch(inputs: dict[str, Any]) -> dict[str, Any]:
     return gpu_subjects.launch(subject, inputs)
 
 
-def assert_right(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-    gpu_subjects.assert_right(subject, inputs, outputs)
+def assert_correct(inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    gpu_subjects.assert_correct(subject, inputs, outputs)
 
 
 def check(seed: int = 7, **params: Any) -> None:
     inputs = subject.inputs({"b": 2, "h": 3, "d": 64, **params}, seed)
-    assert_right(inputs, launch(inputs))
+    assert_correct(inputs, launch(inputs))
 
 
 SHAPES = [
@@ -39,7 +41,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("d", [8, 32, 72, 80, 96, 160, 192, 248])
-def test_head_dimensions_between(d: int, causal: bool) -> None:
+def test_other_head_dimensions(d: int, causal: bool) -> None:
     check(sq=333, sk=500, d=d, causal=causal, strided=True)
     check(sq=130, sk=70, d=d, causal=causal, dtype="bf16")
 
@@ -114,7 +116,7 @@ def test_bitwise_repeatable(flashcore: Any, d: int, causal: bool) -> None:
 
 @pytest.mark.parametrize("d", [64, 128, 256])
 def test_rows_past_the_end_are_neither_read_nor_written(flashcore: Any, d: int) -> None:
-    """The tensors are the first rows of longer ones that hold NaN (inputs) and a mark (output)."""
+    """The tensors are the first rows of longer ones. The other rows are NaN (inputs) or a mark (output)."""
     q, k, v = (torch.full((2, 600, 2, d), math.nan, device="cuda", dtype=torch.float16) for _ in range(3))
     for tensor, rows in ((q, 201), (k, 130), (v, 130)):
         tensor[:, :rows].normal_()
@@ -127,7 +129,7 @@ def test_rows_past_the_end_are_neither_read_nor_written(flashcore: Any, d: int) 
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_keys_under_the_mask_do_not_leak(flashcore: Any, bad: float) -> None:
+def test_masked_keys_do_not_change_the_output(flashcore: Any, bad: float) -> None:
     q, k, v = _tensors()
     clean = flashcore.attention(q, k, v, causal=True)
     k[:, 200:] = bad
@@ -145,8 +147,16 @@ def test_any_scale(flashcore: Any, scale: float, causal: bool) -> None:
         scores = scores.masked_fill(hidden, -math.inf)
     exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v.double())
     assert (out.double() - exact).abs().max().item() < 4e-3
-    expected = scores.logsumexp(-1)  # PyTorch has no log-sum-exp for these scales; its own errors at others are some 1e-6
+    expected = scores.logsumexp(-1)  # PyTorch has no log-sum-exp for these scales. At others its error is about 1e-6.
     assert bool(((lse.double() - expected).abs() <= 1e-5 + 4e-6 * expected.abs()).all())
+
+
+def test_a_scale_in_a_tensor_may_change_in_place(flashcore: Any) -> None:
+    q, k, v = _tensors(200, 333)
+    scale = torch.tensor(0.5)
+    for value in (0.5, 0.25):
+        scale.fill_(value)
+        assert torch.equal(flashcore.attention(q, k, v, scale=scale), flashcore.attention(q, k, v, scale=value))
 
 
 @pytest.mark.parametrize("scale", [1e30, -1e30, 3e38])
@@ -174,19 +184,19 @@ def test_a_tiny_first_tile_followed_by_two_to_the_127(flashcore: Any) -> None:
 @pytest.mark.parametrize("growth", [7.5, 8.5, 14.5, 15.5, 40.0, 300.0, 3e5])
 @pytest.mark.parametrize("where", [0, 130, 500, 895])
 @pytest.mark.parametrize("d", [64, 128, 256])
-def test_a_key_that_outgrows_all_before_it(d: int, where: int, growth: float, dtype: str, causal: bool) -> None:
-    """Keys are visited from the last: at 0 to 895 of 1000 the one whose exponential is 2^growth comes in a step without a mask."""
+def test_a_key_with_a_much_larger_score(d: int, where: int, growth: float, dtype: str, causal: bool) -> None:
+    """The loop starts at the last key. At 0 to 895 of 1000 the key whose exponential is 2^growth is in an unmasked block."""
     inputs = subject.inputs({"b": 1, "h": 2, "d": d, "sq": 1000, "sk": 1000, "dtype": dtype, "causal": causal}, 5)
     q, k = (inputs[name] if inputs[name].shape[1] == 1000 else inputs[name].transpose(1, 2) for name in ("q", "k"))
     weight = math.sqrt(growth * math.log(2.0) * math.sqrt(d))
     q[..., 0] = weight
     k[..., 0] = 0.0
     k[:, where, :, 0] = weight
-    assert_right(inputs, launch(inputs))
+    assert_correct(inputs, launch(inputs))
 
 
 @pytest.mark.parametrize("where", [0, 500, 999])
-def test_nan_in_a_key_is_seen(flashcore: Any, where: int) -> None:
+def test_nan_in_a_key_reaches_the_output(flashcore: Any, where: int) -> None:
     q, k, v = _tensors(1000, 1000)
     k[:, where] = math.nan
     assert bool(flashcore.attention(q, k, v).isnan().all())
@@ -223,6 +233,26 @@ def test_graph_capture_side_stream_and_two_streams(flashcore: Any) -> None:
     assert all(torch.equal(result, expected) for result in results)
 
 
+def test_a_new_thread_needs_no_current_context(flashcore: Any) -> None:
+    """The thread calls nothing of PyTorch that makes a context current: all tensors exist."""
+    q, k, v = _tensors(500, 500)
+    expected, lse = flashcore.attention(q, k, v, return_lse=True)
+    out, failures = torch.zeros_like(q), []
+
+    def launch_once() -> None:
+        try:
+            flashcore.attention(q, k, v, out=out, lse=lse)
+        except Exception as error:  # noqa: BLE001 - the main thread reports it
+            failures.append(error)
+
+    thread = threading.Thread(target=launch_once)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert not failures
+    assert torch.equal(out, expected)
+
+
 def _misaligned(t: Any) -> Any:
     return torch.empty(t.numel() + 1, dtype=t.dtype, device="cuda")[1:].view(t.shape)
 
@@ -244,6 +274,7 @@ def _misaligned(t: Any) -> Any:
          r"^head_dim: must be a multiple of 8"),
         (lambda q, k, v: {"q": q.clone().requires_grad_()}, r"gradient"),
         (lambda q, k, v: {"out": torch.empty_like(q[:, :5])}, r"^out: "),
+        (lambda q, k, v: {"out": torch.empty_like(q)[:1].expand_as(q)}, r"^out: elements share memory"),
         (lambda q, k, v: {"lse": torch.empty(3, device="cuda")}, r"^lse: "),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""FlashCore's decode on a real Hopper GPU, against the formula in float64. What no sequence holds is NaN in every cache here."""
+"""FlashCore's decode on a Hopper GPU, compared with the formula in float64. Unused rows of every cache are NaN."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ D = (64, 128, 256)
 DTYPES = ("fp16", "bf16")
 
 
-def drawn(seed: int = 7, **params: Any) -> dict[str, Any]:
+def make_inputs(seed: int = 7, **params: Any) -> dict[str, Any]:
     return dict(subject.inputs({"b": 6, "h": 8, "hkv": 2, "sk": 700, "d": 128, "lengths": "edges", **params}, seed))
 
 
 def check(**params: Any) -> None:
-    inputs = drawn(**params)
-    gpu_subjects.assert_right(subject, inputs, gpu_subjects.launch(subject, inputs))
+    inputs = make_inputs(**params)
+    gpu_subjects.assert_correct(subject, inputs, gpu_subjects.launch(subject, inputs))
 
 
 def decode(inputs: dict[str, Any], **changes: Any) -> tuple[Any, Any]:
     import flashcore
 
-    given = {**inputs, **changes}
-    del given["flash"]  # which of the two functions the subject calls
-    result: tuple[Any, Any] = flashcore.decode(given.pop("q"), given.pop("k"), given.pop("v"), return_lse=True, **given)
+    arguments = {**inputs, **changes}
+    del arguments["flash"]  # an option of the subject
+    result: tuple[Any, Any] = flashcore.decode(
+        arguments.pop("q"), arguments.pop("k"), arguments.pop("v"), return_lse=True, **arguments
+    )
     return result
 
 
@@ -42,7 +44,7 @@ def same(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", D)
 @pytest.mark.parametrize("page", [0, 16, 64, 128, 256])
-def test_lengths_of_none_one_and_beside_a_page(page: int, d: int, dtype: str) -> None:
+def test_lengths_next_to_page_boundaries(page: int, d: int, dtype: str) -> None:
     check(b=17, page=page, d=d, dtype=dtype)
 
 
@@ -63,7 +65,7 @@ def test_groups_of_query_heads(h: int, hkv: int, sq: int, page: int) -> None:
 @pytest.mark.parametrize("d", D)
 @pytest.mark.parametrize("page", [0, 16, 64, 256])
 @pytest.mark.parametrize("new", [1, 5, 33])
-def test_append_writes_its_rows_and_no_other(new: int, page: int, d: int, dtype: str) -> None:
+def test_append_writes_only_its_rows(new: int, page: int, d: int, dtype: str) -> None:
     check(b=17, sq=min(new, 16), new=new, page=page, d=d, dtype=dtype)
 
 
@@ -93,15 +95,17 @@ def test_few_blocks(max_ctas: int) -> None:
 
 
 @pytest.mark.parametrize("page", [0, 64])
-def test_bits_of_a_sequence_do_not_depend_on_its_neighbours(page: int) -> None:
-    """In deterministic mode, whatever the batch around it, and in every mode from launch to launch."""
-    batch = drawn(b=33, sk=6000, lengths="ragged", page=page, deterministic=True)
+def test_deterministic_bits_do_not_depend_on_other_sequences(page: int) -> None:
+    """This holds in deterministic mode. Every mode repeats its bits."""
+    batch = make_inputs(b=33, sk=6000, lengths="ragged", page=page, deterministic=True)
     out, lse = decode(batch)
     for chosen in ([5], [5, 9], list(range(4, 20)), [5] * 64):
-        alone = {**batch, "q": batch["q"][chosen], "lengths": batch["lengths"][chosen]}
-        alone |= {"page_table": batch["page_table"][chosen]} if page else {name: batch[name][chosen] for name in ("k", "v")}
+        chosen_inputs = {**batch, "q": batch["q"][chosen], "lengths": batch["lengths"][chosen]}
+        chosen_inputs |= (
+            {"page_table": batch["page_table"][chosen]} if page else {name: batch[name][chosen] for name in ("k", "v")}
+        )
         where = chosen.index(5)
-        found = decode(alone)
+        found = decode(chosen_inputs)
         assert torch.equal(found[0][where], out[5])
         assert torch.equal(found[1][where], lse[5])
     for deterministic in (False, True):
@@ -111,25 +115,25 @@ def test_bits_of_a_sequence_do_not_depend_on_its_neighbours(page: int) -> None:
 
 @pytest.mark.parametrize("page", [16, 64, 256])
 def test_pages_reversed_shared_and_moved_give_the_same_bits(page: int) -> None:
-    inputs = drawn(b=5, sk=2000, lengths="ragged", page=page)
+    inputs = make_inputs(b=5, sk=2000, lengths="ragged", page=page)
     first = decode(inputs)
     pages = len(inputs["k"])
     backwards = {name: inputs[name].flip(0).contiguous() for name in ("k", "v")}
     assert same(first, decode(inputs, **backwards, page_table=pages - 1 - inputs["page_table"]))
     wide = torch.full((5, 2 * inputs["page_table"].shape[1]), -7, dtype=torch.int32, device="cuda")
     wide[:, : inputs["page_table"].shape[1]] = inputs["page_table"]
-    gpu_subjects.assert_right(
+    gpu_subjects.assert_correct(
         subject, {**inputs, "page_table": wide}, dict(zip(("out", "lse"), decode(inputs, page_table=wide), strict=True))
     )
     longest = int(inputs["lengths"].argmax())
     shared = inputs["page_table"][longest].repeat(5, 1)
     both = {**inputs, "page_table": shared}
-    gpu_subjects.assert_right(subject, both, dict(zip(("out", "lse"), decode(both), strict=True)))
+    gpu_subjects.assert_correct(subject, both, dict(zip(("out", "lse"), decode(both), strict=True)))
 
 
 def test_caches_in_any_strides(flashcore: Any) -> None:
     """Heads before positions, queries inside a fused projection, and gaps of NaN."""
-    inputs = drawn(b=4, sk=300)
+    inputs = make_inputs(b=4, sk=300)
     first = decode(inputs)
     views = {name: inputs[name].transpose(1, 2).contiguous().transpose(1, 2) for name in ("k", "v")}
     fused = torch.full((4, 1, 3, 8, 136), math.nan, dtype=torch.float16, device="cuda")
@@ -141,7 +145,7 @@ def test_caches_in_any_strides(flashcore: Any) -> None:
 
 
 def test_pages_past_two_to_the_31_elements() -> None:
-    inputs = drawn(b=2, hkv=8, page=256, sk=600)
+    inputs = make_inputs(b=2, hkv=8, page=256, sk=600)
     far = 2**31 // (256 * 8 * 128) + 5
     first = decode(inputs)
     pools = {}
@@ -152,7 +156,7 @@ def test_pages_past_two_to_the_31_elements() -> None:
 
 
 def test_all_keys_when_no_length_is_given() -> None:
-    inputs = drawn(b=3, sk=500, lengths="full")
+    inputs = make_inputs(b=3, sk=500, lengths="full")
     first = decode(inputs)
     assert same(first, decode(inputs, lengths=None))
     assert same(first, decode(inputs, lengths=500))
@@ -161,22 +165,22 @@ def test_all_keys_when_no_length_is_given() -> None:
 
 
 def test_nothing_to_do() -> None:
-    out, lse = decode(drawn(b=3, sk=0, lengths="full"))
+    out, lse = decode(make_inputs(b=3, sk=0, lengths="full"))
     assert float(out.abs().max()) == 0
     assert bool((lse == -math.inf).all())
 
 
 def test_a_captured_launch_reads_the_lengths_of_its_replay() -> None:
-    inputs = drawn(b=4, sk=3000, lengths="full", page=64)
+    inputs = make_inputs(b=4, sk=3000, lengths="full", page=64)
     lengths = [inputs["lengths"] - step for step in (0, 1, 700)]
-    expected = [decode(inputs, lengths=some) for some in lengths]
-    held, out, lse = lengths[0].clone(), torch.empty_like(expected[0][0]), torch.empty_like(expected[0][1])
+    expected = [decode(inputs, lengths=step) for step in lengths]
+    captured_lengths, out, lse = lengths[0].clone(), torch.empty_like(expected[0][0]), torch.empty_like(expected[0][1])
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(3):  # one workspace for all of them
-            decode(inputs, lengths=held, out=out, lse=lse)
-    for some, results in [*zip(lengths, expected, strict=True)] * 3:
-        held.copy_(some)
+        for _ in range(3):  # they share one workspace
+            decode(inputs, lengths=captured_lengths, out=out, lse=lse)
+    for step, results in [*zip(lengths, expected, strict=True)] * 3:
+        captured_lengths.copy_(step)
         out.zero_()
         graph.replay()
         torch.cuda.synchronize()
@@ -185,7 +189,7 @@ def test_a_captured_launch_reads_the_lengths_of_its_replay() -> None:
 
 
 def test_two_streams_and_a_graph_at_once() -> None:
-    inputs = drawn(b=8, sk=9000, lengths="ragged", page=16)
+    inputs = make_inputs(b=8, sk=9000, lengths="ragged", page=16)
     expected = decode(inputs)
     graph, captured = torch.cuda.CUDAGraph(), tuple(torch.empty_like(tensor) for tensor in expected)
     with torch.cuda.graph(graph):
@@ -207,40 +211,9 @@ def test_two_streams_and_a_graph_at_once() -> None:
 def test_a_device_that_is_not_the_current_one(where: str) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU here")
-    inputs = drawn(b=3, page=16)
+    inputs = make_inputs(b=3, page=16)
     there = {name: value.to(where) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     assert same(decode(inputs), tuple(tensor.cuda(0) for tensor in decode(there)))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda i: {"page_table": i["page_table"].fill_(len(i["k"]))}, r"^page_table: "),
-        (lambda i: {"page_table": i["page_table"].fill_(-1)}, r"^page_table: "),
-        (lambda i: {"lengths": i["lengths"].fill_(i["page_table"].shape[1] * 16 + 1)}, r"^lengths: "),
-        (lambda i: {"lengths": i["lengths"].fill_(-1)}, r"^lengths: "),
-    ],
-)
-def test_the_check_refuses_what_lies_outside(change: Any, message: str) -> None:
-    inputs = drawn(b=3, page=16)
-    assert same(decode(inputs), decode(inputs, check=True))
-    with pytest.raises(ValueError, match=message):
-        decode(inputs, **change(inputs), check=True)
-
-
-@pytest.mark.parametrize("page", [0, 16, 256])
-def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
-    inputs = drawn(page=page, lengths="full")
-    for cache in (inputs["k"], inputs["v"]):
-        cache.nan_to_num_()  # of pages that nobody has
-    room = inputs["page_table"].shape[1] * page if page else 700
-    wild = {"lengths": torch.tensor([-1, -(2**31), 2**31 - 1, room + 1, 0, 5], dtype=torch.int32, device="cuda")}
-    near = {"lengths": wild["lengths"].clamp(0, room)}
-    if page:
-        wild["page_table"] = inputs["page_table"].clone()
-        wild["page_table"][:, ::2] = torch.tensor([-1, -(2**31), 2**31 - 1, len(inputs["k"]), 10**6, 0], device="cuda")[:, None]
-        near["page_table"] = wild["page_table"].clamp(0, len(inputs["k"]) - 1)
-    assert same(decode(inputs, **wild), decode(inputs, **near, check=True))
 
 
 @pytest.mark.parametrize(
@@ -253,12 +226,12 @@ def test_unchecked_what_lies_outside_is_the_nearest_inside(page: int) -> None:
 )
 def test_errors_name_the_argument(change: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        decode(drawn(), **change)
+        decode(make_inputs(), **change)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.125, 7.5])
 def test_any_scale(scale: float) -> None:
-    inputs = drawn(b=2, sk=900, lengths="full")
+    inputs = make_inputs(b=2, sk=900, lengths="full")
     out, lse = decode(inputs, scale=scale)
     q, k, v = (inputs[name].double() for name in ("q", "k", "v"))
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k.repeat_interleave(4, dim=2)) * scale
@@ -269,7 +242,7 @@ def test_any_scale(scale: float) -> None:
 
 def test_many_shapes_share_a_workspace() -> None:
     rows = [
-        drawn(b=b, sk=sk, d=d, lengths="ragged", page=page)
+        make_inputs(b=b, sk=sk, d=d, lengths="ragged", page=page)
         for b, sk, d, page in itertools.product((1, 40), (300, 5000), (64, 256), (0, 64))
     ]
     first = [decode(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The comparison with peers, on a real GPU: every contender that is installed gets samples with clocks that a GPU can have."""
+"""The comparison with peers on a GPU: every installed peer gets samples with plausible clocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_one_small_row_is_measured(tmp_path: Path, flashcore: object, monkeypatc
     from flashcore import _library
     from peerbench import samples
 
-    library = _library.library("attention")._name
+    library = _library.get_library("attention")._name
     out = tmp_path / "samples.json.xz"
     row = ["--row", "1,2,300,64,causal,bf16"]
     assert peers.main(["measure", "--library", library, *row, "--settle", "0.05", "--seconds", "0.05", "--out", str(out)]) == 0

@@ -1,4 +1,4 @@
-"""Subjects that would be green if the worker trusted them, each asked by the real worker on a real GPU."""
+"""Subjects that would pass if the worker trusted them, run by the real worker on a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from factories import make_workload
 
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Order
+from flashcore_ci.collect.child import JobSpec
 
 torch = pytest.importorskip("torch")
 
@@ -42,7 +42,7 @@ def outputs(inputs): return {}
 def run(inputs, outputs): pass
 def reference(inputs): return {}
 """
-HELPED = """
+IMPORTS_HELPER = """
 import helper
 """
 REPLAYS = """
@@ -52,7 +52,7 @@ def run(inputs, outputs):
     if key not in kept: kept[key] = inputs["x"] * 2.0
     outputs["out"].copy_(kept[key])
 """
-NOW_AND_THEN = """
+EVERY_FIFTH_WRONG = """
 calls = 0
 def run(inputs, outputs):
     global calls
@@ -61,12 +61,12 @@ def run(inputs, outputs):
 """
 
 
-def asked(folder: Path, kind: str, text: str, *, entries: tuple[str, ...] = (), files: tuple[str, ...] = ("subject.py",)):
-    """The outcome of one workload, by a worker of its own."""
+def run_workload(folder: Path, kind: str, text: str, *, entries: tuple[str, ...] = (), files: tuple[str, ...] = ("subject.py",)):
+    """Run one workload in a separate worker."""
     (folder / "helper.py").write_text("", encoding="utf-8")
     (folder / "subject.py").write_text(f"import sys; sys.path.insert(0, {str(folder)!r})\n{SUBJECT}{text}", encoding="utf-8")
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
-    order = Order(
+    order = JobSpec(
         kind=kind,
         name=kind,
         python=Path(sys.executable),
@@ -78,48 +78,50 @@ def asked(folder: Path, kind: str, text: str, *, entries: tuple[str, ...] = (), 
         options={"repeats": 3, "entries": {"big": entries}, "python": list(files), "uuid": uuid, "order": 0},
     )
     ended = child.run(order)
-    assert ended.fault is None, ended.fault
+    assert ended.failure is None, ended.failure
     return ended.outcomes["big"]
 
 
-def test_a_sound_subject_is_measured(tmp_path):
-    readings = asked(tmp_path, "correctness", "")["readings"]
+def test_a_correct_subject_is_measured(tmp_path):
+    readings = run_workload(tmp_path, "correctness", "")["readings"]
     assert readings == {"finite/bad-values": 0, "repeat/differing-runs": 0, "diff/max": 0, "error/ratio": 0}
-    outcome = asked(tmp_path, "timing", "")
+    outcome = run_workload(tmp_path, "timing", "")
     assert outcome.get("missing", {}).get("code") in {None, "unsettled"}
     assert outcome["megacycles"] > 0
 
 
-def test_work_on_another_stream_is_not_waited_for(tmp_path):
-    assert asked(tmp_path, "correctness", OTHER_STREAM)["readings"]["finite/bad-values"] == 1 << 20
+def test_work_on_another_stream_is_missing(tmp_path):
+    assert run_workload(tmp_path, "correctness", OTHER_STREAM)["readings"]["finite/bad-values"] == 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (SPOILS_ITS_INPUT, "input x changed"),
         (EXCHANGES_ITS_OUTPUT, "does not support item assignment"),
         (NOTHING_TO_COMPARE, "no finite number"),
-        (HELPED, "imports helper.py"),
+        (IMPORTS_HELPER, "imports helper.py"),
     ],
 )
-def test_what_would_be_green_for_nothing_is_refused(tmp_path, text, said):
-    missing = asked(tmp_path, "correctness", text)["missing"]
+def test_subjects_without_a_valid_result_are_refused(tmp_path, text, message):
+    missing = run_workload(tmp_path, "correctness", text)["missing"]
     assert missing["code"] == "raised"
-    assert said in missing["message"]
+    assert message in missing["message"]
 
 
-def test_a_file_that_the_subject_names_may_be_imported(tmp_path):
-    assert "readings" in asked(tmp_path, "correctness", HELPED, files=("subject.py", "helper.py"))
+def test_a_declared_file_may_be_imported(tmp_path):
+    assert "readings" in run_workload(tmp_path, "correctness", IMPORTS_HELPER, files=("subject.py", "helper.py"))
 
 
-def test_a_fallback_is_not_taken_for_the_kernel(tmp_path):
-    missing = asked(tmp_path, "correctness", "", entries=("scale_f32",))["missing"]
+def test_a_fallback_does_not_count_as_the_kernel(tmp_path):
+    missing = run_workload(tmp_path, "correctness", "", entries=("scale_f32",))["missing"]
     assert missing == {"code": "kernel-not-seen", "message": "scale_f32 never ran"}
 
 
-@pytest.mark.parametrize(("text", "said"), [(REPLAYS, "other values"), (NOW_AND_THEN, "a timed launch gave another output")])
-def test_what_is_timed_is_the_computation(tmp_path, text, said):
-    missing = asked(tmp_path, "timing", text)["missing"]
+@pytest.mark.parametrize(
+    ("text", "message"), [(REPLAYS, "other values"), (EVERY_FIFTH_WRONG, "a timed launch gave another output")]
+)
+def test_timed_launches_must_compute(tmp_path, text, message):
+    missing = run_workload(tmp_path, "timing", text)["missing"]
     assert missing["code"] == "output-changed"
-    assert said in missing["message"]
+    assert message in missing["message"]

@@ -1,7 +1,10 @@
-// Asks kernel/include/flashcore/decode/plan.h as it is what the host decides.
-// In:  one problem a line: head_dim tile_keys consumer_warps batch heads kv_heads sq room deterministic splits multiprocessors
-// max_ctas. Out: for each "ctas gap row_units rows_of_a_unit pieces most counters places", places being what the workspace has
-// room for.
+// Calls kernel/include/flashcore/decode/plan.h.
+//
+// Input: one problem per line: head_dim tile_keys consumer_warps batch heads kv_heads sq capacity deterministic splits
+// multiprocessors max_ctas.
+//
+// Output per problem: ctas gap row_work_tiles rows_per_work_tile splits max_splits counters partials. `partials` is the number of
+// partial results that fit in the workspace.
 #include <cstdio>
 #include <iostream>
 
@@ -18,9 +21,10 @@ int main() {
         const decode::Config config{head_dim, DType::kFp16, tile_keys, 5, warps};
         const decode::Problem problem{DType::kFp16, head_dim, batch, heads, kv_heads, sq, room, false, deterministic, splits};
         const decode::Plan plan = decode::plan(config, problem, multiprocessors, max_ctas);
-        const int64_t bytes = decode::piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
-        std::printf("%d %d %d %d %d %d %lld %lld\n", plan.ctas, plan.cut.gap, plan.row_units, plan.rows.per_unit, plan.cut.pieces,
-                    plan.cut.most, static_cast<long long>(plan.counters),
+        const int64_t bytes = decode::partial_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+        std::printf("%d %d %d %d %d %d %lld %lld\n", plan.ctas, plan.split_policy.gap, plan.row_work_tiles,
+                    plan.rows.per_work_tile, plan.split_policy.splits, plan.split_policy.max_splits,
+                    static_cast<long long>(plan.counters),
                     static_cast<long long>((plan.workspace_bytes - decode::kCounterBytes) / bytes));
     }
 }

@@ -1,46 +1,49 @@
-// Deals out the lines that standard input describes, with kernel/include/flashcore/decode/schedule.h as it is.
-// In:  one case a line: tile units pieces most gap ctas batch, then the keys of each sequence.
-// Out: for each case "case TILES", then for each piece "SHARE sequence unit keys first last index count counter place", then
-// "end".
+// Splits work lists with kernel/include/flashcore/decode/split_scheduler.h.
+//
+// Input: one case per line: tile work_tiles splits max_splits gap ctas batch, then the keys of each sequence.
+//
+// Output per case: "case TILES", a line per split "CTA sequence work_tile keys first last split_index split_count counter
+// first_partial", and "end".
 #include <cstdio>
 #include <iostream>
 #include <vector>
 
-#include "flashcore/decode/schedule.h"
+#include "flashcore/decode/split_scheduler.h"
 
 using namespace flashcore::decode;
 
 int main() {
-    Cut cut{};
+    SplitPolicy split_policy{};
     int tile = 0;
     int ctas = 0;
     int batch = 0;
-    while (std::cin >> tile >> cut.units >> cut.pieces >> cut.most >> cut.gap >> ctas >> batch) {
-        cut.tile_shift = 0;
-        while (1 << cut.tile_shift < tile) ++cut.tile_shift;
+    while (std::cin >> tile >> split_policy.work_tiles >> split_policy.splits >> split_policy.max_splits >> split_policy.gap >>
+           ctas >> batch) {
+        split_policy.tile_shift = 0;
+        while (1 << split_policy.tile_shift < tile) ++split_policy.tile_shift;
         std::vector<int> keys(batch);
         for (int& one : keys) std::cin >> one;
-        cut.sequences = batch;
+        split_policy.sequences = batch;
         std::vector<int> origin{0};
-        for (const int one : keys) origin.push_back(origin.back() + tiles_of(cut, one) + cut.gap);
+        for (const int one : keys) origin.push_back(origin.back() + tiles_of(split_policy, one) + split_policy.gap);
         const int row = origin.back();
-        const Parts shares(cut.units * row, ctas);
-        std::printf("case %d\n", cut.units * row);
-        const auto keys_of = [&](int sequence) { return keys.at(sequence); };
-        for (int share = 0; share < ctas; ++share) {
-            const int tile = shares.begin(share);
-            for (int other = tile; other < shares.begin(share + 1); ++other) {
-                if (shares.owner(other) != share)
-                    std::printf("tile %d belongs to share %d and to %d\n", other, share, shares.owner(other));
+        const EvenPartition cta_ranges(split_policy.work_tiles * row, ctas);
+        std::printf("case %d\n", split_policy.work_tiles * row);
+        const auto sequence_keys = [&](int sequence) { return keys.at(sequence); };
+        for (int cta = 0; cta < ctas; ++cta) {
+            const int tile = cta_ranges.begin(cta);
+            for (int other = tile; other < cta_ranges.begin(cta + 1); ++other) {
+                if (cta_ranges.owner(other) != cta)
+                    std::printf("tile %d belongs to CTA %d and to %d\n", other, cta, cta_ranges.owner(other));
             }
             int sequence = 0;
             while (origin[sequence + 1] <= tile % row) ++sequence;
-            const Place place{sequence, tile / row, tile / row * row + origin[sequence]};
-            Walk<decltype(keys_of)> walk(cut, shares, share, place, keys_of);
-            for (Piece piece; walk.next(piece);) {
-                const Joint joint = joint_of(cut, shares, piece);
-                std::printf("%d %d %d %d %d %d %d %d %d %d\n", share, piece.sequence, piece.unit, piece.keys, piece.first,
-                            piece.last, joint.index, joint.count, joint.counter, joint.place);
+            const WorkPosition position{sequence, tile / row, tile / row * row + origin[sequence]};
+            SplitIterator<decltype(sequence_keys)> splits(split_policy, cta_ranges, cta, position, sequence_keys);
+            for (Split split; splits.next(split);) {
+                const FixupInfo fixup = fixup_info(split_policy, cta_ranges, split);
+                std::printf("%d %d %d %d %d %d %d %d %d %d\n", cta, split.sequence, split.work_tile, split.keys, split.first,
+                            split.last, fixup.split_index, fixup.split_count, fixup.counter, fixup.first_partial);
             }
         }
         std::printf("end\n");

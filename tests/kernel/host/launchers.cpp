@@ -1,11 +1,11 @@
-// What the launchers of kernel/src refuse, over a runtime (runtime/ beside this file) that launches nothing.
-// Out: a line for each question: the operation, what it returns, and what its sentence is if it refuses.
+// Calls the launchers of kernel/src with good and bad arguments, over a fake runtime (runtime/) that launches nothing. Output: a
+// line per call with the operation, its result, and the error message of a refusal.
 #include <cmath>
 #include <cstdio>
 
 #include "flashcore/attention/abi.h"
-#include "flashcore/attention/ragged.h"
 #include "flashcore/attention/variants.h"
+#include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/variants.h"
@@ -20,7 +20,7 @@ cudaError_t launch(const Params&, int, cudaStream_t) {
     return cudaSuccess;
 }
 
-// Of head dimension 64 in fp16, all of them.
+// All variants have head dimension 64 and fp16.
 constexpr auto kAttention = [] {
     flashcore::attention::Config config{};
     config.head_dim = 64;
@@ -49,34 +49,35 @@ extern "C" const char* flashcore_error_string();
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
                                 const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-    return CUDA_SUCCESS;
+    return runtime::has_context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 namespace {
 
-alignas(32) char memory[1 << 20];  // of the device; no more than lengths and tables are ever read of it
+alignas(32) char memory[1 << 20];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
-void tell(const char* operation, Result result, bool refused) {
+void print_result(const char* operation, Result result, bool refused) {
     std::printf("%s %lld%s%s\n", operation, static_cast<long long>(result), refused ? " " : "",
                 refused ? flashcore_error_string() : "");
 }
 
 template <class Arguments, class Change>
-void ask(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
+void check_call(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
+    runtime::has_context = false;  // as in a new thread
     const int status = function(&arguments);
-    tell(operation, status, status != 0);
+    print_result(operation, status, status != 0);
 }
 
 template <class Arguments, class Change>
-void measure(const char* operation, int64_t (*function)(const Arguments*), Arguments arguments, Change change) {
+void check_size(const char* operation, int64_t (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
     const int64_t bytes = function(&arguments);
-    tell(operation, bytes, bytes < 0);
+    print_result(operation, bytes, bytes < 0);
 }
 
-// Arguments that an attention takes: two sequences, four heads and two of keys.
+// Valid arguments of any attention: two sequences, four query heads, two KV heads.
 template <class Arguments>
 Arguments attention() {
     Arguments args{};
@@ -120,63 +121,64 @@ FlashcoreStreamArguments stream() {
 }
 
 template <class Change>
-void ask_attentions(Change change) {
-    ask("attention", flashcore_attention_forward, forward(), change);
-    ask("varlen", flashcore_attention_varlen, varlen(), change);
-    ask("decode", flashcore_decode, decode(), change);
+void check_attentions(Change change) {
+    check_call("attention", flashcore_attention_forward, forward(), change);
+    check_call("varlen", flashcore_attention_varlen, varlen(), change);
+    check_call("decode", flashcore_decode, decode(), change);
 }
 
 template <class Change>
-void ask_all(Change change) {
-    ask_attentions(change);
-    ask("stream", flashcore_stream_axpy, stream(), change);
+void check_all(Change change) {
+    check_attentions(change);
+    check_call("stream", flashcore_stream_axpy, stream(), change);
 }
 
 }  // namespace
 
 int main() {
-    runtime::driver = reinterpret_cast<void*>(cuTensorMapEncodeTiled);
-    ask_all([](auto&) {});
+    runtime::driver_function = reinterpret_cast<void*>(cuTensorMapEncodeTiled);
+    check_all([](auto&) {});
     std::printf("launched %d\n", runtime::launched);
 
-    tell("attention", flashcore_attention_forward(nullptr), true);
-    tell("varlen", flashcore_attention_varlen(nullptr), true);
-    tell("decode", flashcore_decode(nullptr), true);
-    tell("stream", flashcore_stream_axpy(nullptr), true);
-    ask_all([](auto& args) { --args.size; });
-    ask_all([](auto& args) { args.max_ctas = -1; });
+    print_result("attention", flashcore_attention_forward(nullptr), true);
+    print_result("varlen", flashcore_attention_varlen(nullptr), true);
+    print_result("decode", flashcore_decode(nullptr), true);
+    print_result("stream", flashcore_stream_axpy(nullptr), true);
+    check_all([](auto& args) { --args.size; });
+    check_all([](auto& args) { args.max_ctas = -1; });
 
-    ask_attentions([](auto& args) { args.dtype = 2; });
-    ask_attentions([](auto& args) { args.batch = -1; });
-    ask_attentions([](auto& args) { args.heads = (int64_t{1} << 30) + 1; });
-    ask_attentions([](auto& args) { args.kv_heads = 0; });
-    ask_attentions([](auto& args) { args.kv_heads = 3; });
-    ask_attentions([](auto& args) { args.scale = INFINITY; });
-    ask_attentions([](auto& args) { args.q.data = nullptr; });
-    ask_attentions([](auto& args) { args.out.data = memory + 8; });
-    ask_attentions([](auto& args) { args.k.head_stride = 65; });
+    check_attentions([](auto& args) { args.dtype = 2; });
+    check_attentions([](auto& args) { args.batch = -1; });
+    check_attentions([](auto& args) { args.heads = (int64_t{1} << 30) + 1; });
+    check_attentions([](auto& args) { args.kv_heads = 0; });
+    check_attentions([](auto& args) { args.kv_heads = 3; });
+    check_attentions([](auto& args) { args.scale = INFINITY; });
+    check_attentions([](auto& args) { args.q.data = nullptr; });
+    check_attentions([](auto& args) { args.out.data = memory + 8; });
+    check_attentions([](auto& args) { args.k.head_stride = 65; });
 
-    ask("attention", flashcore_attention_forward, forward(), [](auto& args) { args.workspace = memory + 4; });
-    ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace = memory + 16; });
-    ask("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = memory + 8; });
-    ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace = nullptr; });
-    ask("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = nullptr; });
-    ask("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.cu_seqlens_k = nullptr; });
-    ask("decode", flashcore_decode, decode(), [](auto& args) { args.sq = 17; });
-    ask("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
-    ask("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
-    ask("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
-    ask("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });
+    check_call("attention", flashcore_attention_forward, forward(), [](auto& args) { args.workspace = memory + 4; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace = memory + 16; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = memory + 8; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace = nullptr; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.workspace = nullptr; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace_bytes = 127; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.cu_seqlens_k = nullptr; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.sq = 17; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
+    check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
+    check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
+    check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });
     std::printf("launched %d\n", runtime::launched);
 
-    tell("varlen", flashcore_attention_varlen_workspace_bytes(nullptr), true);
-    tell("decode", flashcore_decode_workspace_bytes(nullptr), true);
+    print_result("varlen", flashcore_attention_varlen_workspace_bytes(nullptr), true);
+    print_result("decode", flashcore_decode_workspace_bytes(nullptr), true);
     const auto varlen_bytes = flashcore_attention_varlen_workspace_bytes;
     const auto decode_bytes = flashcore_decode_workspace_bytes;
-    measure("varlen", varlen_bytes, varlen(), [](auto& args) { --args.size; });
-    measure("decode", decode_bytes, decode(), [](auto& args) { --args.size; });
-    measure("varlen", varlen_bytes, varlen(), [](auto& args) { args.batch = -1; });
-    measure("decode", decode_bytes, decode(), [](auto& args) { args.batch = -1; });
-    measure("varlen", varlen_bytes, varlen(), [](auto& args) { args.workspace = nullptr, args.scale = INFINITY; });
-    measure("decode", decode_bytes, decode(), [](auto& args) { args.workspace = nullptr; });
+    check_size("varlen", varlen_bytes, varlen(), [](auto& args) { --args.size; });
+    check_size("decode", decode_bytes, decode(), [](auto& args) { --args.size; });
+    check_size("varlen", varlen_bytes, varlen(), [](auto& args) { args.batch = -1; });
+    check_size("decode", decode_bytes, decode(), [](auto& args) { args.batch = -1; });
+    check_size("varlen", varlen_bytes, varlen(), [](auto& args) { args.workspace = nullptr, args.scale = INFINITY; });
+    check_size("decode", decode_bytes, decode(), [](auto& args) { args.workspace = nullptr; });
 }

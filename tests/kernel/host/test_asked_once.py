@@ -1,4 +1,4 @@
-"""What a launch asks of the runtime, and how often: core/device.h and core/launch.cuh compiled for the host, over a runtime that counts."""
+"""Count the runtime calls of a launch: core/device.h and core/launch.cuh compiled for the host, over a fake runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ device 70: status 0, 170 multiprocessors, 13 questions
 device 70: status 0, 170 multiprocessors, 16 questions
 device -1: status 3, 0 multiprocessors, 17 questions
 """
-"""What was refused is asked again, and so is a device beyond those that are remembered."""
+"""A refused device is queried again, and so is a device beyond those that are cached."""
 
 LAUNCHES = """\
 small on 0: error 0, 0 allowed, 1 launched
@@ -33,7 +33,7 @@ large on 64: error 0, 4 allowed, 7 launched
 large on 64: error 0, 5 allowed, 8 launched
 other on 0: error 0, 6 allowed, 9 launched
 """
-"""Shared memory is allowed once for each kernel on each device; nothing is launched without it."""
+"""Shared memory is allowed once per kernel and device. Nothing is launched without it."""
 
 
 def test_what_does_not_change_is_asked_once(tmp_path: Path) -> None:

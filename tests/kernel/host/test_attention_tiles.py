@@ -1,5 +1,7 @@
-"""Which tiles the CTAs of attention take and what each warpgroup does there: attention/{schedule,share,plan}.h themselves, compiled for
-the host and asked. Every answer is held against what the words mean."""
+"""Check the tiles of attention's CTAs and the work of each warpgroup against a model.
+
+attention/{tile_scheduler,warpgroup_work,plan}.h are compiled for the host.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ HOST = Path(__file__).parent
 INCLUDE = Path(__file__).parents[3] / "kernel/include"
 BATCH_ROWS = 2**30
 ROWS = 64
-ATTEND, ZEROS, SITS_OUT = range(3)
+ATTEND, ZEROS, OUT_OF_RANGE = range(3)
 TILES = [(192, 128), (128, 128), (128, 64)]
 LENGTHS = [
     (1, 1),
@@ -37,14 +39,14 @@ LENGTHS = [
 class Batch:
     sequences: tuple[tuple[int, int, int, int], ...]
     """First query row, queries, first key row and keys of each."""
-    ragged: bool
+    varlen: bool
     causal: bool
     tile: tuple[int, int] = (192, 128)
     heads: int = 2
     ctas: int = 3
 
     def line(self) -> str:
-        numbers = (self.causal, *self.tile, self.heads, self.ctas, self.ragged, len(self.sequences))
+        numbers = (self.causal, *self.tile, self.heads, self.ctas, self.varlen, len(self.sequences))
         return " ".join(str(int(n)) for n in (*numbers, *(n for sequence in self.sequences for n in sequence)))
 
     def visible(self, sequence: int, row: int) -> int:
@@ -62,8 +64,8 @@ class Tile:
     visible: int
     kv_batch: int
     first_key: int
-    shares: tuple[tuple[int, int, int, int], ...]
-    """Part, steps, skipped and clear of each warpgroup."""
+    works: tuple[tuple[int, int, int, int], ...]
+    """Work kind, n_blocks, fully masked and unmasked of each warpgroup."""
 
 
 @pytest.fixture(scope="module")
@@ -74,31 +76,31 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def handed_out(program: Path, batches: list[Batch]) -> list[list[Tile]]:
+def scheduled(program: Path, batches: list[Batch]) -> list[list[Tile]]:
     text = "\n".join(batch.line() for batch in batches)
     done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=120)
     found: list[list[Tile]] = []
-    promised = 0
+    expected_tiles = 0
     for line in done.stdout.splitlines():
         word, *rest = line.split()
         if word == "batch":
-            promised = int(rest[0])
+            expected_tiles = int(rest[0])
             found.append([])
         elif word == "end":
             assert rest == ["0", "0"], "the counters must be zero for the next launch"
-            assert len(found[-1]) == promised
+            assert len(found[-1]) == expected_tiles
         else:
             cta, *numbers = (int(number) for number in (word, *rest))
-            shares = tuple(zip(*(iter(numbers[7:]),) * 4, strict=True))
+            works = tuple(zip(*(iter(numbers[7:]),) * 4, strict=True))
             fields = dict(zip(("row", "head", "batch", "rows", "visible", "kv_batch", "first_key"), numbers, strict=False))
-            found[-1].append(Tile(cta=cta, shares=shares, **fields))
+            found[-1].append(Tile(cta=cta, works=works, **fields))
     assert len(found) == len(batches)
     return found
 
 
-def place_of(batch: Batch, tile: Tile) -> tuple[int, int]:
-    """(sequence, first row in it) by what the tensor maps make of the tile's coordinates."""
-    if not batch.ragged:
+def coordinate_of(batch: Batch, tile: Tile) -> tuple[int, int]:
+    """Return (sequence, first row in it) for the tile's coordinates in the tensor maps."""
+    if not batch.varlen:
         return tile.batch, tile.row
     packed = tile.batch - BATCH_ROWS + tile.row
     for i, (begin, sq, _, _) in enumerate(batch.sequences):
@@ -108,55 +110,55 @@ def place_of(batch: Batch, tile: Tile) -> tuple[int, int]:
     raise AssertionError(f"row {packed} belongs to no sequence")
 
 
-def check_shares(batch: Batch, tile: Tile, sequence: int, first: int) -> None:
+def check_works(batch: Batch, tile: Tile, sequence: int, first: int) -> None:
     tile_m, tile_n = batch.tile
     sq = batch.sequences[sequence][1]
     seen = [batch.visible(sequence, row) for row in range(first, min(first + tile_m, sq))]
     needed = -(-max(seen) // tile_n)
-    for warpgroup, (part, steps, skipped, clear) in enumerate(tile.shares):
+    for warpgroup, (work_kind, n_blocks, fully_masked, unmasked) in enumerate(tile.works):
         own = seen[warpgroup * ROWS : (warpgroup + 1) * ROWS]
-        assert steps == needed
-        assert part == (ZEROS if not needed else ATTEND if own else SITS_OUT)
-        if part != ATTEND:
+        assert n_blocks == needed
+        assert work_kind == (ZEROS if not needed else ATTEND if own else OUT_OF_RANGE)
+        if work_kind != ATTEND:
             continue
-        assert skipped == min(needed - -(-max(own) // tile_n), needed - 1)
-        assert skipped in {0, 1}
-        assert clear == min(own) // tile_n
+        assert fully_masked == min(needed - -(-max(own) // tile_n), needed - 1)
+        assert fully_masked in {0, 1}
+        assert unmasked == min(own) // tile_n
 
 
 def check(batch: Batch, tiles: list[Tile]) -> None:
     tile_m, _ = batch.tile
-    places: Counter[tuple[int, int, int]] = Counter()
+    coordinates: Counter[tuple[int, int, int]] = Counter()
     for tile in tiles:
-        sequence, first = place_of(batch, tile)
-        places[sequence, tile.head, first] += 1
+        sequence, first = coordinate_of(batch, tile)
+        coordinates[sequence, tile.head, first] += 1
         _, sq, k_begin, sk = batch.sequences[sequence]
         assert tile.rows == sq - first
         assert tile.visible == (first + 1 + sk - sq if batch.causal else sk)
-        if batch.ragged:
+        if batch.varlen:
             assert tile.kv_batch - BATCH_ROWS + tile.first_key == k_begin
             assert tile.kv_batch == k_begin + sk
         else:
             assert (tile.kv_batch, tile.first_key) == (sequence, 0)
-        check_shares(batch, tile, sequence, first)
+        check_works(batch, tile, sequence, first)
     wanted = {
         (i, head, row)
         for i, (_, sq, _, _) in enumerate(batch.sequences)
         for head in range(batch.heads)
         for row in range(0, sq, tile_m)
     }
-    assert places == Counter(dict.fromkeys(wanted, 1))
+    assert coordinates == Counter(dict.fromkeys(wanted, 1))
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("tile", TILES)
 def test_equally_long_sequences(program: Path, tile: tuple[int, int], causal: bool) -> None:
     batches = [
-        Batch(sequences=((0, sq, 0, sk),) * count, ragged=False, causal=causal, tile=tile, heads=heads)
+        Batch(sequences=((0, sq, 0, sk),) * count, varlen=False, causal=causal, tile=tile, heads=heads)
         for sq, sk in LENGTHS
         for count, heads in ((1, 1), (3, 5))
     ]
-    for batch, tiles in zip(batches, handed_out(program, batches), strict=True):
+    for batch, tiles in zip(batches, scheduled(program, batches), strict=True):
         check(batch, tiles)
 
 
@@ -172,6 +174,6 @@ def test_sequences_of_different_lengths_with_rows_between_them(program: Path, ti
             sequences.append((row, sq, key, sk))
             row, key = row + sq + gap, key + sk + gap
         heads, ctas = rng.randint(1, 4), rng.randint(1, 7)
-        batches.append(Batch(sequences=tuple(sequences), ragged=True, causal=causal, tile=tile, heads=heads, ctas=ctas))
-    for batch, tiles in zip(batches, handed_out(program, batches), strict=True):
+        batches.append(Batch(sequences=tuple(sequences), varlen=True, causal=causal, tile=tile, heads=heads, ctas=ctas))
+    for batch, tiles in zip(batches, scheduled(program, batches), strict=True):
         check(batch, tiles)

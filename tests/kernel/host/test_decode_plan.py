@@ -1,4 +1,4 @@
-"""What the host decides of a decode: kernel/include/flashcore/decode/plan.h itself, compiled for the host and asked."""
+"""Check the host's plans of decode: kernel/include/flashcore/decode/plan.h, compiled for the host."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Problem:
     heads: int = 32
     kv_heads: int = 8
     sq: int = 1
-    room: int
+    capacity: int
     head_dim: int = 128
     deterministic: bool = False
     splits: int = 0
     max_ctas: int = 0
 
     def line(self) -> str:
-        shape = (self.head_dim, *TILES[self.head_dim], self.batch, self.heads, self.kv_heads, self.sq, self.room)
+        shape = (self.head_dim, *TILES[self.head_dim], self.batch, self.heads, self.kv_heads, self.sq, self.capacity)
         return " ".join(map(str, (*shape, int(self.deterministic), self.splits, MULTIPROCESSORS, self.max_ctas)))
 
 
@@ -36,12 +36,12 @@ class Problem:
 class Plan:
     ctas: int
     gap: int
-    row_units: int
+    row_work_tiles: int
     rows: int
-    pieces: int
-    most: int
+    splits: int
+    max_splits: int
     counters: int
-    places: int
+    partials: int
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def ask(program: Path, problems: list[Problem]) -> list[Plan]:
+def plans_of(program: Path, problems: list[Problem]) -> list[Plan]:
     text = "\n".join(problem.line() for problem in problems)
     done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=60)
     rows = [map(int, line.split()) for line in done.stdout.splitlines()]
@@ -62,55 +62,55 @@ def ask(program: Path, problems: list[Problem]) -> list[Plan]:
 @pytest.mark.parametrize(
     ("problem", "ctas", "gap"),
     [
-        (Problem(batch=32, room=4096), 128, 4),
-        (Problem(batch=16, heads=16, kv_heads=16, room=8192, head_dim=64), 128, 4),
-        (Problem(batch=64, room=8192), 128, 4),
-        (Problem(batch=32, heads=32, kv_heads=32, room=4096), 128, 4),
-        (Problem(batch=32, room=32768), 128, 4),
-        (Problem(batch=8, room=32768), 128, 0),
-        (Problem(batch=1, room=131072), 128, 0),
-        (Problem(batch=1, room=4096), 128, 0),
-        (Problem(batch=5, room=4096), 128, 4),
-        (Problem(batch=5, kv_heads=1, room=4096), 130, 0),
-        (Problem(batch=7, heads=30, kv_heads=10, room=4096), 130, 4),
-        (Problem(batch=7, heads=34, kv_heads=17, room=4096), 132, 4),
-        (Problem(batch=1, heads=1, kv_heads=1, room=0), 5, 0),
+        (Problem(batch=32, capacity=4096), 128, 4),
+        (Problem(batch=16, heads=16, kv_heads=16, capacity=8192, head_dim=64), 128, 4),
+        (Problem(batch=64, capacity=8192), 128, 4),
+        (Problem(batch=32, heads=32, kv_heads=32, capacity=4096), 128, 4),
+        (Problem(batch=32, capacity=32768), 128, 4),
+        (Problem(batch=8, capacity=32768), 128, 0),
+        (Problem(batch=1, capacity=131072), 128, 0),
+        (Problem(batch=1, capacity=4096), 128, 0),
+        (Problem(batch=5, capacity=4096), 128, 4),
+        (Problem(batch=5, kv_heads=1, capacity=4096), 130, 0),
+        (Problem(batch=7, heads=30, kv_heads=10, capacity=4096), 130, 4),
+        (Problem(batch=7, heads=34, kv_heads=17, capacity=4096), 132, 4),
+        (Problem(batch=1, heads=1, kv_heads=1, capacity=0), 5, 0),
     ],
     ids=repr,
 )
-def test_units_are_cut_evenly_or_each_head_has_as_many_ctas_or_every_multiprocessor_works(
+def test_work_tiles_split_evenly_or_heads_get_equal_ctas_or_all_multiprocessors_work(
     program: Path, problem: Problem, ctas: int, gap: int
 ) -> None:
-    (plan,) = ask(program, [problem])
+    (plan,) = plans_of(program, [problem])
     assert (plan.ctas, plan.gap) == (ctas, gap)
 
 
-def test_a_unit_has_up_to_sixteen_rows_for_each_consumer_warp(program: Path) -> None:
+def test_a_work_tile_has_up_to_sixteen_rows_per_consumer_warp(program: Path) -> None:
     sizes = [(1, 4), (4, 4), (5, 4), (16, 8), (16, 40)]
-    plans = ask(program, [Problem(batch=2, heads=group, kv_heads=1, sq=sq, room=100) for sq, group in sizes])
-    assert [(plan.rows, plan.row_units) for plan in plans] == [(16, 1), (16, 1), (32, 1), (128, 1), (128, 5)]
+    plans = plans_of(program, [Problem(batch=2, heads=group, kv_heads=1, sq=sq, capacity=100) for sq, group in sizes])
+    assert [(plan.rows, plan.row_work_tiles) for plan in plans] == [(16, 1), (16, 1), (32, 1), (128, 1), (128, 5)]
 
 
-def test_random_problems_have_room_for_every_piece_and_spare_few_multiprocessors(program: Path) -> None:
+def test_random_problems_have_room_for_every_split_and_few_idle_multiprocessors(program: Path) -> None:
     rng = random.Random(1)
     problems = []
     for _ in range(2000):
         kv_heads = rng.choice((1, 2, 3, 8, 32))
         problems.append(
             Problem(batch=rng.randint(1, 100), kv_heads=kv_heads, heads=kv_heads * rng.choice((1, 4, 7, 16)), sq=rng.randint(1, 16),
-                    room=rng.choice((0, 1, 700, 4096, 32768)), head_dim=rng.choice((64, 128, 256)), deterministic=rng.random() < 0.2,
+                    capacity=rng.choice((0, 1, 700, 4096, 32768)), head_dim=rng.choice((64, 128, 256)), deterministic=rng.random() < 0.2,
                     splits=rng.choice((0, 0, 0, 3, 5000)), max_ctas=rng.choice((0, 0, 1, 20, 500)))
         )  # fmt: skip
-    for problem, plan in zip(problems, ask(program, problems), strict=True):
+    for problem, plan in zip(problems, plans_of(program, problems), strict=True):
         cap = min(problem.max_ctas or MULTIPROCESSORS, MULTIPROCESSORS)
         rows = problem.sq * problem.heads // problem.kv_heads
         heads = 2 if problem.head_dim == 64 and rows <= 16 and problem.kv_heads % 2 == 0 else 1
-        units = problem.batch * problem.kv_heads // heads * plan.row_units
-        tiles = units * (max(-(-problem.room * heads // TILES[problem.head_dim][0]), 1) + 4)
+        work_tiles = problem.batch * problem.kv_heads // heads * plan.row_work_tiles
+        tiles = work_tiles * (max(-(-problem.capacity * heads // TILES[problem.head_dim][0]), 1) + 4)
         assert min(cap - cap // 16 + (cap >= 16), tiles) <= plan.ctas <= cap
-        assert plan.rows * plan.row_units // heads >= rows > plan.rows * (plan.row_units - 1)
-        if plan.pieces == 0:
-            assert (plan.counters, plan.places) == (plan.ctas, 2 * plan.ctas)
+        assert plan.rows * plan.row_work_tiles // heads >= rows > plan.rows * (plan.row_work_tiles - 1)
+        if plan.splits == 0:
+            assert (plan.counters, plan.partials) == (plan.ctas, 2 * plan.ctas)
         else:
-            assert (plan.counters, plan.places) == (units, units * plan.most)
-            assert plan.most >= 1
+            assert (plan.counters, plan.partials) == (work_tiles, work_tiles * plan.max_splits)
+            assert plan.max_splits >= 1

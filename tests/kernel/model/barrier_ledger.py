@@ -1,4 +1,4 @@
-"""The barrier ledger of kernel/README.md as programs: the operations of the producer and of each consumer warpgroup."""
+"""Model the barrier ledger of kernel/README.md: the operations of the producer and of each consumer warpgroup."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 
 Op = tuple[str, str, int, object]  # kind, ring, slot, what: see Machine.step in unit/kernel/test_barriers.py
 END = "end"
-SITS_OUT = -1
+OUT_OF_RANGE = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """The counts and phases that are under test; a wrong one must be found."""
+    """The counts and phases under test. The search must find a wrong one."""
 
     consumers: int = 2
     q_stages: int = 1
-    turns: bool = True
+    ping_pong_barrier: bool = True
     query_in_registers: bool = False
-    staged_output: bool = False
-    scores_again: bool = False  # the keys of a step go back when its exponentials are known to hold, after its values
+    tma_store_epilogue: bool = False
+    recompute_qk: bool = False  # keys are released after the speculation is verified, after the values
     kv_stages: int = 2
-    tiles: tuple[int, ...] = (2, 1, 1)  # key tiles of each query tile, in the order of this CTA
-    parts: tuple[tuple[int, ...], ...] = ()  # per tile, what each consumer does: steps that it skips, or SITS_OUT; default: none
-    empty_arrivals: int | None = None  # on an empty barrier; default: one of every consumer
-    producer_parity: int = 1  # that the producer's first round waits for
-    release_before_use: bool = False  # of values, by a consumer that does not wait for its product
-    lost_turn: bool = False  # a consumer that skips a step skips its turn too
-    early_query: bool = False  # a query is given back before its last scores have been waited for
-    late_query: bool = False  # a consumer that sits a tile out gives its query back only after its turns
-    late_read: bool = False  # it reads what tile it is once more after it gave the query back
-    early_write: bool = False  # what tile comes next is written before its slot is empty
+    tiles: tuple[int, ...] = (2, 1, 1)  # KV blocks of each query tile, in the order of this CTA
+    masked: tuple[tuple[int, ...], ...] = ()  # per tile: KV blocks that each consumer skips, or OUT_OF_RANGE
+    empty_arrivals: int | None = None  # on an empty barrier, default one per consumer
+    producer_parity: int = 1  # of the producer's first waits
+    release_before_use: bool = False  # a consumer releases values without waiting for PV
+    missing_barrier: bool = False  # a consumer that skips a KV block skips its ping-pong barrier too
+    early_query: bool = False  # a query is released before its last QK has finished
+    late_query: bool = False  # an out-of-range consumer releases its query only after its barriers
+    late_read: bool = False  # it reads the tile once more after it released the query
+    early_write: bool = False  # the next tile is written before its slot is empty
 
-    def skipped(self, tile: int, consumer: int) -> int:
-        return self.parts[tile][consumer] if self.parts else 0
+    def fully_masked(self, tile: int, consumer: int) -> int:
+        return self.masked[tile][consumer] if self.masked else 0
 
     @property
     def stages(self) -> dict[str, int]:
@@ -42,13 +42,13 @@ class Ledger:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """The slots of the rings, and beside each of a query what tile it is: t0 for q0."""
+        """The slots of the rings, and next to each query slot the slot of its tile: t0 for q0."""
         slots = [(name, slot) for name, slots in self.stages.items() for slot in range(slots)]
         return slots + [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
 
 
 class Ring:
-    """Where one role stands: slot and parity, as in sm90/pipeline.cuh."""
+    """The position of one role: slot and parity, as in sm90/pipeline.cuh."""
 
     def __init__(self, slots: int) -> None:
         self.slots, self.slot, self.parity = slots, 0, 0
@@ -66,24 +66,24 @@ def producer(ledger: Ledger) -> list[Op]:
     def load(name: str, what: object) -> None:
         ring = rings[name]
         ops.append(("wait_empty", name, ring.slot, ring.parity ^ ledger.producer_parity))
-        ops.append(("announce", name, ring.slot, what))
+        ops.append(("expect_tx", name, ring.slot, what))
         ring.advance()
 
     def load_query(what: object) -> None:
         for consumer in range(ledger.consumers):
             load(f"q{consumer}", what)
-            *_, wait, announce = ops
-            write = ("write", f"t{consumer}", announce[2], what)
-            ops[-2:] = [write, wait, announce] if ledger.early_write else [wait, write, announce]
+            *_, wait, expect_tx = ops
+            write = ("write", f"t{consumer}", expect_tx[2], what)
+            ops[-2:] = [write, wait, expect_tx] if ledger.early_write else [wait, write, expect_tx]
 
-    for tile, steps in enumerate(ledger.tiles):
-        if steps:
-            load("k", ("k", tile, steps - 1))
+    for tile, n_blocks in enumerate(ledger.tiles):
+        if n_blocks:
+            load("k", ("k", tile, n_blocks - 1))
         load_query(("q", tile))
-        for step in reversed(range(steps)):
-            if step:
-                load("k", ("k", tile, step - 1))
-            load("v", ("v", tile, step))
+        for n_block in reversed(range(n_blocks)):
+            if n_block:
+                load("k", ("k", tile, n_block - 1))
+            load("v", ("v", tile, n_block))
     load_query(END)
     return ops
 
@@ -97,27 +97,27 @@ class Consumer:
         self.query = f"q{index}"
         self.rings = {name: Ring(slots) for name, slots in ledger.stages.items()}
         if index == ledger.consumers - 1:
-            self.pass_turn()
+            self.barrier_arrive()
         tile = 0
         while tile < len(ledger.tiles):
-            self.arriving(tile)
-            tile = self.part_in(tile)(tile)
-        self.arriving(tile)
+            self.wait_next_tile(tile)
+            tile = self.work_kind(tile)(tile)
+        self.wait_next_tile(tile)
         if index == 0:
-            self.take_turn()
+            self.barrier_sync()
 
-    def part_in(self, tile: int) -> Callable[[int], int]:
+    def work_kind(self, tile: int) -> Callable[[int], int]:
         if not self.ledger.tiles[tile]:
             return self.store_zeros
-        return self.sit_out if self.ledger.skipped(tile, self.index) == SITS_OUT else self.attend
+        return self.skip_out_of_range_tile if self.ledger.fully_masked(tile, self.index) == OUT_OF_RANGE else self.attend
 
-    def take_turn(self) -> None:
-        if self.ledger.turns:
-            self.ops.append(("sync", "turn", self.index, None))
+    def barrier_sync(self) -> None:
+        if self.ledger.ping_pong_barrier:
+            self.ops.append(("sync", "ping_pong", self.index, None))
 
-    def pass_turn(self) -> None:
-        if self.ledger.turns:
-            self.ops.append(("arrive", "turn", (self.index + 1) % self.ledger.consumers, None))
+    def barrier_arrive(self) -> None:
+        if self.ledger.ping_pong_barrier:
+            self.ops.append(("arrive", "ping_pong", (self.index + 1) % self.ledger.consumers, None))
 
     def wait(self, name: str, what: object) -> int:
         ring = self.rings[name]
@@ -125,8 +125,8 @@ class Consumer:
         self.ops.append(("check", name, ring.slot, what))
         return ring.slot
 
-    def arriving(self, tile: int) -> None:
-        """Wait for what comes next, and read it: a tile or, after the last one, the end."""
+    def wait_next_tile(self, tile: int) -> None:
+        """Wait for the next tile, or the end, and read it."""
         ring = self.rings[self.query]
         self.ops.append(("wait_full", self.query, ring.slot, ring.parity))
         self.read_tile(tile, ring.slot)
@@ -137,51 +137,51 @@ class Consumer:
     def release(self, name: str, what: object) -> None:
         ring = self.rings[name]
         if not (name == "v" and self.ledger.release_before_use):
-            self.ops.append(("check", name, ring.slot, what))  # still there when the product has read it
+            self.ops.append(("check", name, ring.slot, what))  # still there when the mma has read it
         self.ops.append(("release", name, ring.slot, None))
         if name == "v" and self.ledger.release_before_use:
             self.ops.append(("check", name, ring.slot, what))
         ring.advance()
 
     def begin(self, tile: int) -> int:
-        """The first step that this consumer needs. That the query is there was waited for with its tile."""
+        """Return the first KV block that this consumer needs. Waiting for the tile covered the query."""
         self.held = self.rings[self.query].slot
         self.ops.append(("check", self.query, self.held, ("q", tile)))
         self.rings[self.query].advance()
         if self.ledger.query_in_registers:
             self.release_query(tile, self.held)
-        return self.skip_keys(tile)
+        return self.skip_masked_keys(tile)
 
     def release_query(self, tile: int, slot: int) -> None:
         self.ops.append(("check", self.query, slot, ("q", tile)))
         self.ops.append(("release", self.query, slot, None))
 
     def store(self, tile: int, slot: int) -> None:
-        if self.ledger.staged_output:
+        if self.ledger.tma_store_epilogue:
             self.read_tile(tile, slot)
             self.release_query(tile, slot)
 
-    def finish_scores(self, tile: int, step: int) -> None:
-        frees_query = step == 0 and not self.ledger.query_in_registers and not self.ledger.staged_output
+    def finish_qk(self, tile: int, n_block: int) -> None:
+        frees_query = n_block == 0 and not self.ledger.query_in_registers and not self.ledger.tma_store_epilogue
         if frees_query and self.ledger.early_query:
             self.ops.append(("release", self.query, self.held, None))
-        self.release("k", ("k", tile, step))
+        self.release("k", ("k", tile, n_block))
         if frees_query and self.ledger.early_query:
             self.ops.append(("check", self.query, self.held, ("q", tile)))
         elif frees_query:
             self.release_query(tile, self.held)
 
-    def sit_out(self, tile: int) -> int:
+    def skip_out_of_range_tile(self, tile: int) -> int:
         slot = self.rings[self.query].slot
         self.rings[self.query].advance()
         if not self.ledger.late_query:
             self.release_query(tile, slot)
         if self.ledger.late_read:
             self.read_tile(tile, slot)
-        for step in reversed(range(self.ledger.tiles[tile])):
-            self.skip("k", ("k", tile, step))
-            self.empty_turn()
-            self.skip("v", ("v", tile, step))
+        for n_block in reversed(range(self.ledger.tiles[tile])):
+            self.skip("k", ("k", tile, n_block))
+            self.empty_barrier()
+            self.skip("v", ("v", tile, n_block))
         if self.ledger.late_query:
             self.release_query(tile, slot)
         return tile + 1
@@ -190,21 +190,21 @@ class Consumer:
         self.wait(name, what)
         self.release(name, what)
 
-    def empty_turn(self) -> None:
-        self.take_turn()
-        self.pass_turn()
+    def empty_barrier(self) -> None:
+        self.barrier_sync()
+        self.barrier_arrive()
 
-    def skip_keys(self, tile: int) -> int:
-        steps, skipped = self.ledger.tiles[tile], self.ledger.skipped(tile, self.index)
-        for step in range(steps - 1, steps - 1 - skipped, -1):
-            self.skip("k", ("k", tile, step))
-        return steps - 1 - skipped
+    def skip_masked_keys(self, tile: int) -> int:
+        n_blocks, fully_masked = self.ledger.tiles[tile], self.ledger.fully_masked(tile, self.index)
+        for n_block in range(n_blocks - 1, n_blocks - 1 - fully_masked, -1):
+            self.skip("k", ("k", tile, n_block))
+        return n_blocks - 1 - fully_masked
 
-    def skip_values(self, tile: int, first: int) -> None:
-        for step in range(self.ledger.tiles[tile] - 1, first, -1):
-            if not self.ledger.lost_turn:
-                self.empty_turn()
-            self.skip("v", ("v", tile, step))
+    def skip_masked_values(self, tile: int, first: int) -> None:
+        for n_block in range(self.ledger.tiles[tile] - 1, first, -1):
+            if not self.ledger.missing_barrier:
+                self.empty_barrier()
+            self.skip("v", ("v", tile, n_block))
 
     def store_zeros(self, tile: int) -> int:
         self.begin(tile)
@@ -213,43 +213,43 @@ class Consumer:
         return tile + 1
 
     def attend(self, tile: int) -> int:
-        step = self.begin(tile)
-        self.wait("k", ("k", tile, step))
-        self.finish_scores(tile, step)
-        self.skip_values(tile, step)
+        n_block = self.begin(tile)
+        self.wait("k", ("k", tile, n_block))
+        self.finish_qk(tile, n_block)
+        self.skip_masked_values(tile, n_block)
         while True:
-            while step:
-                self.inner_step(tile, step)
-                step -= 1
+            while n_block:
+                self.inner_iteration(tile, n_block)
+                n_block -= 1
             last = tile + 1 == len(self.ledger.tiles)
-            self.arriving(tile + 1)
-            if last or self.part_in(tile + 1) != self.attend:
+            self.wait_next_tile(tile + 1)
+            if last or self.work_kind(tile + 1) != self.attend:
                 break
             slot, first = self.held, self.begin(tile + 1)
-            self.product(tile, 0, tile + 1, first)
-            self.finish_scores(tile + 1, first)
+            self.issue_qk_and_pv(tile, 0, tile + 1, first)
+            self.finish_qk(tile + 1, first)
             self.release("v", ("v", tile, 0))
             self.store(tile, slot)
-            self.skip_values(tile + 1, first)
-            tile, step = tile + 1, first
-        self.take_turn()
+            self.skip_masked_values(tile + 1, first)
+            tile, n_block = tile + 1, first
+        self.barrier_sync()
         self.wait("v", ("v", tile, 0))
-        self.pass_turn()
+        self.barrier_arrive()
         self.release("v", ("v", tile, 0))
         self.store(tile, self.held)
         return tile + 1
 
-    def inner_step(self, tile: int, step: int) -> None:
-        self.product(tile, step, tile, step - 1)
-        if not self.ledger.scores_again:
-            self.finish_scores(tile, step - 1)
-        self.release("v", ("v", tile, step))
-        if self.ledger.scores_again:
-            self.finish_scores(tile, step - 1)
+    def inner_iteration(self, tile: int, n_block: int) -> None:
+        self.issue_qk_and_pv(tile, n_block, tile, n_block - 1)
+        if not self.ledger.recompute_qk:
+            self.finish_qk(tile, n_block - 1)
+        self.release("v", ("v", tile, n_block))
+        if self.ledger.recompute_qk:
+            self.finish_qk(tile, n_block - 1)
 
-    def product(self, tile: int, step: int, next_tile: int, next_step: int) -> None:
-        """Scores of the next step, then the output of this one, within one turn."""
-        self.wait("k", ("k", next_tile, next_step))
-        self.take_turn()
-        self.wait("v", ("v", tile, step))
-        self.pass_turn()
+    def issue_qk_and_pv(self, tile: int, n_block: int, next_tile: int, next_n_block: int) -> None:
+        """Issue QK of the next KV block, then PV of this one, between the ping-pong barriers."""
+        self.wait("k", ("k", next_tile, next_n_block))
+        self.barrier_sync()
+        self.wait("v", ("v", tile, n_block))
+        self.barrier_arrive()

@@ -1,19 +1,19 @@
-"""The barrier ledger of kernel/README.md, searched state by state for deadlocks and for tiles that are overwritten too early.
+"""Search the barrier ledger of kernel/README.md for deadlocks and for tiles that are overwritten too early.
 
-One producer, consumer warpgroups (each as one agent: its warps do the same things) and the copy engine, which may deliver
-what was announced at any later moment. Every interleaving of their steps is visited.
+The agents are one producer, consumer warpgroups (one agent each, because their warps do the same), and TMA. TMA may deliver
+expected bytes at any later moment. The search visits every interleaving of their steps.
 """
 
 from __future__ import annotations
 
 import pytest
-from barrier_ledger import END, SITS_OUT, Consumer, Ledger, producer
+from barrier_ledger import END, OUT_OF_RANGE, Consumer, Ledger, producer
 
 State = tuple[object, ...]
 
 
 class Machine:
-    """Barriers, slots and copies in flight, as plain tuples so that states can be told apart."""
+    """Barriers, slots and copies in flight, as plain tuples so that states can be compared."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -21,15 +21,15 @@ class Machine:
         self.places = ledger.places
         self.full_at = {place: i for i, place in enumerate(self.places)}
         shared = ledger.consumers if ledger.empty_arrivals is None else ledger.empty_arrivals
-        rings = [name for name, _ in self.places if name in ledger.stages]  # tiles lie beside the queries and have no barriers
+        rings = [name for name, _ in self.places if name in ledger.stages]  # tiles share the barriers of their queries
         self.arrivals = [1 if name.startswith("q") else shared for name in rings]  # on each empty barrier
 
     def start(self) -> State:
         agents = len(self.programs)
         full = ((0, 1, 0),) * len(self.arrivals)  # phase, arrivals to come, copies to come
         empty = tuple((0, arrivals) for arrivals in self.arrivals)
-        turns = ((0, 0),) * self.ledger.consumers  # generation, arrived
-        return ((0,) * agents, (None,) * agents, full, empty, turns, (None,) * len(self.places), ())
+        barriers = ((0, 0),) * self.ledger.consumers  # generation, arrived
+        return ((0,) * agents, (None,) * agents, full, empty, barriers, (None,) * len(self.places), ())
 
     def successors(self, state: State) -> list[State]:
         found = [self.step(state, agent) for agent in range(len(self.programs))]
@@ -44,15 +44,15 @@ class Machine:
         return all(counter == len(program) for counter, program in zip(counters, self.programs, strict=True)) and not state[6]
 
     def deliver(self, state: State, i: int) -> State:
-        counters, asleep, full, empty, turns, slots, copies = (list(part) for part in state)  # type: ignore[call-overload]
+        counters, asleep, full, empty, barriers, slots, copies = (list(part) for part in state)  # type: ignore[call-overload]
         place, what = copies.pop(i)
         slots[place] = what
         phase, pending, transfers = full[place]
         full[place] = _complete(phase, pending, transfers - 1)
-        return tuple(map(tuple, (counters, asleep, full, empty, turns, slots, copies)))
+        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies)))
 
     def step(self, state: State, agent: int) -> State | None:
-        counters, asleep, full, empty, turns, slots, copies = (list(part) for part in state)  # type: ignore[call-overload]
+        counters, asleep, full, empty, barriers, slots, copies = (list(part) for part in state)  # type: ignore[call-overload]
         if counters[agent] == len(self.programs[agent]):
             return None
         kind, name, slot, what = self.programs[agent][counters[agent]]
@@ -62,7 +62,7 @@ class Machine:
             phase = (empty if kind == "wait_empty" else full)[place][0]
             if phase == what:  # the phase of this parity has not completed yet
                 return None
-        elif kind == "announce":
+        elif kind == "expect_tx":
             phase, pending, transfers = full[place]
             if what == END:
                 full[place] = _complete(phase, pending - 1, transfers)
@@ -77,20 +77,22 @@ class Machine:
         elif kind == "release":
             phase, pending = empty[place]
             empty[place] = (phase ^ 1, self.arrivals[place]) if pending == 1 else (phase, pending - 1)
-        elif not _turn(kind, agent, slot, counters, asleep, turns):
+        elif not _ping_pong(kind, agent, slot, counters, asleep, barriers):
             return None
-        return tuple(map(tuple, (counters, asleep, full, empty, turns, slots, copies)))
+        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies)))
 
 
-def _turn(kind: str, agent: int, slot: int, counters: list[int], asleep: list[int | None], turns: list[tuple[int, int]]) -> bool:
-    """A named barrier of two sides; whoever syncs first sleeps on that operation until the other side has arrived."""
-    generation, arrived = turns[slot]
+def _ping_pong(
+    kind: str, agent: int, slot: int, counters: list[int], asleep: list[int | None], barriers: list[tuple[int, int]]
+) -> bool:
+    """A named barrier of two sides. An agent that syncs first sleeps until the other side has arrived."""
+    generation, arrived = barriers[slot]
     if asleep[agent] is not None:
         if generation == asleep[agent]:
             return False
         asleep[agent] = None
         return True
-    turns[slot] = ((generation + 1) % 4, 0) if arrived == 1 else (generation, 1)
+    barriers[slot] = ((generation + 1) % 4, 0) if arrived == 1 else (generation, 1)
     if kind == "sync" and arrived == 0:
         asleep[agent] = generation
         counters[agent] -= 1
@@ -102,7 +104,7 @@ def _complete(phase: int, pending: int, transfers: int) -> tuple[int, int, int]:
 
 
 def search(ledger: Ledger) -> int:
-    """Visit every reachable state; fails on a deadlock or on a slot that does not hold what its reader expects."""
+    """Visit every reachable state. Fail on a deadlock or on a slot that does not hold what its reader expects."""
     machine = Machine(ledger)
     todo, seen = [machine.start()], {machine.start()}
     while todo:
@@ -128,21 +130,36 @@ def search(ledger: Ledger) -> int:
         Ledger(tiles=(1, 1), consumers=3),
         Ledger(tiles=(1, 2, 1), q_stages=2),
         Ledger(tiles=(1, 2, 0, 1), query_in_registers=True),
-        Ledger(tiles=(2, 1), query_in_registers=True, turns=False),
-        Ledger(tiles=(3, 1), query_in_registers=True, turns=False, scores_again=True),
-        Ledger(tiles=(2, 3), parts=((0, 0), (1, 0)), query_in_registers=True, turns=False, scores_again=True, kv_stages=3),
-        Ledger(tiles=(1, 3), parts=((0, SITS_OUT), (1, 0)), query_in_registers=True, turns=False, scores_again=True),
-        Ledger(tiles=(1, 2, 0, 1), q_stages=2, staged_output=True),
-        Ledger(tiles=(2, 2), parts=((1, 0), (1, 0))),
-        Ledger(tiles=(2, 1, 2), parts=((1, 0), (0, SITS_OUT), (0, 0))),
-        Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (0, SITS_OUT)), kv_stages=3),
-        Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0))),
-        Ledger(tiles=(1, 3, 1), parts=((0, SITS_OUT), (1, 0), (0, SITS_OUT))),
-        Ledger(tiles=(1, 1, 2), parts=((0, SITS_OUT), (0, SITS_OUT), (1, 0)), q_stages=2, kv_stages=3, staged_output=True),
+        Ledger(tiles=(2, 1), query_in_registers=True, ping_pong_barrier=False),
+        Ledger(tiles=(3, 1), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True),
+        Ledger(
+            tiles=(2, 3),
+            masked=((0, 0), (1, 0)),
+            query_in_registers=True,
+            ping_pong_barrier=False,
+            recompute_qk=True,
+            kv_stages=3,
+        ),
+        Ledger(
+            tiles=(1, 3), masked=((0, OUT_OF_RANGE), (1, 0)), query_in_registers=True, ping_pong_barrier=False, recompute_qk=True
+        ),
+        Ledger(tiles=(1, 2, 0, 1), q_stages=2, tma_store_epilogue=True),
+        Ledger(tiles=(2, 2), masked=((1, 0), (1, 0))),
+        Ledger(tiles=(2, 1, 2), masked=((1, 0), (0, OUT_OF_RANGE), (0, 0))),
+        Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (0, OUT_OF_RANGE)), kv_stages=3),
+        Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0))),
+        Ledger(tiles=(1, 3, 1), masked=((0, OUT_OF_RANGE), (1, 0), (0, OUT_OF_RANGE))),
+        Ledger(
+            tiles=(1, 1, 2),
+            masked=((0, OUT_OF_RANGE), (0, OUT_OF_RANGE), (1, 0)),
+            q_stages=2,
+            kv_stages=3,
+            tma_store_epilogue=True,
+        ),
     ],
     ids=lambda ledger: (
         f"{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
-        f"{ledger.parts}{' registers' if ledger.query_in_registers else ''}"
+        f"{ledger.masked}{' registers' if ledger.query_in_registers else ''}"
     ),
 )
 def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
@@ -157,15 +174,15 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(2,), producer_parity=0), "deadlock"),
         (Ledger(tiles=(4,), release_before_use=True), "found"),
         (Ledger(tiles=(2, 1, 1), early_query=True), "found"),
-        (Ledger(tiles=(1, 1), staged_output=True), "deadlock"),
-        (Ledger(tiles=(2, 2), parts=((1, 0), (1, 0)), lost_turn=True), "found|deadlock"),
-        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), late_query=True), "deadlock"),
-        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), late_read=True), "found"),
-        (Ledger(tiles=(1, 2), parts=((0, SITS_OUT), (1, 0)), early_write=True), "found"),
+        (Ledger(tiles=(1, 1), tma_store_epilogue=True), "deadlock"),
+        (Ledger(tiles=(2, 2), masked=((1, 0), (1, 0)), missing_barrier=True), "found|deadlock"),
+        (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_query=True), "deadlock"),
+        (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_read=True), "found"),
+        (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), early_write=True), "found"),
     ],
-    ids=["one arrival frees a slot", "an arrival nobody makes", "producer waits for the wrong parity", "released before use",
-         "a query is given back before its scores are there", "a staged output with one query slot", "a step is skipped with its turn",
-         "who sits out gives its query back after its turns", "a tile is read after its slot was given back",
+    ids=["one arrival frees a slot", "an arrival is missing", "producer waits for the wrong parity", "released before use",
+         "a query is released before its QK has finished", "a TMA store with one query slot", "a ping-pong barrier is skipped",
+         "an out-of-range warpgroup releases its query late", "a tile is read after its slot was released",
          "a tile is written before its slot is empty"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:

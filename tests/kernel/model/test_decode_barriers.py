@@ -1,9 +1,9 @@
-"""The barrier ledger of decode (kernel/README.md), searched state by state for deadlocks and for reads of what is not there.
+"""Search the barrier ledger of decode (kernel/README.md) for deadlocks and for reads of missing data.
 
-One producer, consumer warps, and the copy engine, which may deliver what was announced at any later moment. The producer tells
-of a piece, in a ring of its own, once the piece's first copies are on their way. A warp takes the piece, gives its slot back at
-once, reads the tiles and gives theirs back, and merges: statistics, then sums (of 8 rows or twice 8), then, of a unit that is
-cut, the parts in the workspace, which warp 0 counts. The warps meet between one's writing and another's reading.
+The agents are one producer, consumer warps, and TMA, which may deliver expected bytes at any later moment. The producer pushes a
+split to the work queue when the split's first copies are in flight. A warp pops the split, releases its slot at once, reads the
+tiles and releases them. Then it merges: statistics, then sums (once or twice 8 rows). A work tile with several splits also has
+partial results in the workspace, which warp 0 counts. A barrier separates the writes of one warp from the reads of another.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 T = TypeVar("T")
-Barrier = tuple[int, int, int]  # the phase that is not complete yet, arrivals it lacks, copies it lacks
+Barrier = tuple[int, int, int]  # incomplete phase, missing arrivals, missing copies
 
 END = "end"
 ALL = -1  # cells of an array
-BARRIERS = ("piece full", "piece empty", "tile full", "tile empty")
-ARRAYS = ("piece", "tile", "statistics", "sums", "parts", "arrived")
+BARRIERS = ("split full", "split empty", "tile full", "tile empty")
+ARRAYS = ("split", "tile", "statistics", "sums", "partials", "finished")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """What is under test, and the one thing that is wrong with it, which must be found."""
+    """The case under test and its one mistake, which the search must find."""
 
-    pieces: tuple[int, ...] = (2, 1)  # tiles of each
+    splits: tuple[int, ...] = (2, 1)  # tiles of each
     slots: int = 2  # of the ring of tiles
-    told: int = 2  # slots of the ring of pieces
+    queue: int = 2  # slots of the work queue
     warps: int = 2
     halves: int = 1  # passes over eight rows
-    cut: bool = False  # units are in pieces
+    fixup: bool = False  # work tiles have several splits
     mistake: str = ""
 
     def arrivals(self, barrier: str) -> int:
         if self.mistake == f"one arrival frees a slot: {barrier}":
             return 1
-        if self.mistake == f"an arrival nobody makes: {barrier}":
+        if self.mistake == f"an arrival is missing: {barrier}":
             return self.warps + 1
         return self.warps if barrier.endswith("empty") else 1
 
 
 class Op(NamedTuple):
-    """One step: wait, arrive, announce, write, check or meet; at a barrier's or an array's slot; with a parity, value or name."""
+    """One operation on a slot of a barrier or array: wait, arrive, expect_tx, write, check or sync. `what` is a parity, value or name."""
 
     kind: str
     name: str = ""
@@ -55,77 +55,77 @@ class Op(NamedTuple):
 def producer(ledger: Ledger) -> list[Op]:
     ops: list[Op] = []
     sent = 0
-    for piece, tiles in enumerate(ledger.pieces):
-        sends = [send(ledger, sent + tile, (piece, tile)) for tile in range(tiles)]
+    for split, tiles in enumerate(ledger.splits):
+        sends = [send(ledger, sent + tile, (split, tile)) for tile in range(tiles)]
         sent += tiles
-        sends.insert(tiles if ledger.mistake == "told when all its tiles are sent" else 1, tell(ledger, piece, piece))
+        sends.insert(tiles if ledger.mistake == "pushed when all its tiles are sent" else 1, push(ledger, split, split))
         ops += [op for one in sends for op in one]
-    if ledger.mistake == "a tile of a told piece is never sent":
+    if ledger.mistake == "a tile of a pushed split is never sent":
         del ops[-2:]
-    return ops if ledger.mistake == "no end is told" else ops + tell(ledger, len(ledger.pieces), END)
+    return ops if ledger.mistake == "no end is pushed" else ops + push(ledger, len(ledger.splits), END)
 
 
 def send(ledger: Ledger, number: int, tile: object) -> list[Op]:
     slot, parity = number % ledger.slots, number // ledger.slots % 2
     wrong = ledger.mistake == "the producer waits for the wrong parity: tile"
-    return [Op("wait", "tile empty", slot, parity if wrong else 1 - parity), Op("announce", "tile full", slot, tile)]
+    return [Op("wait", "tile empty", slot, parity if wrong else 1 - parity), Op("expect_tx", "tile full", slot, tile)]
 
 
-def tell(ledger: Ledger, number: int, piece: object) -> list[Op]:
-    slot, parity = number % ledger.told, number // ledger.told % 2
-    wrong = ledger.mistake == "the producer waits for the wrong parity: piece"
-    wait = Op("wait", "piece empty", slot, parity if wrong else 1 - parity)
-    write, full = Op("write", "piece", slot, piece), Op("arrive", "piece full", slot)
-    if ledger.mistake == "a piece is told before its slot is empty":
+def push(ledger: Ledger, number: int, split: object) -> list[Op]:
+    slot, parity = number % ledger.queue, number // ledger.queue % 2
+    wrong = ledger.mistake == "the producer waits for the wrong parity: split"
+    wait = Op("wait", "split empty", slot, parity if wrong else 1 - parity)
+    write, full = Op("write", "split", slot, split), Op("arrive", "split full", slot)
+    if ledger.mistake == "a split is pushed before its slot is empty":
         return [write, wait, full]
-    return [wait, full, write] if ledger.mistake == "a piece is announced before it is written" else [wait, write, full]
+    return [wait, full, write] if ledger.mistake == "a split is pushed before it is written" else [wait, write, full]
 
 
 def consumer(ledger: Ledger, warp: int) -> list[Op]:
     ops: list[Op] = []
     read = 0
-    for piece, tiles in enumerate(ledger.pieces):
-        ops += take(ledger, "piece", ledger.told, piece, piece)
+    for split, tiles in enumerate(ledger.splits):
+        ops += pop(ledger, "split", ledger.queue, split, split)
         for tile in range(tiles):
-            ops += take(ledger, "tile", ledger.slots, read, (piece, tile))
+            ops += pop(ledger, "tile", ledger.slots, read, (split, tile))
             read += 1
-        ops += merge(ledger, warp, piece)
-    return ops + take(ledger, "piece", ledger.told, len(ledger.pieces), END)
+        ops += merge(ledger, warp, split)
+    return ops + pop(ledger, "split", ledger.queue, len(ledger.splits), END)
 
 
-def take(ledger: Ledger, ring: str, slots: int, number: int, what: object) -> list[Op]:
+def pop(ledger: Ledger, ring: str, slots: int, number: int, what: object) -> list[Op]:
     slot, parity = number % slots, number // slots % 2
     ops = [Op("wait", f"{ring} full", slot, parity), Op("check", ring, slot, what), Op("arrive", f"{ring} empty", slot)]
-    if ledger.mistake == f"given back before it was read: {ring}":
+    if ledger.mistake == f"released before it was read: {ring}":
         ops[1:] = ops[:0:-1]
     return ops
 
 
-def merge(ledger: Ledger, warp: int, piece: int) -> list[Op]:
-    """Every meeting is named after the mistake that it would be to leave it out."""
-    ops = [Op("write", "statistics", warp, piece), Op("meet", "weights before all statistics are there")]
+def merge(ledger: Ledger, warp: int, split: int) -> list[Op]:
+    """Merge one split. Every sync is named after the mistake of omitting it."""
+    ops = [Op("write", "statistics", warp, split), Op("sync", "weights before all statistics are there")]
     for half in range(ledger.halves):
         ops += [
-            Op("check", "statistics", ALL, piece),
-            Op("write", "sums", warp, (piece, half)),
-            Op("meet", "added up before all sums are there"),
-            Op("check", "sums", ALL, (piece, half)),
+            Op("check", "statistics", ALL, split),
+            Op("write", "sums", warp, (split, half)),
+            Op("sync", "added up before all sums are there"),
+            Op("check", "sums", ALL, (split, half)),
         ]
-        # Behind the last half nobody has to: the next piece's statistics are met before its sums are written.
-        ops += [Op("meet", "sums are overwritten while they are read")] if half + 1 < ledger.halves else []
-    if ledger.cut:
-        ops += [Op("write", "parts", warp, piece), Op("meet", "counted before all of the piece is in the workspace")]
-        ops += [Op("check", "parts", ALL, piece), Op("write", "arrived", 0, piece)] if warp == 0 else []
-        ops += [Op("meet", "asked who is last before it is counted"), Op("check", "arrived", 0, piece)]
-    return [op for op in ops if not (op.kind == "meet" and op.name == ledger.mistake)]
+        # After the last half the sync after the next split's statistics protects the sums.
+        ops += [Op("sync", "sums are overwritten while they are read")] if half + 1 < ledger.halves else []
+    if ledger.fixup:
+        ops += [Op("write", "partials", warp, split), Op("sync", "counted before all of the split is in the workspace")]
+        ops += [Op("check", "partials", ALL, split), Op("write", "finished", 0, split)] if warp == 0 else []
+        ops += [Op("sync", "finished splits are read before they are counted"), Op("check", "finished", 0, split)]
+    return [op for op in ops if not (op.kind == "sync" and op.name == ledger.mistake)]
 
 
 class State(NamedTuple):
-    at: tuple[int, ...]  # of every agent
-    waiting: frozenset[int]  # for the others, to meet
+    at: tuple[int, ...]  # program counter of every agent
+    waiting: frozenset[int]  # at the sync
     barriers: tuple[tuple[Barrier, ...], ...]
     cells: tuple[tuple[object, ...], ...]
-    copies: frozenset[tuple[int, object]]  # on their way: slot and tile
+    copies: frozenset[tuple[int, object]]  # in flight: slot and tile
 
 
 def put(items: tuple[T, ...], i: int, item: T) -> tuple[T, ...]:
@@ -139,9 +139,9 @@ class Machine:
         self.arrivals = [ledger.arrivals(barrier) for barrier in BARRIERS]
 
     def start(self) -> State:
-        told, slots, warps = self.ledger.told, self.ledger.slots, self.ledger.warps
-        barriers = tuple(((0, n, 0),) * size for n, size in zip(self.arrivals, (told, told, slots, slots), strict=True))
-        cells = tuple((None,) * size for size in (told, slots, warps, warps, warps, 1))
+        queue, slots, warps = self.ledger.queue, self.ledger.slots, self.ledger.warps
+        barriers = tuple(((0, n, 0),) * size for n, size in zip(self.arrivals, (queue, queue, slots, slots), strict=True))
+        cells = tuple((None,) * size for size in (queue, slots, warps, warps, warps, 1))
         return State((0,) * (1 + warps), frozenset(), barriers, cells, frozenset())
 
     def finished(self, state: State) -> bool:
@@ -163,12 +163,12 @@ class Machine:
             return None if state.barriers[BARRIERS.index(name)][slot][0] == what else state
         if kind == "arrive":
             return self.complete(state, name, slot, arrivals=-1)
-        if kind == "announce":
+        if kind == "expect_tx":
             state = state._replace(copies=state.copies | {(slot, what)})
             return self.complete(state, name, slot, arrivals=-1, copies=1)
         if kind == "write":
             return self.write(state, name, slot, what)
-        if kind == "meet":
+        if kind == "sync":
             waiting = state.waiting | {agent}
             return state._replace(waiting=frozenset() if len(waiting) == self.ledger.warps else waiting)
         held = state.cells[ARRAYS.index(name)]
@@ -207,44 +207,44 @@ def search(ledger: Ledger) -> int:
 @pytest.mark.parametrize(
     "ledger",
     [
-        Ledger(pieces=(1,)),
-        Ledger(pieces=(3, 1)),
-        Ledger(pieces=(1, 1, 1), told=1),
-        Ledger(pieces=(1, 1, 1, 1), slots=3),
-        Ledger(pieces=(2, 2), slots=3),
-        Ledger(pieces=(1, 2), slots=1, told=1),
-        Ledger(pieces=(1, 1), halves=2),
-        Ledger(pieces=(1, 1), halves=2, cut=True),
-        Ledger(pieces=(1, 2, 1), warps=3, halves=2, cut=True),
-        Ledger(pieces=(1, 1, 7, 1, 1, 1), slots=5, told=4),
+        Ledger(splits=(1,)),
+        Ledger(splits=(3, 1)),
+        Ledger(splits=(1, 1, 1), queue=1),
+        Ledger(splits=(1, 1, 1, 1), slots=3),
+        Ledger(splits=(2, 2), slots=3),
+        Ledger(splits=(1, 2), slots=1, queue=1),
+        Ledger(splits=(1, 1), halves=2),
+        Ledger(splits=(1, 1), halves=2, fixup=True),
+        Ledger(splits=(1, 2, 1), warps=3, halves=2, fixup=True),
+        Ledger(splits=(1, 1, 7, 1, 1, 1), slots=5, queue=4),
     ],
     ids=repr,
 )
-def test_no_interleaving_deadlocks_or_reads_what_is_not_there(ledger: Ledger) -> None:
+def test_no_interleaving_deadlocks_or_reads_missing_data(ledger: Ledger) -> None:
     assert search(ledger) > 1
 
 
 @pytest.mark.parametrize(
     ("ledger", "message"),
     [
-        (Ledger(pieces=(4,), mistake="one arrival frees a slot: tile empty"), "in tile|deadlock"),
-        (Ledger(pieces=(3,), mistake="an arrival nobody makes: tile empty"), "deadlock"),
-        (Ledger(pieces=(3,), mistake="the producer waits for the wrong parity: tile"), "deadlock"),
-        (Ledger(pieces=(4,), mistake="given back before it was read: tile"), "in tile"),
-        (Ledger(pieces=(1, 1, 1), mistake="one arrival frees a slot: piece empty"), "in piece|deadlock"),
-        (Ledger(pieces=(1, 1), mistake="an arrival nobody makes: piece empty"), "deadlock"),
-        (Ledger(pieces=(1, 1), mistake="the producer waits for the wrong parity: piece"), "deadlock"),
-        (Ledger(pieces=(1, 1, 1), mistake="given back before it was read: piece"), "in piece"),
-        (Ledger(pieces=(1, 1, 1), mistake="a piece is told before its slot is empty"), "in piece"),
-        (Ledger(pieces=(1,), mistake="a piece is announced before it is written"), "in piece"),
-        (Ledger(pieces=(3,), mistake="told when all its tiles are sent"), "deadlock"),
-        (Ledger(pieces=(1, 2), mistake="a tile of a told piece is never sent"), "deadlock"),
-        (Ledger(pieces=(1,), mistake="no end is told"), "deadlock"),
-        (Ledger(pieces=(1, 1), mistake="weights before all statistics are there"), "in statistics"),
-        (Ledger(pieces=(1, 1), mistake="added up before all sums are there"), "in sums"),
-        (Ledger(pieces=(1,), halves=2, mistake="sums are overwritten while they are read"), "in sums"),
-        (Ledger(pieces=(1,), cut=True, mistake="counted before all of the piece is in the workspace"), "in parts"),
-        (Ledger(pieces=(1,), cut=True, mistake="asked who is last before it is counted"), "in arrived"),
+        (Ledger(splits=(4,), mistake="one arrival frees a slot: tile empty"), "in tile|deadlock"),
+        (Ledger(splits=(3,), mistake="an arrival is missing: tile empty"), "deadlock"),
+        (Ledger(splits=(3,), mistake="the producer waits for the wrong parity: tile"), "deadlock"),
+        (Ledger(splits=(4,), mistake="released before it was read: tile"), "in tile"),
+        (Ledger(splits=(1, 1, 1), mistake="one arrival frees a slot: split empty"), "in split|deadlock"),
+        (Ledger(splits=(1, 1), mistake="an arrival is missing: split empty"), "deadlock"),
+        (Ledger(splits=(1, 1), mistake="the producer waits for the wrong parity: split"), "deadlock"),
+        (Ledger(splits=(1, 1, 1), mistake="released before it was read: split"), "in split"),
+        (Ledger(splits=(1, 1, 1), mistake="a split is pushed before its slot is empty"), "in split"),
+        (Ledger(splits=(1,), mistake="a split is pushed before it is written"), "in split"),
+        (Ledger(splits=(3,), mistake="pushed when all its tiles are sent"), "deadlock"),
+        (Ledger(splits=(1, 2), mistake="a tile of a pushed split is never sent"), "deadlock"),
+        (Ledger(splits=(1,), mistake="no end is pushed"), "deadlock"),
+        (Ledger(splits=(1, 1), mistake="weights before all statistics are there"), "in statistics"),
+        (Ledger(splits=(1, 1), mistake="added up before all sums are there"), "in sums"),
+        (Ledger(splits=(1,), halves=2, mistake="sums are overwritten while they are read"), "in sums"),
+        (Ledger(splits=(1,), fixup=True, mistake="counted before all of the split is in the workspace"), "in partials"),
+        (Ledger(splits=(1,), fixup=True, mistake="finished splits are read before they are counted"), "in finished"),
     ],
     ids=lambda value: value.mistake if isinstance(value, Ledger) else value,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every tile comes once and in a good order, and every tile of keys that a row needs is visited."""
+"""Every tile comes once and in a good order, and every KV block that a row needs is visited."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def test_causal_groups_start_with_their_longest_tiles() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("tile_m", "tile_n"), [(128, 128), (192, 128), (128, 80)])
 @pytest.mark.parametrize(("sq", "sk"), LENGTHS)
-def test_every_visible_pair_is_computed_and_no_tile_in_vain(sq: int, sk: int, tile_m: int, tile_n: int, causal: bool) -> None:
+def test_every_visible_pair_is_computed_and_no_block_in_vain(sq: int, sk: int, tile_m: int, tile_n: int, causal: bool) -> None:
     problem = Problem(sequences=1, sq=sq, sk=sk, causal=causal, tile_m=tile_m, tile_n=tile_n)
     for tile in range(problem.row_tiles):
         first = tile * tile_m
         rows = range(first, min(first + tile_m, sq))
-        needed = problem.needed(first, tile_m)
+        needed = problem.needed_n_blocks(first, tile_m)
         assert all(problem.visible(row) <= needed * problem.tile_n for row in rows)
         if needed:
             assert any(problem.visible(row) > (needed - 1) * problem.tile_n for row in rows)
         for group_first in range(first, first + tile_m, 64):
-            clear = problem.clear(group_first)
+            unmasked = problem.unmasked_n_blocks(group_first)
             own_rows = [row for row in rows if group_first <= row < group_first + WARPGROUP_ROWS]
-            assert all(problem.visible(row) >= clear * problem.tile_n for row in own_rows)
-            skipped = needed - problem.needed(group_first, WARPGROUP_ROWS)
-            assert not own_rows or 0 <= skipped <= 1
+            assert all(problem.visible(row) >= unmasked * problem.tile_n for row in own_rows)
+            fully_masked = needed - problem.needed_n_blocks(group_first, WARPGROUP_ROWS)
+            assert not own_rows or 0 <= fully_masked <= 1
 
 
 def test_the_last_query_sees_every_key_and_early_ones_may_see_none() -> None:
     problem = Problem(sequences=1, sq=799, sk=3, causal=True)
     assert [problem.visible(row) for row in (0, 795, 796, 797, 798)] == [0, 0, 1, 2, 3]
-    assert problem.needed(0, 192) == 0
+    assert problem.needed_n_blocks(0, 192) == 0

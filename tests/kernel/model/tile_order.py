@@ -1,4 +1,4 @@
-"""The tile order and the key ranges of kernel/include/flashcore/attention/{plan,schedule}.h, mirrored in Python."""
+"""Model the tile order and the key ranges of kernel/include/flashcore/attention/{plan,tile_scheduler}.h."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Problem:
         return min(max(budget // (2 * max(self.sk, 1) * self.head_dim * 2), 1), self.sequences)
 
     def tile_at(self, index: int) -> tuple[int, int]:
-        """(sequence, first row) of the tile that is handed out as number ``index``."""
-        group, within = divmod(index, self.group * self.row_tiles)
+        """Return (sequence, first row) of tile number ``index``."""
+        group, rank = divmod(index, self.group * self.row_tiles)
         width = min(self.group, self.sequences - group * self.group)
-        return group * self.group + within % width, (self.row_tiles - 1 - within // width) * self.tile_m
+        return group * self.group + rank % width, (self.row_tiles - 1 - rank // width) * self.tile_m
 
     def visible(self, row: int) -> int:
         return max(0, min(self.sk, row + 1 + self.sk - self.sq)) if self.causal else self.sk
 
-    def needed(self, first_row: int, rows: int) -> int:
+    def needed_n_blocks(self, first_row: int, rows: int) -> int:
         return -(-self.visible(min(first_row + rows, self.sq) - 1) // self.tile_n)
 
-    def clear(self, first_row: int) -> int:
+    def unmasked_n_blocks(self, first_row: int) -> int:
         return self.visible(first_row) // self.tile_n

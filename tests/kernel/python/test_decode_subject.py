@@ -1,4 +1,4 @@
-"""What the gate knows of decode: work counted, caches drawn, and a reference that agrees with loops one can read."""
+"""The subject of decode: counted work, generated caches, and a reference that equals plain loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load() -> ModuleType:
     return module
 
 
-def test_work_is_counted() -> None:
+def test_flops_bytes_and_entries() -> None:
     subject = load()
     row = {"b": 64, "h": 32, "hkv": 8, "sk": 8192, "d": 128}
     assert subject.problem(row) == {
@@ -38,7 +38,7 @@ def test_work_is_counted() -> None:
     assert subject.problem({**few, "new": 4})["bytes"] - subject.problem(few)["bytes"] == 2 * 2 * 4 * 64
 
 
-def test_lengths_by_their_names() -> None:
+def test_length_distributions() -> None:
     subject = load()
     ragged = subject.LENGTHS["ragged"](32, 32768)
     assert min(ragged) > 256
@@ -63,8 +63,8 @@ def test_bad_parameters_are_named(change: dict[str, Any], name: str) -> None:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The subject on the CPU."""
+def cpu_subject(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Load the subject for the CPU."""
     pytest.importorskip("torch")
     subject = load()
     monkeypatch.setattr(subject, "DEVICE", "cpu")
@@ -80,7 +80,7 @@ CASES = [
 ]
 
 
-def row(inputs: dict[str, Any], name: str, sequence: int, position: int) -> Any:
+def get_row(inputs: dict[str, Any], name: str, sequence: int, position: int) -> Any:
     before, table = int(inputs["lengths"][sequence]), inputs["page_table"]
     if position >= before:
         return inputs[f"{name}_new"][sequence, position - before]
@@ -91,33 +91,33 @@ def row(inputs: dict[str, Any], name: str, sequence: int, position: int) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_reference_is_the_formula(drawn: Any, case: dict[str, Any]) -> None:
+def test_the_reference_is_the_formula(cpu_subject: Any, case: dict[str, Any]) -> None:
     import torch
 
     from flashcore_ci.worker.tensors import upcast
 
-    inputs = upcast(drawn.inputs({**BASE, **case}, 3))
+    inputs = upcast(cpu_subject.inputs({**BASE, **case}, 3))
     q, new = inputs["q"], case.get("new", 0)
     b, sq, h, d = q.shape
-    found = drawn.reference(inputs)
-    assert bool(found["out"].isfinite().all())
+    expected = cpu_subject.reference(inputs)
+    assert bool(expected["out"].isfinite().all())
     for i, r, head in ((i, r, head) for i in range(b) for r in range(sq) for head in (0, h - 1)):
-        seen = int(inputs["lengths"][i]) + new - (sq - 1 - r if inputs["causal"] else 0)
-        if seen <= 0:
-            assert float(found["out"][i, r, head].abs().max()) == 0
-            assert float(found["lse"][i, head, r]) == -math.inf
+        visible = int(inputs["lengths"][i]) + new - (sq - 1 - r if inputs["causal"] else 0)
+        if visible <= 0:
+            assert float(expected["out"][i, r, head].abs().max()) == 0
+            assert float(expected["lse"][i, head, r]) == -math.inf
             continue
-        keys, values = (torch.stack([row(inputs, name, i, j)[head // 3] for j in range(seen)]) for name in ("k", "v"))
+        keys, values = (torch.stack([get_row(inputs, name, i, j)[head // 3] for j in range(visible)]) for name in ("k", "v"))
         scores = keys @ q[i, r, head] / math.sqrt(d)
-        torch.testing.assert_close(found["lse"][i, head, r], scores.logsumexp(0))
-        torch.testing.assert_close(found["out"][i, r, head], scores.softmax(0) @ values)
+        torch.testing.assert_close(expected["lse"][i, head, r], scores.logsumexp(0))
+        torch.testing.assert_close(expected["out"][i, r, head], scores.softmax(0) @ values)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_only_values_go_by_the_seed_and_only_what_is_read_is_a_number(drawn: Any, case: dict[str, Any]) -> None:
+def test_the_seed_changes_values_only_and_unused_rows_are_nan(cpu_subject: Any, case: dict[str, Any]) -> None:
     import torch
 
-    first, same, other = (drawn.inputs({**BASE, **case}, seed) for seed in (3, 3, 4))
+    first, same, other = (cpu_subject.inputs({**BASE, **case}, seed) for seed in (3, 3, 4))
     used = sum(int(n) for n in first["lengths"]) * 2 * 64
     for name, tensor in first.items():
         if not isinstance(tensor, torch.Tensor):
@@ -133,15 +133,17 @@ def test_only_values_go_by_the_seed_and_only_what_is_read_is_a_number(drawn: Any
         assert bool((first["page_table"] < 0).any()) or case.get("lengths", "full") == "full"
 
 
-def test_what_a_launch_appends_is_an_output_and_the_inputs_stay(drawn: Any) -> None:
+def test_appended_caches_are_outputs_and_inputs_stay(cpu_subject: Any) -> None:
     import torch
 
     case = {**BASE, "lengths": "edges", "page": 16, "new": 2}
-    inputs = drawn.inputs(case, 3)
+    inputs = cpu_subject.inputs(case, 3)
     before = inputs["k"].clone()
-    found = drawn.reference({**inputs, **{name: inputs[name].double() for name in ("q", "k", "v", "k_new", "v_new")}})
-    outputs = drawn.outputs(inputs)
-    assert {name: tuple(tensor.shape) for name, tensor in outputs.items()} == {name: tuple(t.shape) for name, t in found.items()}
+    expected = cpu_subject.reference({**inputs, **{name: inputs[name].double() for name in ("q", "k", "v", "k_new", "v_new")}})
+    outputs = cpu_subject.outputs(inputs)
+    assert {name: tuple(tensor.shape) for name, tensor in outputs.items()} == {
+        name: tuple(t.shape) for name, t in expected.items()
+    }
     assert torch.equal(inputs["k"].nan_to_num(9.0), before.nan_to_num(9.0))
-    changed = found["k"] != before.double().nan_to_num(drawn.MARK)
+    changed = expected["k"] != before.double().nan_to_num(cpu_subject.MARK)
     assert int(changed.sum()) == inputs["k_new"].numel()

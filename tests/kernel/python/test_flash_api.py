@@ -1,4 +1,4 @@
-"""FlashAttention-3's functions on our kernels: names and order of arguments, what is refused, and which kernel gets the work."""
+"""FlashAttention-3's functions: order of arguments, refused values, and which kernel each call launches."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ REFUSED_CACHE = {
 HINTS = {"pack_gqa": True, "deterministic": True}
 
 
-def arguments(name: str, queries: int = 1, **changes: Any) -> dict[str, Any]:
-    """What a caller must give, for four heads and two of keys."""
+def make_arguments(name: str, queries: int = 1, **changes: Any) -> dict[str, Any]:
+    """Make the required arguments, with four query heads and two key heads."""
     q, k = torch.empty(3, queries, 4, 64), torch.empty(3, 100, 2, 64)
     starts = torch.empty(4, dtype=torch.int32)
     return {
@@ -59,9 +59,15 @@ def arguments(name: str, queries: int = 1, **changes: Any) -> dict[str, Any]:
     }[name] | changes  # fmt: skip
 
 
+def with_head_dim(d: int, **changes: Any) -> dict[str, Any]:
+    """Replace queries and caches by others of this head dimension."""
+    cache = torch.empty(3, 100, 2, d)
+    return {"q": torch.empty(3, 1, 4, d), "k_cache": cache, "v_cache": cache, **changes}
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_names_order_and_defaults_of_the_arguments(bound: Any, name: str) -> None:
-    parameters = inspect.signature(getattr(bound.flashcore, name)).parameters.values()
+def test_signatures_are_those_of_flash_attention_3(bindings: Any, name: str) -> None:
+    parameters = inspect.signature(getattr(bindings.flashcore, name)).parameters.values()
     plain = [f"{p.name}={p.default!r}" if p.default is not p.empty else p.name for p in parameters]
     assert ", ".join(plain) == SIGNATURES[name]
     assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -75,38 +81,36 @@ def test_names_order_and_defaults_of_the_arguments(bound: Any, name: str) -> Non
         *(("flash_attn_with_kvcache", *item) for item in REFUSED_CACHE.items()),
     ],
 )
-def test_what_is_not_supported_is_named_before_any_launch(bound: Any, name: str, argument: str, value: Any) -> None:
+def test_unsupported_values_are_named_before_any_launch(bindings: Any, name: str, argument: str, value: Any) -> None:
     with pytest.raises(NotImplementedError, match=f"^{argument}: ") as raised:
-        getattr(bound.flashcore, name)(**arguments(name, **{argument: value}))
+        getattr(bindings.flashcore, name)(**make_arguments(name, **{argument: value}))
     assert "\n" not in str(raised.value)
-    assert bound.kernels.calls == []
+    assert bindings.kernels.calls == []
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_every_argument_is_used_refused_or_a_hint(bound: Any, name: str) -> None:
-    """So that an argument which somebody adds is not forgotten."""
-    known = set(inspect.signature(getattr(bound.flashcore, name)).parameters)
+def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> None:
+    """A new argument fails here until it belongs to one of them."""
+    known = set(inspect.signature(getattr(bindings.flashcore, name)).parameters)
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
-    used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(arguments(name))
+    used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
-    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two mean something with what is refused alone
+    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
     assert known <= refused | used | no_effect
     assert refused <= known
 
 
 @pytest.mark.parametrize("window", [(-1, -1), [-1, -1]])
-def test_hints_and_defaults_change_nothing(bound: Any, window: Any) -> None:
-    bound.flashcore.flash_attn_func(**arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
-    bound.flashcore.flash_attn_with_kvcache(
-        **arguments("flash_attn_with_kvcache"), pack_gqa=False, window_size=window, max_seqlen_q=1
+def test_hints_and_defaults_change_nothing(bindings: Any, window: Any) -> None:
+    bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
+    bindings.flashcore.flash_attn_with_kvcache(
+        **make_arguments("flash_attn_with_kvcache"), pack_gqa=False, window_size=window, max_seqlen_q=1
     )
-    assert [name for name, _ in bound.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
+    assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 
 
-NO_WINDOW = (
-    r"^window_size: FlashCore supports \(-1, -1\) alone, not None$"  # nor does FlashAttention-3: it asks for window_size[0]
-)
-NO_NUMBER = r"must be a whole number, is (None|'two')$"
+NO_WINDOW = r"^window_size: FlashCore supports only \(-1, -1\), not None$"  # FlashAttention-3 reads window_size[0] and fails too
+NOT_A_NUMBER = r"must be a whole number, is (None|'two')$"
 PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
 
 
@@ -118,11 +122,11 @@ PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
         *((name, {"q": [1.0]}, ValueError, r"^q: must be a tensor of at most 4 dimensions, is list$") for name in SIGNATURES),
         *((name, {"k": None}, ValueError, r"^k: must be a tensor .* is NoneType$") for name in PREFILLS),
         *((name, {"v": None}, ValueError, r"^v: must be a tensor .* is NoneType$") for name in PREFILLS),
-        *((name, {"num_splits": None}, ValueError, f"^num_splits: {NO_NUMBER}") for name in PREFILLS),
+        *((name, {"num_splits": None}, ValueError, f"^num_splits: {NOT_A_NUMBER}") for name in PREFILLS),
         *((name, {"window_size": None}, NotImplementedError, NO_WINDOW) for name in SIGNATURES),
-        *((name, {"sm_margin": "two"}, ValueError, f"^sm_margin: {NO_NUMBER}") for name in SIGNATURES),
+        *((name, {"sm_margin": "two"}, ValueError, f"^sm_margin: {NOT_A_NUMBER}") for name in SIGNATURES),
         *((name, {"softmax_scale": "two"}, ValueError, r"^scale: must be a number, is 'two'$") for name in SIGNATURES),
-        ("flash_attn_with_kvcache", {"num_splits": None}, ValueError, f"^splits: {NO_NUMBER}"),
+        ("flash_attn_with_kvcache", {"num_splits": None}, ValueError, f"^splits: {NOT_A_NUMBER}"),
         ("flash_attn_with_kvcache", {"k_cache": None}, ValueError, r"^k: must be a tensor .* is NoneType$"),
         ("flash_attn_with_kvcache", {"q": torch.empty(64)}, ValueError, r"^q: must have 4 dimensions, has 1$"),
         (
@@ -133,83 +137,101 @@ PREFILLS = ("flash_attn_func", "flash_attn_varlen_func")
         ),
     ],
 )
-def test_what_is_no_such_thing_is_named_in_one_line(
-    bound: Any, name: str, change: dict[str, Any], error: type[Exception], message: str
+def test_values_of_wrong_types_are_named_in_one_line(
+    bindings: Any, name: str, change: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    given = arguments(name, **change)
+    arguments = make_arguments(name, **change)
     with pytest.raises(error, match=message) as raised:
-        getattr(bound.flashcore, name)(**given)
+        getattr(bindings.flashcore, name)(**arguments)
     assert "\n" not in str(raised.value)
-    assert bound.kernels.calls == []
+    assert bindings.kernels.calls == []
 
 
 @pytest.mark.parametrize("splits", [0, 1])
-def test_a_prefill_in_one_part_may_be_asked_for(bound: Any, splits: int) -> None:
-    bound.flashcore.flash_attn_func(**arguments("flash_attn_func", num_splits=splits))
-    assert len(bound.kernels.calls) == 1
+def test_a_prefill_accepts_one_split(bindings: Any, splits: int) -> None:
+    bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func", num_splits=splits))
+    assert len(bindings.kernels.calls) == 1
 
 
-def test_dense_prefill(bound: Any) -> None:
-    given = arguments("flash_attn_func", queries=30)
-    out, lse = bound.flashcore.flash_attn_func(**given, causal=True, softmax_scale=0.25, sm_margin=12, return_attn_probs=True)
-    ((name, call),) = bound.kernels.calls
+def test_dense_prefill(bindings: Any) -> None:
+    arguments = make_arguments("flash_attn_func", queries=30)
+    out, lse = bindings.flashcore.flash_attn_func(
+        **arguments, causal=True, softmax_scale=0.25, sm_margin=12, return_attn_probs=True
+    )
+    ((name, call),) = bindings.kernels.calls
     assert name == "flashcore_attention_forward"
     assert (call.causal, call.scale, call.max_ctas, call.sq, call.sk) == (1, 0.25, 120, 30, 100)
-    assert (call.out.data, call.lse, call.q.data) == (out.address, lse.address, given["q"].address)
+    assert (call.out.data, call.lse, call.q.data) == (out.address, lse.address, arguments["q"].address)
     assert (out.shape, lse.shape) == ((3, 30, 4, 64), (3, 4, 30))
 
 
-def test_ragged_prefill(bound: Any) -> None:
-    given = arguments("flash_attn_varlen_func")
-    out, lse = bound.flashcore.flash_attn_varlen_func(**given, causal=True, return_attn_probs=True)
-    ((name, call),) = bound.kernels.calls
+def test_varlen_prefill(bindings: Any) -> None:
+    arguments = make_arguments("flash_attn_varlen_func")
+    out, lse = bindings.flashcore.flash_attn_varlen_func(**arguments, causal=True, return_attn_probs=True)
+    ((name, call),) = bindings.kernels.calls
     assert name == "flashcore_attention_varlen"
     assert (out.shape, lse.shape) == ((50, 4, 64), (4, 50))
     assert call.causal == 1
 
 
 @pytest.mark.parametrize("queries", [1, 16])
-def test_few_queries_over_a_cache_are_a_decode(bound: Any, queries: int) -> None:
+def test_few_queries_over_a_cache_are_a_decode(bindings: Any, queries: int) -> None:
     lengths, new = torch.empty(3, dtype=torch.int32), torch.empty(3, 5, 2, 64)
-    given = arguments("flash_attn_with_kvcache", queries=queries, k=new, v=new, cache_seqlens=lengths, num_splits=3, sm_margin=2)
-    out, lse = bound.flashcore.flash_attn_with_kvcache(**given, causal=True, return_softmax_lse=True)
-    ((name, call),) = bound.kernels.calls
+    arguments = make_arguments(
+        "flash_attn_with_kvcache", queries=queries, k=new, v=new, cache_seqlens=lengths, num_splits=3, sm_margin=2
+    )
+    out, lse = bindings.flashcore.flash_attn_with_kvcache(**arguments, causal=True, return_softmax_lse=True)
+    ((name, call),) = bindings.kernels.calls
     assert name == "flashcore_decode"
     assert (call.causal, call.splits, call.max_ctas, call.sq, call.new_keys, call.capacity) == (1, 3, 130, queries, 5, 100)
     assert (call.lengths, call.k_new.data, call.out.data, call.lse) == (lengths.address, new.address, out.address, lse.address)
 
 
-def test_pages_are_a_decode(bound: Any) -> None:
+def test_pages_are_a_decode(bindings: Any) -> None:
     pool, table = torch.empty(40, 64, 2, 64), torch.empty(3, 5, dtype=torch.int32)
-    given = arguments("flash_attn_with_kvcache", k_cache=pool, v_cache=pool, page_table=table, cache_seqlens=200)
-    bound.flashcore.flash_attn_with_kvcache(**given)
-    ((name, call),) = bound.kernels.calls
+    arguments = make_arguments("flash_attn_with_kvcache", k_cache=pool, v_cache=pool, page_table=table, cache_seqlens=200)
+    bindings.flashcore.flash_attn_with_kvcache(**arguments)
+    ((name, call),) = bindings.kernels.calls
     assert (name, call.page_size, call.pages, call.table_width) == ("flashcore_decode", 64, 40, 5)
     assert call.lengths
 
 
 @pytest.mark.parametrize(("lengths", "keys"), [(None, 100), (40, 40), (0, 0)])
-def test_many_queries_over_one_length_are_a_prefill_of_so_many_keys(bound: Any, lengths: Any, keys: int) -> None:
-    bound.flashcore.flash_attn_with_kvcache(
-        **arguments("flash_attn_with_kvcache", queries=17, cache_seqlens=lengths), causal=True
+def test_many_queries_over_one_length_are_a_prefill(bindings: Any, lengths: Any, keys: int) -> None:
+    bindings.flashcore.flash_attn_with_kvcache(
+        **make_arguments("flash_attn_with_kvcache", queries=17, cache_seqlens=lengths), causal=True
     )
-    ((name, call),) = bound.kernels.calls
+    ((name, call),) = bindings.kernels.calls
     assert (name, call.sk, call.k.batch_stride) == ("flashcore_attention_forward", keys, 100 * 2 * 64)
 
 
-def test_many_queries_append_in_place_first(bound: Any) -> None:
-    new = torch.empty(3, 20, 2, 64)
-    given = arguments("flash_attn_with_kvcache", queries=20, k=new, v=new, cache_seqlens=40)
-    bound.flashcore.flash_attn_with_kvcache(**given, causal=True)
-    assert (slice(40, 60), new) in given["k_cache"].written
-    assert bound.kernels.calls[0][1].sk == 60
-
-
-def test_many_queries_over_many_lengths_are_a_ragged_prefill(bound: Any) -> None:
+@pytest.mark.parametrize(("queries", "d"), [(1, 96), (16, 8), (4, 192)])
+def test_other_head_dimensions_over_a_cache_are_a_prefill(bindings: Any, queries: int, d: int) -> None:
+    q, cache, new = torch.empty(3, queries, 4, d), torch.empty(3, 100, 2, d), torch.empty(3, 5, 2, d)
     lengths = torch.empty(3, dtype=torch.int32)
-    given = arguments("flash_attn_with_kvcache", queries=20, cache_seqlens=lengths)
-    out, lse = bound.flashcore.flash_attn_with_kvcache(**given, return_softmax_lse=True)
-    ((name, _),) = bound.kernels.calls
+    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, causal=True)
+    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, new, new, cache_seqlens=40, causal=True)
+    bindings.flashcore.flash_attn_with_kvcache(q, cache, cache, cache_seqlens=lengths, causal=True)
+    names = [name for name, _ in bindings.kernels.calls]
+    assert names == ["flashcore_attention_forward"] * 2 + ["flashcore_attention_varlen"]
+    assert [call.sk for _, call in bindings.kernels.calls[:2]] == [100, 45]
+    assert (slice(40, 45), new) in cache.written
+    assert {call.head_dim for _, call in bindings.kernels.calls} == {d}
+
+
+def test_many_queries_append_in_place_before_the_prefill(bindings: Any) -> None:
+    new = torch.empty(3, 20, 2, 64)
+    arguments = make_arguments("flash_attn_with_kvcache", queries=20, k=new, v=new, cache_seqlens=40)
+    bindings.flashcore.flash_attn_with_kvcache(**arguments, causal=True)
+    assert (slice(40, 60), new) in arguments["k_cache"].written
+    assert bindings.kernels.calls[0][1].sk == 60
+
+
+def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any) -> None:
+    lengths = torch.empty(3, dtype=torch.int32)
+    arguments = make_arguments("flash_attn_with_kvcache", queries=20, cache_seqlens=lengths)
+    out, lse = bindings.flashcore.flash_attn_with_kvcache(**arguments, return_softmax_lse=True)
+    ((name, _),) = bindings.kernels.calls
     assert name == "flashcore_attention_varlen"
     assert (out.shape, lse.shape) == ((3, 20, 4, 64), (3, 4, 20))
 
@@ -219,14 +241,16 @@ FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2,
 ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
 SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
-APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
+NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
+SHARED_ROWS = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
+SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 
 
 @pytest.mark.parametrize(
     ("error", "message", "queries", "changes"),
     [
-        (ValueError, r"^cache_seqlens: must say where", 1, NEW),
-        (ValueError, r"^cache_seqlens: 90 leaves no room for 20 new keys among 100", 20, {**NEW, "cache_seqlens": 90}),
+        (ValueError, r"^cache_seqlens: is None with new keys. Pass", 1, NEW),
+        (ValueError, r"^cache_seqlens: 90 and 20 new keys exceed the capacity 100", 20, {**NEW, "cache_seqlens": 90}),
         (ValueError, r"^cache_seqlens: must be a tensor or a whole number from 0 to 100, is -3", 20, {"cache_seqlens": -3}),
         (ValueError, r"^q: must have 4 dimensions, has 3", 20, {"q": torch.empty(3, 20, 64)}),
         (ValueError, r"^cache_seqlens: must be .* 0 to 100, is 101", 20, {"cache_seqlens": 101}),
@@ -239,28 +263,28 @@ APART = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
         ),
         (ValueError, r"^k: must be .* \(3, 20, 2, 64\) like q, is .* \(3, 20, 1, 64\)", 20, {**ONE_HEAD, "cache_seqlens": 40}),
         (ValueError, r"^v: must be torch.float16", 20, {**NEW, "v": SINGLE, "cache_seqlens": 40}),
-        (ValueError, r"^v: new keys and new values", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (ValueError, r"^v: is missing. Pass both", 20, {"k": NEW["k"], "cache_seqlens": 0}),
+        (ValueError, r"^k_cache: elements share memory", 20, {**NEW, "k_cache": SHARED_ROWS, "cache_seqlens": 40}),
+        (ValueError, r"^q: the head dimension must be a multiple of 8 up to 256, is 36$", 1, with_head_dim(36, **NEW_36)),
+        (ValueError, r"^q: the head dimension .* is 264$", 1, with_head_dim(264)),
+        (ValueError, r"^k_cache: must be .* \(3, 100, 2, 96\) like q, is .* 64\)$", 1, {"q": torch.empty(3, 1, 4, 96)}),
+        (
+            NotImplementedError,
+            r"^page_table: a paged cache needs up to 16 queries .* 64, 128, 256, q has shape \(3, 1, 4, 96\)",
+            1,
+            with_head_dim(96, page_table=torch.empty(3, 5, dtype=torch.int32)),
+        ),
+        (NotImplementedError, r"^k, v: an append with", 1, with_head_dim(96, k=NEW["k"], v=NEW["v"], cache_seqlens=LENGTHS)),
         (NotImplementedError, r"^page_table: ", 17, {"page_table": torch.empty(3, 5, dtype=torch.int32)}),
         (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
-        (NotImplementedError, r"^k_cache: ", 17, {"k_cache": APART, "v_cache": APART, "cache_seqlens": LENGTHS}),
+        (NotImplementedError, r"^k_cache: ", 17, {"k_cache": SEPARATE, "v_cache": SEPARATE, "cache_seqlens": LENGTHS}),
     ],
 )
-def test_what_a_cache_cannot_do_is_said_in_one_line(
-    bound: Any, error: type[Exception], message: str, queries: int, changes: dict[str, Any]
+def test_unsupported_caches_are_named_in_one_line(
+    bindings: Any, error: type[Exception], message: str, queries: int, changes: dict[str, Any]
 ) -> None:
-    given = arguments("flash_attn_with_kvcache", queries=queries, **changes)
+    arguments = make_arguments("flash_attn_with_kvcache", queries=queries, **changes)
     with pytest.raises(error, match=message):
-        bound.flashcore.flash_attn_with_kvcache(**given)
-    assert bound.kernels.calls == []
-    assert given["k_cache"].written == given["v_cache"].written == []
-
-
-def test_the_package_imports_no_torch_and_knows_its_functions(bound: Any) -> None:
-    import sys
-
-    for name in bound.flashcore.__all__:
-        assert callable(getattr(bound.flashcore, name))
-    with pytest.raises(AttributeError, match="flash_attn_2"):
-        _ = bound.flashcore.flash_attn_2
-    loaded = sys.modules["flashcore"]
-    assert "torch" not in vars(loaded)
+        bindings.flashcore.flash_attn_with_kvcache(**arguments)
+    assert bindings.kernels.calls == []
+    assert arguments["k_cache"].written == arguments["v_cache"].written == []

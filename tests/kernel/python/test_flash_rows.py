@@ -1,6 +1,6 @@
-"""The gate's workloads that call FlashAttention-3's functions turn red when these hand an argument on wrongly.
+"""The gate's workloads of FlashAttention-3's functions fail if one of these passes a wrong argument.
 
-The subject's own formula, in float64 on the CPU, stands in for the kernels: it is told what the binding is told.
+The subject's formula, in float64 on the CPU, replaces the kernels. It gets the same arguments as the binding.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from flashcore_ci.suite.loader import load
 from flashcore_ci.worker.tensors import largest_difference, upcast
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT = 2e-3  # the smallest of the gate max-diff
+LIMIT = 2e-3  # the smallest limit of the gate max-diff
 ROWS = {row.id: row for row in load(ROOT / "gates/hopper.toml", root=ROOT).workloads if row.id.startswith("flash-")}
 DENSE, RAGGED, CACHE = "flash-fp16", "flash-varlen", "flash-kvcache-append5"
-WRONG = [  # module, text, other text, and which workload sees it
+BUGS = [  # module, text, wrong text, and the workload that must fail
     ("_flash", "q, k, v, causal=causal,", "q, k, v, causal=not causal,", DENSE),
     ("_flash", "q, k, v, causal=causal,", "q, v, k, causal=causal,", DENSE),
     ("_flash", "cu_seqlens_q, cu_seqlens_k, causal=causal,", "cu_seqlens_q, cu_seqlens_k, causal=not causal,", RAGGED),
@@ -37,7 +37,7 @@ WRONG = [  # module, text, other text, and which workload sees it
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
-    """The modules of FlashAttention-3's functions, over PyTorch on the CPU; nothing of them stays behind."""
+    """Import FlashAttention-3's functions over PyTorch on the CPU. Afterwards restore the modules."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("PyTorch 2.11 or newer is needed")
@@ -49,40 +49,42 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     sys.modules.update(before)
 
 
-def stand_in(subject: ModuleType, modules: dict[str, ModuleType]) -> None:
-    """The subject's formula in the kernels' place."""
+def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None:
+    """Put the subject's formula in place of the kernels."""
 
-    def results(found: dict[str, Any]) -> tuple[Any, Any]:
-        return found["out"], found["lse"]
+    def get_results(reference: dict[str, Any]) -> tuple[Any, Any]:
+        return reference["out"], reference["lse"]
 
     def attention(q: Any, k: Any, v: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
-        return results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd"}))
+        return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd"}))
 
     def attention_varlen(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
         starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k}
-        return results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
+        return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
 
-    def over_cache(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
+    def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
         names = ("q", "k", "v", "k_new", "v_new", "out", "lengths", "page_table", "lse")
-        given = {name: tensor for name, tensor in zip(names, tensors, strict=True) if tensor is not None or name == "page_table"}
-        found = subject.reference({**given, "causal": options[0]})
-        for name in found.keys() & {"k", "v"}:
-            given[name].copy_(found[name].masked_fill(found[name] == subject.MARK, math.nan))
-        return results(found)
+        arguments = {
+            name: tensor for name, tensor in zip(names, tensors, strict=True) if tensor is not None or name == "page_table"
+        }
+        reference = subject.reference({**arguments, "causal": options[0]})
+        for name in reference.keys() & {"k", "v"}:
+            arguments[name].copy_(reference[name].masked_fill(reference[name] == subject.MARK, math.nan))
+        return get_results(reference)
 
     vars(modules["_flash"]).update(attention=attention, attention_varlen=attention_varlen)
-    vars(modules["_kvcache"])["over_cache"] = over_cache
+    vars(modules["_kvcache"])["launch_decode"] = launch_decode
 
 
-def worst(row: str, modules: dict[str, ModuleType]) -> float:
-    """The largest difference of the workload's outputs from what they should be."""
+def find_largest_difference(row: str, modules: dict[str, ModuleType]) -> float:
+    """Compare the workload's outputs with the reference."""
     import flashcore
     import torch
 
     workload = ROWS[next(name for name in ROWS if name.startswith(row))]
     subject = gpu_subjects.load(workload.subject)
     subject.DEVICE = "cpu"
-    stand_in(subject, modules)
+    replace_kernels(subject, modules)
     for module in modules.values():
         vars(flashcore).update({name: function for name, function in vars(module).items() if name.startswith("flash_attn_")})
     inputs = upcast(subject.inputs(dict(workload.params), 3))
@@ -92,20 +94,20 @@ def worst(row: str, modules: dict[str, ModuleType]) -> float:
     return max(math.inf if math.isnan(difference) else difference for difference in differences)
 
 
-def test_every_function_has_its_workloads() -> None:
+def test_every_function_has_a_workload() -> None:
     for row in (DENSE, RAGGED, CACHE):
         assert any(name.startswith(row) for name in ROWS)
     assert all(dict(row.params)["flash"] is True for row in ROWS.values())
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_they_are_right(modules: dict[str, ModuleType], row: str) -> None:
-    assert worst(row, modules) < 1e-6
+def test_workloads_pass(modules: dict[str, ModuleType], row: str) -> None:
+    assert find_largest_difference(row, modules) < 1e-6
 
 
-@pytest.mark.parametrize(("module", "old", "new", "row"), WRONG)
-def test_what_is_handed_on_wrongly_is_red(modules: dict[str, ModuleType], module: str, old: str, new: str, row: str) -> None:
+@pytest.mark.parametrize(("module", "old", "new", "row"), BUGS)
+def test_a_wrong_argument_fails(modules: dict[str, ModuleType], module: str, old: str, new: str, row: str) -> None:
     text = (ROOT / f"kernel/flashcore/{module}.py").read_text(encoding="utf-8")
     assert text.count(old) == 1
     exec(compile(text.replace(old, new), module, "exec"), vars(modules[module]))
-    assert worst(row, modules) > LIMIT
+    assert find_largest_difference(row, modules) > LIMIT

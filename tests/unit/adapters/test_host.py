@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.adapters import host
-from flashcore_ci.adapters.host import Host
+from flashcore_ci.adapters.host import HostInfo
 
 
-def look(root: Path, **environ: str) -> Host:
-    return host.look(environ, root=root, temporary=root / "tmp", own=root / "tmp/flashcore-ci-own")
+def look(root: Path, **environ: str) -> HostInfo:
+    return host.inspect(environ, root=root, temporary=root / "tmp", scratch=root / "tmp/flashcore-ci-own")
 
 
 def write(root: Path, name: str, text: str = "") -> None:
@@ -22,7 +22,7 @@ def write(root: Path, name: str, text: str = "") -> None:
 def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert (found.gpus, found.capabilities, found.profiling_is_restricted, found.ephemeral) == (0, None, None, None)
-    assert found.contained  # nothing says that it is the whole machine
+    assert found.in_container  # nothing says that it is the whole machine
     assert (found.secrets, found.credentials, found.sockets, found.leftovers) == ((), (), (), ())
 
 
@@ -34,7 +34,7 @@ def test_a_machine_with_a_gpu(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/status", "Name:\tx\nCapEff:\t0000000000200000\n")
     write(tmp_path, "proc/driver/nvidia/params", "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
     found = look(tmp_path)
-    assert (found.gpus, found.contained, found.processes) == (2, False, ("nv-hostengine", "systemd"))
+    assert (found.gpus, found.in_container, found.processes) == (2, False, ("nv-hostengine", "systemd"))
     assert (found.is_admin, found.profiling_is_restricted) == (True, True)
 
 

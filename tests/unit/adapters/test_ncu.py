@@ -30,11 +30,11 @@ def report():
 def read(folder, data):
     path = folder / "report.ncu-rep"
     path.write_bytes(data)
-    return ncu.actions(ncu_report, path)
+    return ncu.read_actions(ncu_report, path)
 
 
 def action(kernel="axpy", workload="big", **changes):
-    metrics = {metric.sources[0]: (50.0, metric.source_unit) for metric in ncu.METRICS}
+    metrics = {metric.sources[0]: (50.0, metric.source_unit) for metric in ncu.NCU_METRICS}
     metrics[ncu.DURATION] = (1000.0, "ns")
     return Action(workload=workload, kernel=kernel, metrics={**metrics, **changes})
 
@@ -47,7 +47,7 @@ def code(found):
 def test_a_whole_report_gives_every_metric_of_every_workload(tmp_path, report):
     actions = read(tmp_path, report)
     for workload, kernel in (("red-clean", "fault_clean"), ("red-race", "fault_race")):
-        found = ncu.readings(actions, workload, (kernel,))
+        found = ncu.make_readings(actions, workload, (kernel,))
         assert not isinstance(found, Missing)
         assert all(isinstance(reading, Measured) for reading in found.values())
         assert found["time/gpu/profiled"].value == pytest.approx(0.00208)
@@ -55,40 +55,40 @@ def test_a_whole_report_gives_every_metric_of_every_workload(tmp_path, report):
 
 def test_names_and_units_are_the_contract():
     profiled = {name: metric.unit for name, metric in METRICS.items() if metric.kind is Kind.PROFILE}
-    assert {metric.name: metric.unit for metric in ncu.METRICS} | {ncu.LAUNCHES: "count"} == profiled
+    assert {metric.name: metric.unit for metric in ncu.NCU_METRICS} | {ncu.LAUNCHES: "count"} == profiled
 
 
 @pytest.mark.parametrize("data", [b"", b"junk" * 100])
 def test_an_empty_or_junk_report_is_invalid_and_no_fault_of_the_kernel(tmp_path, data):
-    assert code(ncu.readings(read(tmp_path, data), "red-clean", ("fault_clean",))) is Code.INVALID_REPORT
+    assert code(ncu.make_readings(read(tmp_path, data), "red-clean", ("fault_clean",))) is Code.INVALID_REPORT
 
 
 def test_an_absent_report_is_invalid(tmp_path):
-    actions = ncu.actions(ncu_report, tmp_path / "absent.ncu-rep")
-    assert code(ncu.readings(actions, "red-clean", ())) is Code.INVALID_REPORT
+    actions = ncu.read_actions(ncu_report, tmp_path / "absent.ncu-rep")
+    assert code(ncu.make_readings(actions, "red-clean", ())) is Code.INVALID_REPORT
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.999])
 def test_a_cut_report_gives_no_number(tmp_path, report, part):
     actions = read(tmp_path, report[: int(len(report) * part)])
-    found = ncu.readings(actions, "red-race", ("fault_race",))
+    found = ncu.make_readings(actions, "red-race", ("fault_race",))
     assert isinstance(found, Missing) or any(isinstance(reading, Missing) for reading in found.values())
 
 
 def test_an_altered_report_whose_action_lost_its_name_is_invalid():
     nameless = Action(workload="", kernel="", metrics={})
-    assert code(ncu.readings((action(), nameless), "big", ("axpy",))) is Code.INVALID_REPORT
+    assert code(ncu.make_readings((action(), nameless), "big", ("axpy",))) is Code.INVALID_REPORT
 
 
 def test_the_name_must_be_the_planned_one():
-    assert code(ncu.readings((action("other"),), "big", ("axpy",))) is Code.KERNEL_NOT_SEEN
-    assert code(ncu.readings((action("axpy", workload="small"),), "big", ("axpy",))) is Code.KERNEL_NOT_SEEN
-    assert code(ncu.readings((action("axpy"), action("helper")), "big", ("axpy",))) is Code.UNEXPECTED_KERNEL
+    assert code(ncu.make_readings((action("other"),), "big", ("axpy",))) is Code.KERNEL_NOT_SEEN
+    assert code(ncu.make_readings((action("axpy", workload="small"),), "big", ("axpy",))) is Code.KERNEL_NOT_SEEN
+    assert code(ncu.make_readings((action("axpy"), action("helper")), "big", ("axpy",))) is Code.UNEXPECTED_KERNEL
 
 
 def test_a_subject_that_names_no_kernel_may_run_any():
-    assert not isinstance(ncu.readings((action("anything"),), "big", ()), Missing)
-    assert code(ncu.readings((action(workload="small"),), "big", ())) is Code.KERNEL_NOT_SEEN
+    assert not isinstance(ncu.make_readings((action("anything"),), "big", ()), Missing)
+    assert code(ncu.make_readings((action(workload="small"),), "big", ())) is Code.KERNEL_NOT_SEEN
 
 
 @pytest.mark.parametrize(
@@ -103,33 +103,33 @@ def test_a_subject_that_names_no_kernel_may_run_any():
     ],
 )
 def test_a_metric_that_is_no_finite_number_of_its_unit_is_missing(value, expected):
-    found = ncu.readings((action(**{f"sm__throughput.{ncu.PEAK}": value}),), "big", ("axpy",))
+    found = ncu.make_readings((action(**{f"sm__throughput.{ncu.PEAK}": value}),), "big", ("axpy",))
     assert code(found["sol/sm"]) is expected
     assert isinstance(found["sol/dram"], Measured)
 
 
 def test_an_absent_metric_is_missing_and_never_zero():
     bare = Action(workload="big", kernel="axpy", metrics={ncu.DURATION: (1000.0, "ns")})
-    found = ncu.readings((bare,), "big", ("axpy",))
+    found = ncu.make_readings((bare,), "big", ("axpy",))
     assert code(found["sol/sm"]) is Code.METRIC_ABSENT
 
 
 def test_an_older_name_of_the_same_quantity_is_known():
     older = {f"gpu__dram_throughput.{ncu.PEAK}": (86.5, "%"), ncu.DURATION: (1000.0, "ns")}
-    found = ncu.readings((Action(workload="big", kernel="axpy", metrics=older),), "big", ("axpy",))
+    found = ncu.make_readings((Action(workload="big", kernel="axpy", metrics=older),), "big", ("axpy",))
     assert found["sol/dram"] == Measured(value=86.5, unit="%")
 
 
 def test_shares_are_averaged_by_time_and_times_add_up():
     sm = f"sm__throughput.{ncu.PEAK}"
     pair = (action(**{sm: (90.0, "%"), ncu.DURATION: (3000.0, "ns")}), action(**{sm: (10.0, "%"), ncu.DURATION: (1000.0, "ns")}))
-    found = ncu.readings(pair, "big", ("axpy",))
+    found = ncu.make_readings(pair, "big", ("axpy",))
     assert found["sol/sm"] == Measured(value=70.0, unit="%")
     assert found["time/gpu/profiled"].value == pytest.approx(0.004)
 
 
 def test_no_time_no_share():
-    found = ncu.readings((action(**{ncu.DURATION: (0.0, "ns")}),), "big", ("axpy",))
+    found = ncu.make_readings((action(**{ncu.DURATION: (0.0, "ns")}),), "big", ("axpy",))
     assert code(found["sol/sm"]) is Code.INVALID_REPORT
 
 
@@ -145,13 +145,13 @@ def test_no_time_no_share():
     ],
 )
 def test_complaints_have_codes(line, expected):
-    assert code(ncu.complaint(f"==PROF== Connected\n{line}\n")) is expected
+    assert code(ncu.find_error(f"==PROF== Connected\n{line}\n")) is expected
 
 
 def test_recorded_complaints():
-    assert ncu.complaint(recorded("ok.out")) is None
-    assert code(ncu.complaint(recorded("none.out"))) is Code.KERNEL_NOT_SEEN
-    assert code(ncu.complaint(recorded("abort.out"))) is Code.TOOL_FAILED
+    assert ncu.find_error(recorded("ok.out")) is None
+    assert code(ncu.find_error(recorded("none.out"))) is Code.KERNEL_NOT_SEEN
+    assert code(ncu.find_error(recorded("abort.out"))) is Code.TOOL_FAILED
 
 
 def test_clocks_are_left_alone_and_no_source_is_stored():
@@ -173,17 +173,17 @@ def test_the_version_is_read():
 def test_the_reader_beside_the_tool_is_found(tmp_path, monkeypatch):
     folder = tmp_path / "extras/python"
     folder.mkdir(parents=True)
-    asked = []
+    imports = []
 
     def import_module(name):
-        asked.append(name)
-        if len(asked) == 1:
+        imports.append(name)
+        if len(imports) == 1:
             raise ImportError(name)
         return SimpleNamespace(name=name)
 
     monkeypatch.setattr(ncu, "importlib", SimpleNamespace(import_module=import_module))
     monkeypatch.setattr(ncu.sys, "path", [])
-    assert ncu.reader(tmp_path / "ncu").name == "ncu_report"
+    assert ncu.import_reader(tmp_path / "ncu").name == "ncu_report"
     assert ncu.sys.path == [str(folder)]
 
 
@@ -194,21 +194,21 @@ def test_without_any_reader_this_machine_cannot_collect(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "FOLDERS", (str(tmp_path),))
     monkeypatch.setattr(ncu, "importlib", SimpleNamespace(import_module=import_module))
     with pytest.raises(CannotCollectError):
-        ncu.reader(tmp_path / "ncu")
+        ncu.import_reader(tmp_path / "ncu")
 
 
 def test_a_reader_that_raises_reads_nothing():
     def load_report(path):
         raise RuntimeError(path)
 
-    assert ncu.actions(SimpleNamespace(load_report=load_report), Path("/r")) == ()
+    assert ncu.read_actions(SimpleNamespace(load_report=load_report), Path("/r")) == ()
 
 
 def test_what_a_reader_prints_is_what_it_read(tmp_path, report, capsys):
     (tmp_path / "whole.ncu-rep").write_bytes(report)
     assert ncu_reader.main([str(tmp_path / "ncu"), str(tmp_path / "whole.ncu-rep")]) == 0
     found = ncu.parse_actions("noise of a library\n" + capsys.readouterr().out)
-    assert found == ncu.actions(ncu_report, tmp_path / "whole.ncu-rep")
+    assert found == ncu.read_actions(ncu_report, tmp_path / "whole.ncu-rep")
     assert len(found) == 2
 
 

@@ -41,7 +41,7 @@ def test_a_fatal_message_of_nvcc_itself():
     )
 
 
-def test_the_linker_names_what_nobody_defines():
+def test_the_linker_names_an_undefined_function():
     error = nvcc.link_error(recorded("undefined-reference"), "libk.so")
     assert error == CompileError(file="libk.so", line=0, message="undefined reference to `nobody'")
     assert nvcc.link_error("", "libk.so") is None
@@ -67,7 +67,7 @@ def test_a_called_function_belongs_to_the_entry_function_before_it():
     assert (info.registers, info.stack_bytes, info.spill_store_bytes) == (12, 8, 4)
 
 
-def test_a_performance_warning_that_names_nobody_concerns_every_entry_function():
+def test_a_performance_warning_that_names_no_function_concerns_every_entry_function():
     infos = nvcc.parse_resources(recorded("setmaxnreg-ignored"))
     warning = "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry."
     assert {symbol: info.warnings for symbol, info in infos.items()} == {"first": (warning,), "second": (warning,)}

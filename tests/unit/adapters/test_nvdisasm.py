@@ -74,7 +74,7 @@ FENCE, STORE, SEND = "FENCE.VIEW.ASYNC.S", "STSM.16.M88.4", "UTMASTG.4D"
 )
 def test_bulk_stores_without_a_proxy_fence_after_ordinary_stores(opcodes, count):
     (function,) = nvdisasm.parse(text_of(*((opcode, "") for opcode in opcodes)))
-    assert function.unfenced == count
+    assert function.unfenced_tma_stores == count
 
 
 def test_merge():

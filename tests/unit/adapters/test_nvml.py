@@ -135,9 +135,9 @@ def test_clocks_are_left_alone_unless_asked(monkeypatch):
 
 def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
     users = tuple(
-        User(pid=pid, name=name, ours=ours)
+        User(pid=pid, name=name, descendant=ours)
         for pid, name, ours in ((1, "train.py", False), (2, "python3", True), (3, "dcgm-exporter", False), (4, "", False))
     )
-    assert [user.pid for user in nvml.strangers(users, ("dcgm*",))] == [1]
-    assert [user.pid for user in nvml.strangers(users, ())] == [1, 3]
-    assert [user.pid for user in nvml.unseen(users)] == [4]
+    assert [user.pid for user in nvml.other_users(users, ("dcgm*",))] == [1]
+    assert [user.pid for user in nvml.other_users(users, ())] == [1, 3]
+    assert [user.pid for user in nvml.unnamed_users(users)] == [4]

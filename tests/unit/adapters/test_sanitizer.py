@@ -19,7 +19,7 @@ def recorded(name):
 
 def reading(text, check="memcheck", **changes):
     facts = {"returncode": 0, "version": "2026.4.0.0", "ran": True, **changes}
-    return sanitizer.findings_reading(sanitizer.parse(text, check), **facts)
+    return sanitizer.read_findings(sanitizer.parse(text, check), **facts)
 
 
 @pytest.mark.parametrize("check", SANITIZER_TOOLS)
@@ -104,7 +104,7 @@ def test_how_many_were_not_printed_is_no_second_summary():
 
 
 def test_a_racecheck_log_is_not_judged_by_another_tools_summary():
-    assert reading(CLEAN, "racecheck") == Missing(code=Code.TOOL_FAILED, message="the log has no summary line; exit status 0")
+    assert reading(CLEAN, "racecheck") == Missing(code=Code.TOOL_FAILED, message="the log has no summary line, exit status 0")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_command_line_leaves_no_default_that_fails_open():
 
 def test_the_roll_call_uses_the_same_filter():
     arguments = {"kernels": ("a",), "log": Path("/log"), "command": ("python",)}
-    call = sanitizer.roll_call_argv(Path("/cs"), **arguments)
+    call = sanitizer.launch_list_argv(Path("/cs"), **arguments)
     assert "--dump-kernel-launches" in call
     assert "kne=a" in call
     assert "--dump-kernel-launches" not in sanitizer.argv(Path("/cs"), "memcheck", **arguments)

@@ -3,7 +3,7 @@ import hashlib
 import pytest
 
 from flashcore_ci.build.cache import Cache
-from flashcore_ci.build.library import Linked
+from flashcore_ci.build.library import LinkedLibrary
 from flashcore_ci.model.errors import CannotCollectError
 
 KEY = "0123456789abcdef" * 4
@@ -11,9 +11,9 @@ KEY = "0123456789abcdef" * 4
 
 def put(cache, content=b"library"):
     with cache.workspace() as work:
-        (work / "made").write_bytes(content)
-        record = Linked(digest=hashlib.sha256(content).hexdigest())
-        cache.keep(KEY, work / "made", record)
+        (work / "library.so").write_bytes(content)
+        record = LinkedLibrary(digest=hashlib.sha256(content).hexdigest())
+        cache.keep(KEY, work / "library.so", record)
     return record
 
 
@@ -23,32 +23,32 @@ def cache(tmp_path):
 
 
 def test_what_was_kept_is_found_and_nothing_else_is_left(cache):
-    assert cache.load(Linked, KEY) is None
+    assert cache.load(LinkedLibrary, KEY) is None
     record = put(cache)
-    assert cache.load(Linked, KEY) == record
-    assert cache.product(KEY).read_bytes() == b"library"
+    assert cache.load(LinkedLibrary, KEY) == record
+    assert cache.product_path(KEY).read_bytes() == b"library"
     assert [path.name for path in cache.folder.iterdir()] == [KEY[:32]]
 
 
 def test_an_altered_product_is_not_found(cache):
     put(cache)
-    cache.product(KEY).write_bytes(b"librarx")
-    assert cache.load(Linked, KEY) is None
-    assert cache.load(Linked, KEY) is None
+    cache.product_path(KEY).write_bytes(b"librarx")
+    assert cache.load(LinkedLibrary, KEY) is None
+    assert cache.load(LinkedLibrary, KEY) is None
     record = put(cache)
-    assert cache.load(Linked, KEY) == record
+    assert cache.load(LinkedLibrary, KEY) == record
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"digest": "x", "schema": "library-v2"}'])
 def test_an_altered_record_is_not_found(cache, text):
     put(cache)
-    cache.product(KEY).with_name("record.json").write_text(text)
-    assert cache.load(Linked, KEY) is None
+    cache.product_path(KEY).with_name("record.json").write_text(text)
+    assert cache.load(LinkedLibrary, KEY) is None
 
 
 def test_work_that_failed_leaves_nothing(cache):
     def fail(work):
-        (work / "made").write_bytes(b"half")
+        (work / "library.so").write_bytes(b"half")
         raise KeyError
 
     with pytest.raises(KeyError), cache.workspace() as work:

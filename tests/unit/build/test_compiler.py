@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.adapters import process
-from flashcore_ci.build.compiler import failure
+from flashcore_ci.build.compiler import diagnose_failure
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 
@@ -17,26 +17,26 @@ def ended(returncode=0, *, timed_out=False):
 
 
 def test_success_is_no_failure_whatever_was_printed():
-    assert failure(ended(), "error: said a comment", NAMED, "a.cu") is None
+    assert diagnose_failure(ended(), "error: said a comment", NAMED, "a.cu") is None
 
 
 def test_the_compilers_own_error():
-    assert failure(ended(2), "", NAMED, "a.cu") == NAMED
+    assert diagnose_failure(ended(2), "", NAMED, "a.cu") == NAMED
 
 
 def test_an_error_without_a_file_is_the_sources():
     nameless = CompileError(file="", line=0, message="no")
-    assert failure(ended(255), "", nameless, "a.cu") == CompileError(file="a.cu", line=0, message="no")
+    assert diagnose_failure(ended(255), "", nameless, "a.cu") == CompileError(file="a.cu", line=0, message="no")
 
 
-def test_words_that_nobody_knows_are_still_a_failure():
-    assert failure(ended(2), "one\ntwo\n\n", None, "a.cu") == CompileError(file="a.cu", line=0, message="two")
-    silent = failure(ended(-11), "", None, "a.cu")
+def test_an_unknown_message_is_still_a_failure():
+    assert diagnose_failure(ended(2), "one\ntwo\n\n", None, "a.cu") == CompileError(file="a.cu", line=0, message="two")
+    silent = diagnose_failure(ended(-11), "", None, "a.cu")
     assert silent == CompileError(file="a.cu", line=0, message="the compiler ended with SIGSEGV")
 
 
-def test_a_compiler_that_does_not_end():
-    assert "did not end" in failure(ended(-15, timed_out=True), "", None, "a.cu").message
+def test_a_compiler_that_does_not_finish():
+    assert "did not finish" in diagnose_failure(ended(-15, timed_out=True), "", None, "a.cu").message
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_a_compiler_that_does_not_end():
 )
 def test_the_machines_fault_is_no_evidence(done, output, message):
     with pytest.raises(CannotCollectError, match=message):
-        failure(done, output, NAMED, "a.cu")
+        diagnose_failure(done, output, NAMED, "a.cu")
 
 
 def test_a_child_that_we_ended_was_interrupted(monkeypatch):
     monkeypatch.setattr(process, "stopping", lambda: True)
     with pytest.raises(InterruptedRunError):
-        failure(ended(-15), "", NAMED, "a.cu")
+        diagnose_failure(ended(-15), "", NAMED, "a.cu")

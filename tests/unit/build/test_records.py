@@ -30,7 +30,7 @@ def test_a_failed_build_has_no_library_to_check(tmp_path):
 
 def test_another_library_is_refused(folder):
     (folder / "scale/libscale.so").write_bytes(b"machine codf")
-    with pytest.raises(EvidenceError, match="not the library that was built as scale"):
+    with pytest.raises(EvidenceError, match="not the library that was built for scale"):
         read_builds(folder)
 
 

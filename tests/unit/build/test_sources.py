@@ -52,12 +52,12 @@ def test_a_header_in_front_of_another_takes_its_place(root):
 
 @pytest.mark.parametrize("path", ["../outside.h", "/etc/passwd", "kernel/../../outside.h"])
 def test_outside(root, path):
-    assert not Sources(root).inside(path)
+    assert not Sources(root).is_inside(path)
 
 
 def test_a_link_that_leads_outside_is_outside(root):
     (root / "kernel/link.h").symlink_to(root.parent / "outside.h")
-    assert not Sources(root).inside("kernel/link.h")
+    assert not Sources(root).is_inside("kernel/link.h")
 
 
 def test_a_comment_changes_bytes_and_not_tokens(root):

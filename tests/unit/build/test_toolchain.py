@@ -11,7 +11,7 @@ def install(home: Path) -> Path:
     """What a whole installation leaves, without its tools."""
     folder = home / "toolchains" / toolchain.lock_digest()[:12]
     folder.mkdir(parents=True)
-    record = toolchain.Installed(nvcc="13.0.88", sanitizer="2026.4.0.0")
+    record = toolchain.ToolVersions(nvcc="13.0.88", sanitizer="2026.4.0.0")
     (folder / "toolchain.json").write_bytes(codec.encode(record))
     return folder
 
@@ -59,7 +59,7 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", "the disk is full"),
         (
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n",
-            "a downloaded file is not the pinned one",
+            "a downloaded file does not match its pinned hash",
         ),
         (
             "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)'\nERROR: No matching distribution found for x\n",
@@ -67,7 +67,7 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
         ),
         (
             "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\nERROR: No matching distribution found for x\n",
-            "the package index cannot be reached, or has none of the pinned packages",
+            "the package index is unreachable or lacks the pinned packages",
         ),
         (
             "ERROR: Could not find a version that satisfies the requirement x==9 (from versions: 8)\nERROR: No matching distribution found for x\n",
@@ -78,6 +78,6 @@ def test_without_its_marker_an_installation_is_none(tmp_path, text):
     ],
 )
 def test_pips_failures_in_one_line(output, message):
-    said, fix = toolchain.explain(output)
-    assert said == message
+    found, fix = toolchain.explain_pip_failure(output)
+    assert found == message
     assert fix

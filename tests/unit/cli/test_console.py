@@ -10,7 +10,8 @@ import click
 import pytest
 from golden.reports import RED
 
-from flashcore_ci.cli import console, durations
+from flashcore_ci.cli import console, eta
+from flashcore_ci.run.durations import Durations
 from flashcore_ci.store.run import REPORTS
 
 
@@ -33,17 +34,16 @@ def pretend_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal(sys.stdout))
 
 
-def told(environ: dict[str, str], before: dict[str, float] | None = None) -> None:
+def show_two_stages(environ: dict[str, str], before: dict[str, float] | None = None) -> None:
     """Two stages of ten seconds each."""
     moments = itertools.count(0, 10)
     known = click.Context(click.Command("gate"), info_name="gate")
     with known:
         if before:
-            durations.Memory.of_command(environ).keep(before)
-        teller = console.Teller(environ, now=lambda: float(next(moments)))
-        teller("one")
-        teller("two")
-        teller.done()
+            Durations.at_home(environ, eta.command_key()).save(before)
+        with console.ProgressLine(environ, now=lambda: float(next(moments))) as progress:
+            progress("one")
+            progress("two")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_gets_plain_lines(capsys: pytest.CaptureFixture) -> None:
-    told({})
+    show_two_stages({})
     assert capsys.readouterr().err == "one\ntwo\n"
 
 
@@ -62,20 +62,20 @@ def test_a_terminal_that_is_none_gets_plain_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, environ: dict[str, str]
 ) -> None:
     pretend_terminal(monkeypatch)
-    told(environ)
+    show_two_stages(environ)
     assert capsys.readouterr().err == "one\ntwo\n"
 
 
 def test_a_log_says_how_long_it_took_the_last_time(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
-    told({"FLASHCORE_CI_HOME": str(tmp_path)}, {"one": 30.0, "two": 100.0})
+    show_two_stages({"FLASHCORE_CI_HOME": str(tmp_path)}, {"one": 30.0, "two": 100.0})
     assert capsys.readouterr().err == "one (about 2 min left)\ntwo (about 2 min left)\n"
     with click.Context(click.Command("gate"), info_name="gate"):
-        took = durations.Memory.of_command({"FLASHCORE_CI_HOME": str(tmp_path)}).recall()
-    assert list(took) == ["one", "two"]
+        seconds = Durations.at_home({"FLASHCORE_CI_HOME": str(tmp_path)}, eta.command_key()).load()
+    assert list(seconds) == ["one", "two"]
 
 
 def test_with_json_all_that_is_for_people_goes_aside(capsys: pytest.CaptureFixture) -> None:
-    console.present(RED, Path("out"), as_json=True, environ={})
+    console.show_results(RED, Path("out"), as_json=True, environ={})
     shown = capsys.readouterr()
     assert json.loads(shown.out)["outcome"] == "FAIL"
     assert " FAIL " in shown.err.splitlines()[0]
@@ -84,7 +84,7 @@ def test_with_json_all_that_is_for_people_goes_aside(capsys: pytest.CaptureFixtu
 
 def test_a_terminal_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     pretend_terminal(monkeypatch)
-    told({"TERM": "xterm"})
+    show_two_stages({"TERM": "xterm"})
     shown = capsys.readouterr().err
     assert "\n" not in shown
     assert shown.endswith(console.CLEAR_LINE)
@@ -108,7 +108,7 @@ def test_colour_in_a_log(capsys: pytest.CaptureFixture, environ: dict[str, str],
 
 
 def test_where_the_reports_are(capsys: pytest.CaptureFixture) -> None:
-    console.present(RED, Path("out"), as_json=False, environ={})
+    console.show_results(RED, Path("out"), as_json=False, environ={})
     assert f"reports: out/{', '.join(REPORTS)}" in capsys.readouterr().err
 
 

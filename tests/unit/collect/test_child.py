@@ -8,7 +8,7 @@ from factories import make_workload
 
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import Order
+from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 
@@ -60,15 +60,15 @@ SOUND = {"seconds": 1, "ms": "nan", "reasons": {"0x4": 60}, "notes": [], "batche
         ("batched", "yes"),
     ],
 )
-def test_an_outcome_that_no_worker_writes_is_no_result(tmp_path, name, value):
+def test_a_malformed_outcome_is_invalid(tmp_path, name, value):
     assert child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": SOUND}}), **DUE)["outcomes"] == {"big": SOUND}
     strange = value if name is None else {**SOUND, name: value}
     found = child.read_result(write(tmp_path, {**RESULT, "outcomes": {"big": strange, "small": SOUND}}), **DUE)
-    assert code(child.missing_of(found["outcomes"]["big"])) is Code.INVALID_RESULT
+    assert code(child.missing_from(found["outcomes"]["big"])) is Code.INVALID_RESULT
     assert found["outcomes"]["small"] == SOUND
 
 
-def make_order(folder=Path("/scratch"), **changes):
+def make_spec(folder=Path("/scratch"), **changes):
     values = {
         "kind": "correctness",
         "name": "correctness",
@@ -79,12 +79,12 @@ def make_order(folder=Path("/scratch"), **changes):
         "subjects": (),
         "workloads": (make_workload("big"),),
     }
-    return Order(**{**values, **changes})
+    return JobSpec(**{**values, **changes})
 
 
 @pytest.fixture
 def ended(tmp_path):
-    """A child that ended so; files hold what it said."""
+    """Make a worker that ended in this way and printed this."""
 
     def make(*, returncode=0, timed_out=False, out="", err=""):
         (tmp_path / "out").write_text(out, encoding="utf-8")
@@ -101,7 +101,7 @@ def ended(tmp_path):
     return make
 
 
-def test_the_answer_to_this_very_job_is_read(tmp_path):
+def test_the_result_of_this_job_is_read(tmp_path):
     assert child.read_result(write(tmp_path, RESULT), **DUE) == RESULT
 
 
@@ -126,7 +126,7 @@ def test_a_result_older_than_the_start_is_refused(tmp_path):
         '{"schema": "result-v1", "kind"',
     ],
 )
-def test_anothers_or_half_a_result_is_refused(tmp_path, content):
+def test_a_foreign_or_incomplete_result_is_refused(tmp_path, content):
     assert code(child.read_result(write(tmp_path, content), **DUE)) is Code.INVALID_RESULT
 
 
@@ -135,54 +135,54 @@ def test_no_result_is_refused(tmp_path):
 
 
 def judged(completed, content=RESULT, **changes):
-    return child.judge(make_order(**changes), completed, content, Path("/result"))
+    return child.interpret(make_spec(**changes), completed, content, Path("/result"))
 
 
 def test_a_whole_result_of_a_clean_exit_counts(ended):
     whole = judged(ended())
-    assert whole.fault is None
+    assert whole.failure is None
     assert whole.outcomes == RESULT["outcomes"]
 
 
 def test_a_result_counts_for_nothing_when_its_writer_was_killed_afterwards(ended):
     late = judged(ended(returncode=-11))
-    assert code(late.fault) is Code.CRASH
-    assert "SIGSEGV" in late.fault.message
+    assert code(late.failure) is Code.CRASH
+    assert "SIGSEGV" in late.failure.message
     assert late.outcomes == {}
 
 
-def test_nor_when_it_left_with_an_exit_status_that_is_not_permitted(ended):
-    assert code(judged(ended(returncode=1)).fault) is Code.CRASH
-    assert judged(ended(returncode=86), permitted=frozenset({0, 86})).fault is None
+def test_a_result_counts_for_nothing_after_an_exit_status_that_is_not_permitted(ended):
+    assert code(judged(ended(returncode=1)).failure) is Code.CRASH
+    assert judged(ended(returncode=86), permitted=frozenset({0, 86})).failure is None
 
 
-def test_under_a_tool_a_bad_exit_after_the_work_is_the_tools(ended):
-    assert code(judged(ended(returncode=1), wrap=lambda command: command).fault) is Code.TOOL_FAILED
+def test_under_a_tool_a_bad_exit_after_the_work_is_a_failure_of_the_tool(ended):
+    assert code(judged(ended(returncode=1), wrap=lambda command: command).failure) is Code.TOOL_FAILED
 
 
 def test_what_was_in_flight_is_known_after_a_crash(ended):
     content = {**RESULT, "finished": False, "started": "small"}
     early = judged(ended(returncode=-6, err="x\nRuntimeError: gone\n  frame 3\n"), content)
-    assert (code(early.fault), early.in_flight) == (Code.CRASH, "small")
+    assert (code(early.failure), early.in_flight) == (Code.CRASH, "small")
     assert early.outcomes == RESULT["outcomes"]
 
 
 def test_an_exit_of_zero_without_the_end_of_the_job_is_a_crash(ended):
     early = judged(ended(), {**RESULT, "finished": False, "started": "small"})
-    assert code(early.fault) is Code.CRASH
+    assert code(early.failure) is Code.CRASH
 
 
 def test_time_that_ran_out_is_a_hang(ended):
     early = judged(ended(returncode=-15, timed_out=True), {**RESULT, "finished": False, "started": "small"})
-    assert code(early.fault) is Code.HANG
+    assert code(early.failure) is Code.HANG
 
 
 @pytest.mark.parametrize("end", [{"returncode": -15, "timed_out": True}, {"returncode": -15}, {"returncode": 1}])
 @pytest.mark.parametrize("finished", [True, False])
-def test_a_child_that_ends_badly_while_the_run_is_stopped_was_interrupted(ended, monkeypatch, end, finished):
+def test_a_worker_that_ends_badly_while_the_run_is_stopped_was_interrupted(ended, monkeypatch, end, finished):
     monkeypatch.setattr(child.process, "stopping", lambda: True)
-    assert code(judged(ended(**end), {**RESULT, "finished": finished}).fault) is Code.INTERRUPTED
-    assert judged(ended(), RESULT).fault is None
+    assert code(judged(ended(**end), {**RESULT, "finished": finished}).failure) is Code.INTERRUPTED
+    assert judged(ended(), RESULT).failure is None
 
 
 NO_RESULT = Missing(code=Code.INVALID_RESULT, message="the worker left no result")
@@ -196,36 +196,36 @@ NO_RESULT = Missing(code=Code.INVALID_RESULT, message="the worker left no result
         ({"returncode": 0}, Code.INVALID_RESULT),
     ],
 )
-def test_before_any_workload_began_none_is_to_blame(ended, end, expected):
-    assert code(judged(ended(**end), NO_RESULT).fault) is expected
+def test_before_any_workload_began_none_has_failed(ended, end, expected):
+    assert code(judged(ended(**end), NO_RESULT).failure) is expected
 
 
 @pytest.mark.parametrize("end", [{"returncode": -9}, {"returncode": 1}, {"returncode": -15, "timed_out": True}])
-def test_nor_when_the_worker_had_only_said_that_it_is_there(ended, end):
+def test_a_worker_that_only_wrote_its_first_result_blames_no_workload(ended, end):
     early = judged(ended(**end), {**RESULT, "finished": False, "outcomes": {}})
-    assert code(early.fault) is Code.TOOL_FAILED
+    assert code(early.failure) is Code.TOOL_FAILED
 
 
-def test_a_child_is_quoted_by_its_exception_and_not_by_the_last_frame(ended):
+def test_a_worker_is_quoted_by_its_exception_and_not_by_the_last_frame(ended):
     err = "Traceback\nModuleNotFoundError: No module named 'torch'\n  frame #25: _start\n==PROF== Report: x\n"
-    assert "No module named 'torch'" in judged(ended(returncode=1, err=err), NO_RESULT).fault.message
+    assert "No module named 'torch'" in judged(ended(returncode=1, err=err), NO_RESULT).failure.message
     out = "==PROF== Connected\nit broke\n==ERROR== The application returned an error code (6).\n"
-    assert judged(ended(returncode=6, out=out), NO_RESULT).fault.message.endswith("it broke")
+    assert judged(ended(returncode=6, out=out), NO_RESULT).failure.message.endswith("it broke")
 
 
-@pytest.mark.parametrize("said", [{"code": "no-such-code", "message": ""}, {"message": "m"}, "raised", 3])
-def test_a_reason_that_nobody_knows_is_an_invalid_result(said):
-    assert code(child.missing_of({"missing": said})) is Code.INVALID_RESULT
+@pytest.mark.parametrize("reason", [{"code": "no-such-code", "message": ""}, {"message": "m"}, "raised", 3])
+def test_an_unknown_reason_is_an_invalid_result(reason):
+    assert code(child.missing_from({"missing": reason})) is Code.INVALID_RESULT
 
 
 def test_reasons_of_the_worker():
-    assert child.missing_of({"readings": {}}) is None
-    assert child.missing_of({"missing": {"code": "hang", "message": "m"}}) == Missing(code=Code.HANG, message="m")
+    assert child.missing_from({"readings": {}}) is None
+    assert child.missing_from({"missing": {"code": "hang", "message": "m"}}) == Missing(code=Code.HANG, message="m")
 
 
 @pytest.fixture
 def answered(monkeypatch, ended):
-    """A child that answers at this time by the file system's clock; what it was given. The wall clock reads ``walls`` around it."""
+    """Script a worker that writes its result at time ``at``, and return what it was given. ``walls`` are wall clock readings."""
 
     def answers(*, at, walls):
         seen, walls = {}, iter(walls)
@@ -247,7 +247,7 @@ def answered(monkeypatch, ended):
 
 
 @pytest.mark.parametrize(
-    ("at", "walls", "fault"),
+    ("at", "walls", "code"),
     [
         (1001.0, (1000.0, 1002.0), None),
         (701.0, (1000.0, 702.0), None),  # set back by 300 s meanwhile
@@ -256,16 +256,16 @@ def answered(monkeypatch, ended):
         (701.0, (1000.0, 1002.0), Code.INVALID_RESULT),
     ],
 )
-def test_a_clock_that_somebody_moves_makes_no_result_old(tmp_path, answered, at, walls, fault):
+def test_a_clock_that_is_set_does_not_make_a_result_old(tmp_path, answered, at, walls, code):
     answered(at=at, walls=walls)
-    ended = child.run(make_order(tmp_path))
-    assert (ended.fault and ended.fault.code) == fault
+    result = child.run(make_spec(tmp_path))
+    assert (result.failure and result.failure.code) == code
 
 
-def test_a_child_gets_its_job_and_answers_it(tmp_path, answered):
+def test_a_worker_gets_its_job_and_answers_it(tmp_path, answered):
     seen = answered(at=1001.0, walls=(1000.0, 1002.0))
-    order = make_order(tmp_path, options={"repeats": 3}, variables={"A": "b"}, wrap=lambda command: ("tool", *command))
-    assert child.run(order).fault is None
+    spec = make_spec(tmp_path, options={"repeats": 3}, variables={"A": "b"}, wrap=lambda command: ("tool", *command))
+    assert child.run(spec).failure is None
     assert seen["argv"][:4] == ("tool", "/python", "-m", "flashcore_ci.worker")
     assert seen["timeout"] == 60.0
     assert seen["variables"]["A"] == "b"

@@ -2,44 +2,27 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from evidence_factories import make_provenance
 from factories import make_build, make_plan
+from sound_gpu import SOUND
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import User
 from flashcore_ci.collect import child, collect, process_runs, profile, sanitizer
-from flashcore_ci.collect.child import STOPPED, Ended
-from flashcore_ci.collect.context import Context
-from flashcore_ci.model.codes import SUBJECT_AT_FAULT, Code
+from flashcore_ci.collect.child import STOPPED, JobResult
+from flashcore_ci.collect.session import Session
+from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
 
-STATE = State(
-    name="NVIDIA H200",
-    uuid="GPU-1",
-    driver="580.159.04",
-    cuda="13.0",
-    compute_capability="9.0",
-    memory=150,
-    memory_used=1,
-    compute_mode="default",
-    ecc=True,
-    ecc_errors=0,
-    mig=False,
-    sm_clock=345,
-    max_sm_clock=1980,
-    power=80.0,
-    power_limit=700.0,
-    temperature=35,
-    reasons=(),
-    users=(),
-)
+STATE = replace(SOUND, uuid="GPU-1", reasons=(), users=())
 CORRECT = {"readings": {"diff/max": 0.0, "error/ratio": 0.5, "finite/bad-values": 0, "repeat/differing-runs": 0}}
 TIMED = {
     "ms": 0.6,
@@ -56,56 +39,55 @@ FACTS = {"torch": "2.11.0", "multiprocessors": 132, "l2": 62914560}
 
 
 class World:
-    """What the machine does: edit before collecting."""
+    """What the machine does. Edit it before collecting."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.kinds = []
         self.outcomes = dict(OUTCOMES)
-        self.faults = {}
+        self.failures = {}
         self.users = ()
         self.probe = {"probe": {"ok": True}}
         self.blind = ""
 
     def read(self, gpu):
-        assert gpu in {"0", "GPU-1"}
-        values = {name: getattr(STATE, name) for name in STATE.__slots__}
-        return State(**{**values, "users": self.users})
+        assert gpu == "GPU-1"
+        return replace(STATE, users=self.users)
 
-    def run(self, order, go=None):
-        if go is not None:
-            while not go.said and not go.cancelled:
-                go.event.wait(0.01)
-            if go.cancelled:
-                return self.ended({}, STOPPED)
-        self.kinds.append(order.kind)
-        assert order.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1"
-        if order.kind == "probe":
-            return self.ended(self.probe, self.faults.get("probe"))
-        fault = self.faults.get(order.kind)
-        outcomes = {} if fault else {workload.id: dict(self.outcomes[order.kind]) for workload in order.workloads}
-        return self.ended(outcomes, fault)
+    def run(self, spec, start=None):
+        if start is not None:
+            while not start.sent and not start.cancelled:
+                start.event.wait(0.01)
+            if start.cancelled:
+                return self.result({}, STOPPED)
+        self.kinds.append(spec.kind)
+        assert spec.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+        if spec.kind == "probe":
+            return self.result(self.probe, self.failures.get("probe"))
+        failure = self.failures.get(spec.kind)
+        outcomes = {} if failure else {workload.id: dict(self.outcomes[spec.kind]) for workload in spec.workloads}
+        return self.result(outcomes, failure)
 
-    def ended(self, outcomes, fault):
-        result = self.folder / "result.json"
-        result.write_text(json.dumps(outcomes), encoding="utf-8")
-        return Ended(outcomes=outcomes, environment=FACTS, in_flight=None, fault=fault, completed=None, result=result)
+    def result(self, outcomes, failure):
+        file = self.folder / "result.json"
+        file.write_text(json.dumps(outcomes), encoding="utf-8")
+        return JobResult(outcomes=outcomes, environment=FACTS, in_flight=None, failure=failure, completed=None, result_file=file)
 
 
-class Go:
-    """A word that passes without a clock."""
+class StartSignal:
+    """A start signal without a clock."""
 
     def __init__(self, file):
         import threading
 
         self.event = threading.Event()
-        self.said = self.cancelled = False
+        self.sent = self.cancelled = False
 
-    def say(self, seconds):
-        self.said = True
+    def send(self, seconds):
+        self.sent = True
         self.event.set()
 
-    def never(self):
+    def cancel(self):
         self.cancelled = True
         self.event.set()
 
@@ -115,27 +97,30 @@ def world(tmp_path, monkeypatch):
     scripted = World(tmp_path)
     monkeypatch.setattr(collect.nvml, "read", scripted.read)
     monkeypatch.setattr(collect.lock, "hold", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(collect, "_versions", lambda context: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
+    monkeypatch.setattr(collect, "_versions", lambda session: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)
-    monkeypatch.setattr(collect, "Go", Go)
-    monkeypatch.setattr(process_runs, "Go", Go)
+    monkeypatch.setattr(collect, "StartSignal", StartSignal)
+    monkeypatch.setattr(process_runs, "StartSignal", StartSignal)
     clean = Measured(value=0.0, unit="count")
-    monkeypatch.setattr(sanitizer.sanitizer, "findings_reading", lambda *_, **__: clean)
-    monkeypatch.setattr(sanitizer.positive_control, "unreported", lambda *_: scripted.blind)
-    seen = sanitizer.Seen(checked=("scale_f32",) * 2, others=())
-    monkeypatch.setattr(sanitizer, "between_marks", lambda *_: seen)
-    monkeypatch.setattr(profile.ncu, "reader", lambda tool: SimpleNamespace())
+    monkeypatch.setattr(sanitizer.sanitizer, "read_findings", lambda *_, **__: clean)
+    monkeypatch.setattr(sanitizer.positive_control, "why_unreported", lambda *_: scripted.blind)
+    launches = sanitizer.ObservedLaunches(checked=("scale_f32",) * 2, others=())
+    monkeypatch.setattr(sanitizer, "between_marks", lambda *_: launches)
+    monkeypatch.setattr(profile.ncu, "import_reader", lambda tool: SimpleNamespace())
     monkeypatch.setattr(profile, "_actions", lambda *_: ())
-    monkeypatch.setattr(profile.ncu, "readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
+    monkeypatch.setattr(profile.ncu, "make_readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
     return scripted
 
 
-def make_context(folder, **changes):
+def make_session(folder, **changes):
     values = {
+        "plan": make_plan(),
+        "builds": (make_build(),),
+        "uuid": "GPU-1",
         "root": folder,
         "python": Path("/python"),
         "libraries": folder,
-        "run": folder / "run",
+        "run_folder": folder / "run",
         "scratch": folder / "scratch",
         "lock_dir": folder,
         "origin": make_provenance(device=None, tools=()),
@@ -143,11 +128,11 @@ def make_context(folder, **changes):
         "ncu": Path("/ncu"),
         "progress": lambda line: None,
     }
-    return Context(**{**values, **changes})
+    return Session(**{**values, **changes})
 
 
 def collected(folder, **changes):
-    return collect.collect(make_plan(), (make_build(),), make_context(folder, **changes))
+    return collect.collect(make_session(folder, **changes))
 
 
 def reasons(evidence):
@@ -203,7 +188,7 @@ def test_a_check_that_does_not_see_its_control_is_not_clean(world, tmp_path):
     found = [observation for observation in collected(tmp_path).observations if observation.kind is Kind.SANITIZER]
     codes = {observation.reading(f"{tool}/findings").code for observation in found for tool in SANITIZER_TOOLS}
     assert codes == {Code.CONTROL_FAILED}
-    assert SUBJECT_AT_FAULT.isdisjoint(codes)
+    assert SUBJECT_FAILURES.isdisjoint(codes)
 
 
 def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
@@ -212,8 +197,8 @@ def test_profile_and_timing_have_the_gpu_alone(world, tmp_path):
     assert world.kinds == [*first, "profile", *["timing"] * 5]
 
 
-def test_a_sick_gpu_blames_no_kernel(world, tmp_path):
-    world.probe = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum came out wrong"}}}
+def test_an_unhealthy_gpu_blames_no_kernel(world, tmp_path):
+    world.probe = {"probe": {"missing": {"code": "device-unhealthy", "message": "the sum is wrong"}}}
     found = reasons(collected(tmp_path))
     assert set(found) == {Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING}
     assert all(codes == {Code.DEVICE_UNHEALTHY} for codes in found.values())
@@ -221,17 +206,17 @@ def test_a_sick_gpu_blames_no_kernel(world, tmp_path):
 
 
 def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
-    world.users = (User(pid=7, name="train.py", ours=False),)
+    world.users = (User(pid=7, name="train.py", descendant=False),)
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
 
 
 def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):
-    def run(order, go=None):
-        if order.name == "timing-4":
-            world.users = (User(pid=7, name="train.py", ours=False),)
-        return world.run(order, go)
+    def run(spec, start=None):
+        if spec.name == "timing-4":
+            world.users = (User(pid=7, name="train.py", descendant=False),)
+        return world.run(spec, start)
 
     monkeypatch.setattr(child, "run", run)
     found = reasons(collected(tmp_path))
@@ -240,56 +225,56 @@ def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch
 
 
 def test_others_may_be_allowed_by_name(world, tmp_path):
-    world.users = (User(pid=7, name="dcgm-exporter", ours=False),)
+    world.users = (User(pid=7, name="dcgm-exporter", descendant=False),)
     assert reasons(collected(tmp_path, allow=("dcgm-*",)))[Kind.TIMING] == {None}
 
 
-def test_others_out_of_sight_are_a_note(world, tmp_path):
-    world.users = (User(pid=7, name="", ours=False),)
+def test_users_that_cannot_be_named_are_a_note(world, tmp_path):
+    world.users = (User(pid=7, name="", descendant=False),)
     evidence = collected(tmp_path)
     assert "cannot tell" in evidence.notes[0]
     assert reasons(evidence)[Kind.TIMING] == {None}
 
 
 def test_a_stopped_run_keeps_what_it_has(world, tmp_path):
-    world.faults = {"profile": STOPPED, "timing": STOPPED}
+    world.failures = {"profile": STOPPED, "timing": STOPPED}
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.INTERRUPTED}
 
 
-def test_a_workload_at_fault_is_not_timed_again(world, tmp_path):
+def test_a_workload_that_fails_is_not_timed_again(world, tmp_path):
     world.outcomes["timing"] = {"missing": {"code": "output-changed", "message": "m"}}
     found = reasons(collected(tmp_path))
     assert found[Kind.TIMING] == {Code.OUTPUT_CHANGED}
     assert world.kinds.count("timing") <= 2
 
 
-def test_an_interpreter_without_torch_is_an_error_and_no_verdict(world, tmp_path):
-    fault = Missing(code=Code.TOOL_FAILED, message="ModuleNotFoundError: No module named 'torch'")
-    world.faults = dict.fromkeys(("probe", "correctness", "launch", "profile", "timing"), fault)
+def test_an_interpreter_without_torch_is_an_error_and_not_a_verdict(world, tmp_path):
+    failure = Missing(code=Code.TOOL_FAILED, message="ModuleNotFoundError: No module named 'torch'")
+    world.failures = dict.fromkeys(("probe", "correctness", "launch", "profile", "timing"), failure)
     with pytest.raises(CannotCollectError, match="torch"):
         collected(tmp_path)
 
 
 @pytest.mark.parametrize("tool", ["sanitizer", "ncu"])
-def test_an_absent_tool_is_said_before_anything_runs(world, tmp_path, tool):
+def test_an_absent_tool_is_reported_before_anything_runs(world, tmp_path, tool):
     with pytest.raises(CannotCollectError):
         collected(tmp_path, **{tool: None})
     assert world.kinds == []
 
 
 def test_what_was_not_built_is_not_observed(world, tmp_path):
-    evidence = collect.collect(make_plan(), (make_build(entries=()),), make_context(tmp_path))
+    evidence = collected(tmp_path, builds=(make_build(entries=()),))
     assert evidence.observations == ()
 
 
 def test_a_gpu_that_is_lost_in_the_middle_keeps_what_it_showed_before(world, tmp_path, monkeypatch):
-    def run(order, go=None):
-        if order.kind == "profile":
-            world.faults |= dict.fromkeys(("profile", "probe"), Missing(code=Code.CRASH, message="Xid 79"))
+    def run(spec, start=None):
+        if spec.kind == "profile":
+            world.failures |= dict.fromkeys(("profile", "probe"), Missing(code=Code.CRASH, message="Xid 79"))
             monkeypatch.setattr(collect.nvml, "read", lost)
-        return world.run(order, go)
+        return world.run(spec, start)
 
     def lost(gpu):
         raise CannotCollectError("GPU is lost")

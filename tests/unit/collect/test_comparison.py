@@ -1,13 +1,12 @@
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from factories import make_workload
 
 from flashcore_ci.collect import comparison
-from flashcore_ci.collect.comparison import Match, Opponent
-from flashcore_ci.collect.isolation import Outcome
+from flashcore_ci.collect.comparison import InterimLooks, PairedSeries
+from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Identity, Observation
 from flashcore_ci.model.reading import Missing
@@ -30,15 +29,19 @@ def identity(workload, side):
 
 def outcome(ms=1.0, missing=None):
     values = {} if missing else {"ms": ms, "megacycles": ms * 1.8, "mhz": 1800.0, "kept": 13, "dropped": 1, "batched": False}
-    return Outcome(values=values, missing=missing, completed=None, result=Path("/nothing"))
+    return WorkloadResult(values=values, missing=missing, completed=None, result_file=Path("/nothing"))
 
 
 class Session:
-    """One side's: what it can be asked without a GPU."""
+    """One side's session, without a GPU."""
 
-    def __init__(self, side, told):
+    scratch = Path("/scratch")
+
+    def __init__(self, side):
         self.side = side
-        self.context = SimpleNamespace(scratch=Path("/scratch"), progress=told.append)
+
+    def progress(self, line):
+        pass
 
     def workloads(self, kind):
         assert kind is Kind.COMPARISON
@@ -52,7 +55,7 @@ class Session:
 
 
 class Scripted:
-    """Trials that give what ``script`` says of (side, workload, round); they note what ran, and what was started ahead."""
+    """Process runs that return ``script(side, workload, round)``. They record what ran, and what started early."""
 
     def __init__(self, script):
         self.script = script
@@ -62,33 +65,32 @@ class Scripted:
     def __call__(self, scratch):
         return self
 
-    def start(self, trial):
-        self.ahead.append(trial.name)
+    def start(self, run):
+        self.ahead.append(run.name)
 
-    def finish(self, trial):
-        _, number, side = trial.name.split("-")
-        self.ran.append((int(number), side, tuple(workload.id for workload in trial.workloads), trial.options["batched"]))
-        return {workload.id: self.script(side, workload.id, int(number)) for workload in trial.workloads}
+    def finish(self, run):
+        _, number, side = run.name.split("-")
+        self.ran.append((int(number), side, tuple(workload.id for workload in run.workloads), run.options["batched"]))
+        return {workload.id: self.script(side, workload.id, int(number)) for workload in run.workloads}
 
     def close(self):
         pass
 
 
 @pytest.fixture
-def play(monkeypatch):
-    def run(script=lambda *_: outcome(), final=lambda *_: False):
-        told, scripted = [], Scripted(script)
-        monkeypatch.setattr(comparison, "Trials", scripted)
-        head, base = (SimpleNamespace(session=Session(side, told)) for side in ("head", "base"))
-        opponent = Opponent(machine=base, looks=LOOKS, final=final)
-        found = {one.target: one for one in comparison.collect(head, opponent, provenance=None)}
+def compare(monkeypatch):
+    def run(script=lambda *_: outcome(), is_final=lambda *_: False):
+        scripted = Scripted(script)
+        monkeypatch.setattr(comparison, "ProcessRuns", scripted)
+        looks = InterimLooks(rounds=LOOKS, is_final=is_final)
+        found = {one.target: one for one in comparison.collect(Session("head"), Session("base"), looks, provenance=None)}
         return found, scripted
 
     return run
 
 
-def test_a_round_is_one_process_of_each_side_in_either_order(play):
-    found, scripted = play()
+def test_a_round_is_one_process_of_each_side_in_either_order(compare):
+    found, scripted = compare()
     rounds = [list(group) for _, group in itertools.groupby(scripted.ran, key=lambda ran: ran[0])]
     assert [sorted(side for _, side, *_ in one) for one in rounds] == [["base", "head"]] * LOOKS[-1]
     samples = dict(found["slow"].samples)
@@ -97,82 +99,82 @@ def test_a_round_is_one_process_of_each_side_in_either_order(play):
     assert dict(found["slow"].readings)["blocks/dropped"].value == 2 * LOOKS[-1]
 
 
-def test_the_order_is_drawn_anew_for_each_round(play):
-    orders = {tuple(side for _, side, *_ in play()[1].ran) for _ in range(20)}
+def test_each_round_has_a_new_random_order(compare):
+    orders = {tuple(side for _, side, *_ in compare()[1].ran) for _ in range(20)}
     assert len(orders) > 1
 
 
-def test_the_same_code_is_not_timed(play):
-    found, scripted = play()
+def test_the_same_code_is_not_timed(compare):
+    found, scripted = compare()
     assert all("equal" not in workloads for _, _, workloads, _ in scripted.ran)
     assert found["equal"].samples == ()
     assert dict(found["equal"].readings)["comparison/same-code"].value == 1
 
 
-def test_one_looks_at_the_looks_and_who_is_decided_leaves(play):
-    asked = []
+def test_a_workload_leaves_at_the_look_that_decides_it(compare):
+    looked = []
 
-    def final(target, samples, provenance):
-        asked.append((target, len(samples["head/time/gpu/cold"].values)))
+    def is_final(target, samples, provenance):
+        looked.append((target, len(samples["head/time/gpu/cold"].values)))
         return target == "quick"
 
-    found, scripted = play(final=final)
-    assert asked == [("quick", 2), ("slow", 2), ("slow", 3), ("slow", 5)]
+    found, scripted = compare(is_final=is_final)
+    assert looked == [("quick", 2), ("slow", 2), ("slow", 3), ("slow", 5)]
     assert {workloads for number, _, workloads, _ in scripted.ran if number >= LOOKS[0]} == {("slow",)}
     assert len(dict(found["quick"].samples)["base/clock/sm"].values) == LOOKS[0]
 
 
-def test_the_first_process_says_how_both_sides_are_launched(play):
-    _, scripted = play()
+def test_the_first_process_decides_how_both_sides_are_launched(compare):
+    _, scripted = compare()
     assert scripted.ran[0][3] == {}
-    assert all(told == {"quick": False, "slow": False} for *_, told in scripted.ran[1:])
+    assert all(batched == {"quick": False, "slow": False} for *_, batched in scripted.ran[1:])
 
 
-def test_a_round_that_lost_a_side_is_no_round(play):
+def test_a_round_that_lost_a_side_does_not_count(compare):
     def script(side, workload, number):
         lost = (side, workload, number) == ("head", "slow", 1)
         return outcome(missing=Missing(code=Code.THROTTLED, message="hot")) if lost else outcome()
 
-    found, _ = play(script)
+    found, _ = compare(script)
     assert {len(sample.values) for _, sample in found["slow"].samples} == {LOOKS[-1] - 1}
     assert found["slow"].notes == ("round 2: head: throttled: hot",)
     assert found["slow"].missing is None
 
 
-def test_no_round_at_all_is_missing_with_the_commonest_reason(play):
-    found, _ = play(lambda *_: outcome(missing=Missing(code=Code.THROTTLED, message="hot")))
+def test_no_round_at_all_is_missing_with_the_commonest_reason(compare):
+    found, _ = compare(lambda *_: outcome(missing=Missing(code=Code.THROTTLED, message="hot")))
     assert found["slow"].missing.code is Code.THROTTLED
     assert found["slow"].samples == ()
 
 
 @pytest.mark.parametrize(("side", "code"), [("base", Code.NO_BASE), ("head", Code.RAISED)])
-def test_a_side_that_is_at_fault_ends_it(play, side, code):
+def test_a_side_that_fails_ends_the_series(compare, side, code):
     def script(at, workload, number):
         return outcome(missing=Missing(code=Code.RAISED, message="no")) if (at, workload) == (side, "quick") else outcome()
 
-    found, scripted = play(script)
+    found, scripted = compare(script)
     assert found["quick"].missing.code is code
     assert max(number for number, _, workloads, _ in scripted.ran if "quick" in workloads) == LOOKS[0] - 1
 
 
-def test_a_base_that_could_run_it_before_is_no_reason_to_compare_nothing(play):
+def test_a_base_that_ran_it_before_keeps_its_rounds(compare):
     def script(at, workload, number):
         lost = (at, workload, number) == ("base", "quick", 2)
         return outcome(missing=Missing(code=Code.CRASH, message="Xid 79")) if lost else outcome()
 
-    found, scripted = play(script)
+    found, scripted = compare(script)
     assert found["quick"].missing is None
     assert {len(sample.values) for _, sample in found["quick"].samples} == {2}
     assert found["quick"].notes == ("round 3: base: crash: Xid 79",)
     assert max(number for number, _, workloads, _ in scripted.ran if "quick" in workloads) == LOOKS[1] - 1
 
 
-def test_where_neither_side_can_run_it_head_is_to_blame(play):
-    found, _ = play(lambda *_: outcome(missing=Missing(code=Code.RAISED, message="no")))
+def test_if_neither_side_can_run_it_head_has_failed(compare):
+    found, _ = compare(lambda *_: outcome(missing=Missing(code=Code.RAISED, message="no")))
     assert found["quick"].missing.code is Code.RAISED
 
 
-def test_a_stopped_run_keeps_its_rounds(play, monkeypatch):
+def test_a_stopped_run_keeps_its_rounds(compare, monkeypatch):
     stopped = []
     monkeypatch.setattr(comparison.process, "stopping", lambda: bool(stopped))
 
@@ -181,9 +183,9 @@ def test_a_stopped_run_keeps_its_rounds(play, monkeypatch):
             stopped.append(True)
         return outcome()
 
-    found, _ = play(script)
+    found, _ = compare(script)
     assert len(dict(found["slow"].samples)["base/clock/sm"].values) == 3
 
 
-def test_a_match_without_rounds_was_interrupted():
-    assert Match(workload=WORKLOADS[0]).missing().code is Code.INTERRUPTED
+def test_a_series_without_rounds_was_interrupted():
+    assert PairedSeries(workload=WORKLOADS[0]).missing().code is Code.INTERRUPTED

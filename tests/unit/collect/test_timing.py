@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.collect import process_runs, timing
-from flashcore_ci.collect.isolation import Outcome
+from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
 
@@ -37,16 +37,16 @@ def test_fewer_survivors_than_processes_is_missing(tries, code):
 
 def test_a_shortfall_says_how_many_survived():
     found = timing.shortfall([OK, OK, OK, lost(Code.UNSETTLED), OK], 5)
-    assert found.message == "4 of 5 processes gave a sample; unsettled: why"
+    assert found.message == "4 of 5 processes gave a sample. unsettled: why"
 
 
 @pytest.mark.parametrize("value", [float("nan"), "nan", None])
 def test_a_sample_that_is_no_finite_number_is_none(value):
     values = {"ms": 1.0, "megacycles": 1.8, "mhz": value}
-    outcome = Outcome(values=values, missing=None, completed=None, result=Path("/r"))
-    assert process_runs.sampled(outcome).missing.code is Code.INVALID_RESULT
+    outcome = WorkloadResult(values=values, missing=None, completed=None, result_file=Path("/r"))
+    assert process_runs.require_samples(outcome).missing.code is Code.INVALID_RESULT
     good = replace(outcome, values={**values, "mhz": 1800.0})
-    assert process_runs.sampled(good) is good
+    assert process_runs.require_samples(good) is good
 
 
 def test_readings_are_medians_over_processes():

@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 from sound_gpu import SOUND
 
-from flashcore_ci.adapters.nvml import State, User
+from flashcore_ci.adapters.nvml import GpuState, User
 from flashcore_ci.doctor import checks
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 
 
-def problems(state: State, allow: tuple[str, ...] = ()) -> dict[str, checks.Line]:
-    return {line.name: line for line in checks.gpu(state, allow) if line.problem}
+def problems(state: GpuState, allow: tuple[str, ...] = ()) -> dict[str, checks.Diagnosis]:
+    return {line.name: line for line in checks.diagnose_gpu(state, allow) if line.problem}
 
 
 def test_a_sound_gpu_has_no_problem() -> None:
     assert problems(SOUND) == {}
-    assert "this machine can gate" in checks.render(checks.gpu(SOUND))
+    assert "this machine can gate" in checks.render(checks.diagnose_gpu(SOUND))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_sound_gpu_has_no_problem() -> None:
         ("mode", {"mig": True}),
         ("ecc", {"ecc_errors": 2}),
         ("throttle", {"reasons": ("hardware thermal slowdown",)}),
-        ("processes", {"users": (User(pid=7, name="train", ours=False),)}),
+        ("processes", {"users": (User(pid=7, name="train", descendant=False),)}),
     ],
 )
 def test_each_problem_has_its_fix(name: str, changes: dict[str, object]) -> None:
@@ -41,12 +41,12 @@ def test_each_problem_has_its_fix(name: str, changes: dict[str, object]) -> None
 
 
 def test_an_allowed_process_is_none_of_our_business() -> None:
-    assert problems(replace(SOUND, users=(User(pid=7, name="dcgm-exporter", ours=False),)), ("dcgm*",)) == {}
+    assert problems(replace(SOUND, users=(User(pid=7, name="dcgm-exporter", descendant=False),)), ("dcgm*",)) == {}
 
 
 def test_a_process_that_cannot_be_named_is_not_called_a_problem_nor_nothing() -> None:
-    lines = {line.name: line for line in checks.gpu(replace(SOUND, users=(User(pid=7, name="", ours=False),)))}
-    assert "cannot tell" in lines["processes"].found
+    lines = {line.name: line for line in checks.diagnose_gpu(replace(SOUND, users=(User(pid=7, name="", descendant=False),)))}
+    assert "unknown" in lines["processes"].fact
 
 
 def test_a_gpu_without_ecc() -> None:
@@ -55,12 +55,12 @@ def test_a_gpu_without_ecc() -> None:
 
 @pytest.mark.parametrize("code", [Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE])
 def test_counters(code: Code) -> None:
-    line = checks.counters(Missing(code=code, message="said ncu"))
+    line = checks.diagnose_counters(Missing(code=code, message="said ncu"))
     assert line.problem
     assert ("NVreg_RestrictProfilingToAdminUsers=0" in line.fix) or ("dcgmi profpause" in line.fix)
-    assert not checks.counters(None).problem
+    assert not checks.diagnose_counters(None).problem
 
 
 def test_disk() -> None:
-    assert checks.disk("runs", 1 << 20).fix
-    assert not checks.disk("runs", 1 << 40).problem
+    assert checks.diagnose_disk("runs", 1 << 20).fix
+    assert not checks.diagnose_disk("runs", 1 << 40).problem

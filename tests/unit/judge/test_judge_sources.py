@@ -38,13 +38,13 @@ class TestMatching:
         assert only(judged(*sources), "finite").outcome is Outcome.FAIL
         assert only(judged(*sources), "finite", "small").outcome is Outcome.PASS
 
-    def test_a_source_that_measured_something_else_is_passed_over(self):
+    def test_a_source_of_other_code_is_skipped(self):
         stale = good_evidence(PLAN, (make_build(launcher="other"),))
         report = judged(Source(origin=LIVE, evidence=stale), Source(origin=RECORDED, evidence=GOOD))
         assert report.outcome is Outcome.PASS
         assert {verdict.origin for verdict in report.verdicts} == {RECORDED}
 
-    def test_a_missing_reading_that_matches_is_an_answer(self):
+    def test_a_matching_missing_reading_counts(self):
         busy = Missing(code=Code.GPU_BUSY, message="busy")
         live = with_reading(GOOD, Kind.CORRECTNESS, "big", FINITE.metric, busy)
         verdict = only(judged(Source(origin=LIVE, evidence=live), Source(origin=RECORDED, evidence=GOOD)), "finite")

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 from factories import STABILITY, make_check
-from judging import seen
+from judging import verdict_with
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Samples
@@ -14,7 +14,7 @@ class TestStability:
     CHECK = make_check(STABILITY)
 
     def verdict(self, *values, unit="Mcycle", more=()):
-        return seen(self.CHECK, samples=(("cycles/gpu/cold", Samples(values=values, unit=unit)), *more))
+        return verdict_with(self.CHECK, samples=(("cycles/gpu/cold", Samples(values=values, unit=unit)), *more))
 
     def test_a_spread_below_its_limit(self):
         verdict = self.verdict(99.0, 100.0, 101.0, 100.0, 100.0)
@@ -23,7 +23,7 @@ class TestStability:
         assert verdict.reading.unit == "%"
 
     @pytest.mark.parametrize("value", [0.0, 1.0, 1e300])
-    def test_values_that_are_all_the_same_are_no_measurement(self, value):
+    def test_equal_values_are_invalid(self, value):
         verdict = self.verdict(*(value,) * 5)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
@@ -40,7 +40,7 @@ class TestStability:
         )
         assert self.verdict(100.0, 100.0, 100.0, 100.0, 101.0, more=more).reason.facts == (
             ("processes", "5"),
-            ("sees", "a true spread of 4.7 % is red 19 times in 20 with 5 processes"),
+            ("sees", "5 processes detect a true spread of 4.7 % with 95 % power"),
             ("cycles/gpu/cold", "100 to 101 Mcycle, std 0.45 %"),
             ("time/gpu/cold", "1 to 2 ms, std 47 %"),
             ("clock/sm", "1700 to 1700 MHz"),
@@ -54,20 +54,20 @@ class TestStability:
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.TOO_FEW_PROCESSES)
         assert verdict.reason.message == f"{len(values)} processes gave a value, 5 are needed"
 
-    def test_one_sample_has_no_spread_even_if_the_gate_is_content_with_one(self):
+    def test_one_sample_has_no_spread(self):
         check = make_check(replace(STABILITY, min_samples=1))
-        verdict = seen(check, samples=(("cycles/gpu/cold", Samples(values=(1.0,), unit="Mcycle")),))
+        verdict = verdict_with(check, samples=(("cycles/gpu/cold", Samples(values=(1.0,), unit="Mcycle")),))
         assert verdict.reason.code is Code.TOO_FEW_PROCESSES
 
     def test_no_samples_at_all(self):
-        assert seen(self.CHECK, samples=()).reason.code is Code.METRIC_ABSENT
+        assert verdict_with(self.CHECK, samples=()).reason.code is Code.METRIC_ABSENT
 
     @pytest.mark.parametrize("values", [(0.0,) * 5, (-1.0,) * 5, (1e308,) * 5])
     def test_what_has_no_relative_spread(self, values):
         verdict = self.verdict(*values)
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
-    def test_two_speeds_are_said(self):
+    def test_two_speeds_are_noted(self):
         verdict = self.verdict(100.0, 100.1, 103.0, 103.1, 103.0)
         assert verdict.outcome is Outcome.PASS
         assert verdict.notes == ("two speeds: 3 near 103.033 Mcycle, 2 near 100.05 Mcycle",)

@@ -35,7 +35,7 @@ class TestWhatChanged:
     def test_what_changed_is_named(self, build, part):
         verdict = only(judged(GOOD, builds=(make_build(**build),)), "finite")
         assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, Code.STALE_EVIDENCE)
-        assert verdict.reason.message == f"the evidence is of something else; changed since: {part}"
+        assert verdict.reason.message == f"the evidence is of other code or another question. Changed since: {part}"
         assert verdict.reason.facts == (("changed", part.replace("machine code", "machine_code")),)
         assert verdict.blocks
         assert verdict.origin == Origin(kind="none")
@@ -49,7 +49,7 @@ class TestWhatChanged:
         assert only(report, "stability").reason.facts == (("changed", "collector"),)
         assert only(report, "finite").outcome is Outcome.PASS
 
-    def test_what_a_workload_is_called_does_not_matter_to_its_digest_but_its_id_finds_it(self):
+    def test_tags_do_not_change_the_digest_of_a_workload(self):
         tags = make_plan(workloads=(make_workload("big", tags=("new",)), make_workload("small", params=(("n", 7),))))
         assert judged(GOOD, plan=tags).outcome is Outcome.PASS
 
@@ -71,7 +71,7 @@ class TestWhatChanged:
 
 
 class TestDeferring:
-    def test_what_a_gpu_could_answer_is_deferred_and_does_not_block(self):
+    def test_missing_gpu_evidence_is_deferred_and_does_not_block(self):
         static = replace(GOOD, observations=GOOD.observations[:2])
         report = judged(static, stale=StalePolicy.DEFER)
         deferred = [verdict for verdict in report.verdicts if verdict.deferred]
@@ -91,7 +91,7 @@ class TestDeferring:
         assert report.exit_code == 11
 
     @pytest.mark.parametrize("code", [Code.GPU_BUSY, Code.HANG, Code.INTERRUPTED, Code.UNSETTLED])
-    def test_what_was_measured_badly_is_not_deferred(self, code):
+    def test_a_failed_measurement_is_not_deferred(self, code):
         bad = with_reading(GOOD, Kind.CORRECTNESS, "big", FINITE.metric, Missing(code=code, message=""))
         verdict = only(judged(bad, stale=StalePolicy.DEFER), "finite")
         assert (verdict.deferred, verdict.blocks) == (False, True)

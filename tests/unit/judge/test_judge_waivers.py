@@ -14,7 +14,7 @@ from flashcore_ci.model.verdict import Outcome
 
 
 class TestWaivers:
-    def test_a_red_check_is_waived_and_says_so(self):
+    def test_a_failed_check_is_waived_with_a_note(self):
         report = judged(RED, waivers=(make_waiver(),))
         verdict = only(report, "finite")
         assert (verdict.outcome, verdict.blocks) == (Outcome.WAIVED, False)
@@ -31,10 +31,10 @@ class TestWaivers:
     @pytest.mark.parametrize(
         ("expires", "outcome"), [("2027-11-22", Outcome.WAIVED), ("2027-11-23", Outcome.FAIL), ("9999-12-31", Outcome.FAIL)]
     )
-    def test_what_ends_in_more_than_a_year_is_no_exception(self, expires, outcome):
+    def test_a_waiver_of_more_than_a_year_has_no_effect(self, expires, outcome):
         report = judged(RED, waivers=(make_waiver(expires=expires),))
         assert only(report, "finite").outcome is outcome
-        said = f"the waiver of finite on big would end on {expires}, in more than a year, and does nothing"
+        said = f"the waiver of finite on big would end on {expires}, in more than a year, and has no effect"
         assert (said in report.notes) == (outcome is Outcome.FAIL)
 
     @pytest.mark.parametrize(
@@ -48,22 +48,22 @@ class TestWaivers:
             ("2026-12-31T23:00:00-02:00", Outcome.FAIL),
         ],
     )
-    def test_it_holds_to_the_end_of_its_last_day_in_utc(self, as_of, outcome):
+    def test_a_waiver_is_active_until_the_end_of_its_last_day_in_utc(self, as_of, outcome):
         assert only(judged(RED, waivers=(make_waiver(),), as_of=as_of), "finite").outcome is outcome
 
-    def test_a_day_that_is_none_is_refused(self):
+    def test_an_invalid_day_is_an_error(self):
         with pytest.raises(ValueError):
             judged(GOOD, as_of="tomorrow")
 
     @pytest.mark.parametrize(
         ("waiver", "evidence", "note"),
         [
-            (make_waiver(expires="2026-11-20"), RED, "the waiver of finite on big ended on 2026-11-20 and does nothing"),
+            (make_waiver(expires="2026-11-20"), RED, "the waiver of finite on big ended on 2026-11-20 and has no effect"),
             (make_waiver("finite", "bog"), GOOD, "the waiver of finite on bog matches no check of this plan"),
             (make_waiver(), GOOD, "the waiver of finite on big is not needed: the check passes"),
         ],
     )
-    def test_idle_waivers_are_noted(self, waiver, evidence, note):
+    def test_waivers_without_effect_are_noted(self, waiver, evidence, note):
         assert note in judged(evidence, waivers=(waiver,)).notes
 
     def test_a_waiver_covers_one_check_and_no_other(self):
@@ -82,7 +82,7 @@ class TestSuppressions:
         verdict = replace(only(judged(RED), "finite"), findings=findings, reading=Measured(value=total, unit="count"))
         return waivers.covers(make_waiver(finding=glob), verdict)
 
-    def test_everything_that_was_found_must_match(self):
+    def test_every_finding_must_match(self):
         assert self.covers(self.FOUND)
         assert self.covers(self.FOUND, self.OTHER, glob="k k.cu:*")
         assert not self.covers(self.FOUND, self.OTHER)
@@ -92,14 +92,17 @@ class TestSuppressions:
         assert not self.covers(value=2.0)
         assert not self.covers()
 
-    def test_a_red_without_findings_is_not_suppressed(self):
+    def test_a_failure_without_findings_is_not_suppressed(self):
         report = judged(RED, waivers=(make_waiver(finding="*"),))
         assert only(report, "finite").outcome is Outcome.FAIL
         assert "the waiver of finite on big is for findings like '*', and there are others" in report.notes
 
-    def test_a_suppression_shows_what_it_suppresses(self):
+    def test_a_suppression_shows_its_findings(self):
         verdict = replace(only(judged(RED), "finite"), findings=(self.FOUND,), reading=Measured(value=2.0, unit="count"))
-        found = waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
+        found = waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
         assert found.outcome is Outcome.WAIVED
         assert found.notes[-1].startswith("suppressed (k k.cu:7 *) until 2026-12-31 by kernels: ")
-        assert waivers.waived(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome is Outcome.FAIL
+        assert (
+            waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome
+            is Outcome.FAIL
+        )

@@ -1,4 +1,4 @@
-"""The gate ``no-drift``: what does not move catches what moves slowly."""
+"""The gate ``no-drift``: a fixed baseline catches slow drift."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from evidence_factories import good_observation, make_evidence, make_provenance
 from factories import make_build, make_check, make_limit
 from judging import judged
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing, Samples
@@ -49,8 +49,8 @@ def baseline(observation=None, collected_at="2026-11-01T00:00:00Z", **changes):
 
 def verdict(observation, *baselines, check=DRIFT, workload=COMPUTE, noise=None, **provenance):
     evidence = make_evidence(observations=(observation,), provenance=make_provenance(**provenance))
-    standards = Standards(baselines=baselines, noises=(noise,) if noise else ())
-    return judged(evidence, plan=plan_of(check, workload=workload), standards=standards).verdicts[0]
+    references = References(baselines=baselines, noises=(noise,) if noise else ())
+    return judged(evidence, plan=plan_of(check, workload=workload), references=references).verdicts[0]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_outcomes(percent, outcome, code):
     found = verdict(timing(percent), baseline())
     assert (found.outcome, found.reason.code) == (outcome, code)
     assert found.reading.value == pytest.approx(percent, abs=0.2)
-    assert "against the baseline of 2026-11-01" in found.reason.message
+    assert "compared with the baseline of 2026-11-01" in found.reason.message
     assert dict(found.reason.facts)["processes"] == "5 in the baseline, 5 now"
 
 
-def test_ten_merges_each_within_its_margin_are_caught_together():
-    """Each merge costs 0.4 %, within the margin of 0.6 % that its workload has; the baseline stays where it was."""
+def test_ten_merges_within_the_margin_fail_together():
+    """Each merge costs 0.4 %, within the margin of 0.6 %. The baseline stays."""
     margin = make_check(replace(NO_SLOWER, limits=(make_limit(0.6, "%"),)))
-    held, noise = baseline(), Standards(noises=(make_noise(0.1),))
+    held, noise = baseline(), References(noises=(make_noise(0.1),))
     merged, drifts = [], []
     for merge in range(1, 11):
         before, after = (100.0 * (1.004**count - 1.0) for count in (merge - 1, merge))
         sides = samples_of(lognormal(merge, 12, percent=before), lognormal(merge + 500, 12, percent=after))
-        merged.append(verdict_on(comparison(sides), check=margin, standards=noise).outcome)
+        merged.append(verdict_on(comparison(sides), check=margin, references=noise).outcome)
         drifts.append(verdict(timing(after, seed=merge), held, noise=make_noise(0.1)).outcome)
     assert merged == [Outcome.PASS] * 10
     assert drifts[:3] == [Outcome.PASS] * 3
@@ -99,23 +99,23 @@ class TestNoBaseline:
         assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, Code.NO_BASELINE)
         assert found.blocks
         assert "baseline propose" in found.next_step
-        assert found.reason.message.endswith("there are: none")
+        assert found.reason.message.endswith("The checkout has none")
 
     @pytest.mark.parametrize("changes", [{"device": "NVIDIA H100"}, {"driver": "570"}, {"clock_policy": "locked"}])
-    def test_of_another_machine(self, changes):
+    def test_baseline_of_another_machine(self, changes):
         found = verdict(timing(), baseline(**changes))
         assert found.reason.code is Code.NO_BASELINE
         assert next(iter(changes.values())) in found.reason.message
 
-    def test_of_a_run_without_a_gpu(self):
+    def test_run_without_a_gpu(self):
         assert verdict(timing(), baseline(), device=None).reason.code is Code.NO_BASELINE
 
-    def test_without_this_workload(self):
+    def test_baseline_without_this_workload(self):
         found = verdict(timing(), baseline(rows=()))
         assert (found.reason.code, "has no row for big" in found.reason.message) == (Code.NO_BASELINE, True)
 
     @pytest.mark.parametrize(("part", "word"), [("workload", "the workload"), ("collector", "the collector")])
-    def test_of_something_else(self, part, word):
+    def test_baseline_of_another_workload_or_collector(self, part, word):
         other = timing()
         other = replace(other, identity=replace(other.identity, **{part: "other"}))
         found = verdict(timing(), baseline(other))
@@ -140,17 +140,17 @@ class TestRefused:
         found = verdict(timing(samples=samples), baseline())
         assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, Code.INVALID_RESULT)
 
-    def test_what_was_not_measured(self):
+    def test_a_failed_measurement(self):
         found = verdict(timing(missing=Missing(code=Code.HANG, message="hung")), baseline())
         assert (found.outcome, found.reason.code) == (Outcome.FAIL, Code.HANG)
 
     @pytest.mark.parametrize("values", [(1.0,), (1.0, 0.0), (1.0, float("nan")), (1.0, float("inf"))])
-    def test_a_baseline_of_nonsense(self, values):
+    def test_a_baseline_with_impossible_values(self, values):
         with pytest.raises(ValueError, match="big"):
             BaselineRow(workload="big", collected_at="", commit="", asked="", collector="", ms=values, megacycles=values)
 
 
-def test_a_baseline_from_the_very_run_says_so():
+def test_a_baseline_from_the_same_run_is_noted():
     same = make_provenance().collected_at
     assert "proposed from this very run" in dict(verdict(timing(), baseline(collected_at=same)).reason.facts)["note"]
 

@@ -17,7 +17,7 @@ from factories import (
     make_workload,
 )
 
-from flashcore_ci.judge.references import Standards
+from flashcore_ci.judge.references import References
 from flashcore_ci.judge.unaffected import Side, unaffected
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Severity
 from flashcore_ci.plan.planner import make_plan as planned
@@ -25,8 +25,8 @@ from flashcore_ci.plan.planner import make_plan as planned
 PLAN = planned(make_suite(), (make_description(),))
 
 
-def side(*, plan=None, builds=None, waivers=(), standards=Standards()) -> Side:  # noqa: B008 - a frozen record
-    return Side(plan=plan or PLAN, builds=builds or (make_build(),), waivers=waivers, standards=standards)
+def side(*, plan=None, builds=None, waivers=(), references=References()) -> Side:  # noqa: B008 - a frozen record
+    return Side(plan=plan or PLAN, builds=builds or (make_build(),), waivers=waivers, references=references)
 
 
 BASE = side()
@@ -34,7 +34,7 @@ RUNS = {check.key for check in BASE.plan.checks if check.gate.evidence not in ST
 
 
 def affected(head: Side, base: Side = BASE) -> set[tuple[str, str]]:
-    """What is asked besides what the compiler answers."""
+    """Return the affected checks, without those on compiler evidence."""
     same = unaffected(head, base)
     return {c.key for c in head.plan.checks if c.key not in same and c.gate.evidence not in STATIC_KINDS}
 
@@ -46,12 +46,12 @@ def gates(**changes: object):
     )
 
 
-def test_the_same_code_and_the_same_questions() -> None:
+def test_equal_code_and_equal_questions() -> None:
     assert affected(side()) == set()
     assert unaffected(side(), BASE) == RUNS
 
 
-def test_what_the_compiler_answers_is_always_asked() -> None:
+def test_compiler_evidence_is_always_judged() -> None:
     left = {check.key for check in BASE.plan.checks} - unaffected(side(), BASE)
     assert {check.gate.evidence for check in BASE.plan.checks if check.key in left} == STATIC_KINDS
 
@@ -71,7 +71,7 @@ def test_a_workload_affects_its_own_checks() -> None:
     assert {target for _, target in affected(side(plan=plan))} == {"big"}
 
 
-def test_a_kernel_that_does_not_compile_on_either_side_is_not_the_same() -> None:
+def test_kernels_that_do_not_compile_are_never_equal() -> None:
     broken = make_build(entries=())
     assert affected(side(builds=(broken,)), side(builds=(broken,))) == RUNS
     assert affected(side(), side(builds=(broken,))) == RUNS
@@ -86,42 +86,42 @@ def test_a_kernel_that_does_not_compile_on_either_side_is_not_the_same() -> None
         {"min_samples": 2},
     ],
 )
-def test_another_question_is_another_answer(changes: dict[str, object]) -> None:
+def test_a_changed_gate_affects_its_checks(changes: dict[str, object]) -> None:
     assert {gate for gate, _ in affected(side(plan=gates(**changes)))} == {"finite"}
 
 
 @pytest.mark.parametrize("changes", [{"title": "x"}, {"why": "x"}, {"owner": "x"}, {"limits": (make_limit(0.0, why="x"),)}])
-def test_words_for_people_are_no_other_question(changes: dict[str, object]) -> None:
+def test_titles_and_reasons_affect_nothing(changes: dict[str, object]) -> None:
     assert affected(side(plan=gates(**changes))) == set()
 
 
-def test_a_check_that_the_base_did_not_ask() -> None:
+def test_a_new_check_is_affected() -> None:
     few = planned(make_suite(gates=tuple(gate for gate in GATES if gate is not FINITE)), (make_description(),))
     assert {gate for gate, _ in affected(side(), side(plan=few))} == {"finite"}
 
 
-def test_a_waiver_that_went_or_came_asks_its_check_again() -> None:
+def test_a_changed_waiver_affects_its_check() -> None:
     waiver = make_waiver()
     for head, base in ((side(waivers=(waiver,)), BASE), (BASE, side(waivers=(waiver,)))):
         assert affected(head, base) == {(waiver.gate, waiver.target)} & RUNS != set()
 
 
-def test_another_baseline_asks_again_about_times() -> None:
-    other = side(standards=replace(Standards(), baselines=("another",)))
+def test_a_changed_baseline_affects_times() -> None:
+    other = side(references=replace(References(), baselines=("another",)))
     assert {gate for gate, _ in affected(other)} == {"stability"}
 
 
-def test_more_patience_asks_again() -> None:
+def test_a_changed_timeout_affects_its_checks() -> None:
     plan = planned(make_suite(protocol=make_protocol(timeouts=((Kind.CORRECTNESS, 9.0),))), (make_description(),))
     assert {gate for gate, _ in affected(side(plan=plan))} == {"finite"}
 
 
-def test_how_it_is_collected_asks_again() -> None:
+def test_a_changed_protocol_affects_its_checks() -> None:
     plan = planned(make_suite(protocol=make_protocol(repeats=9)), (make_description(),))
     assert {gate for gate, _ in affected(side(plan=plan))} == {"finite"}
 
 
-def test_what_no_digest_covers_is_always_asked() -> None:
+def test_subjects_without_digests_are_always_judged() -> None:
     library = make_description(build=None)
     plan = planned(make_suite(gates=(FINITE,)), (library,))
     assert affected(side(plan=plan), side(plan=plan)) == {check.key for check in plan.checks} != set()

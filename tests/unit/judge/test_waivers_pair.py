@@ -1,4 +1,4 @@
-"""A slow-down that was meant is waived for the two codes that were compared, and for no others."""
+"""An intended slowdown is waived for the compared pair of codes only."""
 
 from dataclasses import replace
 
@@ -19,17 +19,17 @@ def report(observation=SLOWER, waiver=WAIVER):
     return judged(make_evidence(observations=(observation,)), plan=plan_of(), waivers=(waiver,), as_of="2099-01-01")
 
 
-def test_the_verdict_says_how_to_accept_it():
+def test_the_verdict_names_the_pair_for_a_waiver():
     assert f'pair = "{PAIR}"' in verdict_on(SLOWER).notes[-1]
 
 
-def test_it_holds_for_this_pair_on_every_day():
+def test_the_waiver_covers_its_pair_on_every_day():
     (verdict,) = report().verdicts
     assert (verdict.outcome, verdict.blocks) == (Outcome.WAIVED, False)
     assert f"waived for {PAIR} by kernels" in verdict.notes[-1]
 
 
-def test_it_holds_for_no_other_pair():
+def test_the_waiver_covers_no_other_pair():
     for part in ("machine_code", "launcher", "binding"):
         for side in ("base", "identity"):
             other = replace(getattr(SLOWER, side), **{part: "changed"})
@@ -37,13 +37,13 @@ def test_it_holds_for_no_other_pair():
     moved = comparison(rounds(2.0), base=replace(BASE, launcher="changed"))
     found = report(moved)
     assert found.verdicts[0].outcome is Outcome.FAIL
-    assert f"is for another pair, {PAIR}, and does nothing" in found.notes[-1]
+    assert f"is for another pair, {PAIR}, and has no effect" in found.notes[-1]
 
 
-def test_it_is_not_needed_when_nothing_is_slower():
+def test_the_waiver_is_not_needed_without_a_slowdown():
     assert report(comparison(rounds(0.0))).notes[-1].endswith("is not needed: the check passes")
 
 
-def test_nothing_is_said_of_it_where_nothing_is_compared():
+def test_the_waiver_gets_no_note_without_a_comparison():
     found = judged(make_evidence(), plan=plan_of(), waivers=(make_waiver("no-slower", "elsewhere", expires="", pair=PAIR),))
     assert not any("waiver" in note for note in found.notes)

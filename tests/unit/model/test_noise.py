@@ -13,7 +13,7 @@ def series(count=3, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"ms": (1.0, 1.0)}, "every process has"),
         ({"process": (0, 2, 1)}, "numbered upwards"),
@@ -23,8 +23,8 @@ def series(count=3, **changes):
         ({"ms": (1.0, math.inf, 1.0)}, "finite"),
     ],
 )
-def test_a_series_is_of_measurements(changes, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_series_is_of_measurements(changes, message):
+    with pytest.raises(ValueError, match=message):
         series(**changes)
 
 

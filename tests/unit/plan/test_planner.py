@@ -223,7 +223,7 @@ class TestNarrow:
     def test_globs_are_over_gates_targets_and_pairs(self, globs, keys):
         assert [check.key for check in narrow(planned(), globs).checks] == keys
 
-    def test_what_nobody_asks_for_is_not_collected(self):
+    def test_evidence_without_a_check_is_not_collected(self):
         plan = narrow(planned(), ["finite/big", "stability"])
         assert [(workload.id, workload.collect) for workload in plan.workloads] == [("big", (Kind.CORRECTNESS, Kind.TIMING))]
 

@@ -8,7 +8,7 @@ from factories import FINITE, SMALL, make_description, make_suite, make_workload
 
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.plan.planner import NO_BASE, comparable, make_plan, narrow
+from flashcore_ci.plan.planner import NO_BASE, drop_comparisons, make_plan, narrow
 
 BIG = make_workload("big", collect=(Kind.CORRECTNESS, Kind.COMPARISON))
 SUITE = make_suite(gates=(FINITE, NO_SLOWER), workloads=(BIG, SMALL))
@@ -33,7 +33,7 @@ def test_with_a_base_there_is():
 
 
 def test_what_the_base_cannot_run_is_out_of_the_plan_with_the_reason():
-    plan = comparable(make_plan(SUITE, DESCRIPTIONS, compared=True), {"big": "the base has no entry function scale_f32"})
+    plan = drop_comparisons(make_plan(SUITE, DESCRIPTIONS, compared=True), {"big": "the base has no entry function scale_f32"})
     assert keys(plan) == [("finite", "big"), ("finite", "small")]
     why = {(e.gate, e.target): e.why for e in plan.excluded}["no-slower", "big"]
     assert why == "no-base: the base has no entry function scale_f32"
@@ -42,8 +42,8 @@ def test_what_the_base_cannot_run_is_out_of_the_plan_with_the_reason():
 
 def test_what_the_base_can_run_stays():
     plan = make_plan(SUITE, DESCRIPTIONS, compared=True)
-    assert comparable(plan, {}) == plan
-    assert comparable(plan, {"small": "it is too old"}) == plan
+    assert drop_comparisons(plan, {}) == plan
+    assert drop_comparisons(plan, {"small": "it is too old"}) == plan
 
 
 def test_a_workload_may_be_there_for_comparisons_alone():

@@ -50,9 +50,9 @@ def test_an_error_of_the_tool_is_one() -> None:
 
 
 def test_at_most_ten_of_a_kind_and_the_rest_is_counted() -> None:
-    said = commands(INCONCLUSIVE)
-    assert len(said) == annotations.MOST_OF_A_KIND
-    assert said[-1][2] == "21 more like these; the step summary has all"
+    found = commands(INCONCLUSIVE)
+    assert len(found) == annotations.MOST_PER_LEVEL
+    assert found[-1][2] == "21 more like these are in the step summary"
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -6,7 +6,7 @@ import pytest
 from evidence_factories import make_observation
 from factories import make_workload
 from golden.dossiers import DOSSIER
-from golden.reports import GREEN, HOSTILE, INCONCLUSIVE, RED, REPORTS, passed
+from golden.reports import GREEN, HOSTILE, INCONCLUSIVE, RED, REPORTS, SHADES, passed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Roof
 from flashcore_ci.report import comment
-from flashcore_ci.report.comparison import compared
+from flashcore_ci.report.paired_rounds import comparison_of
 
 
 def paired(metric: str, base: tuple[float, ...], head: tuple[float, ...]) -> tuple[tuple[str, Samples], ...]:
@@ -30,7 +30,7 @@ def compared_dossier(
 
 
 def rows(text: str) -> list[list[str]]:
-    table = text.split("\n\n")[1]
+    table = next(block for block in text.split("\n\n") if block.startswith("| gate"))
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
 
 
@@ -40,12 +40,24 @@ def test_the_marker_is_the_first_line_and_the_same_for_every_run_of_a_suite() ->
     assert comment.marker("a --> <script>") == "<!-- flashcore-ci: a------script -->"
 
 
-def test_a_row_a_gate_by_the_check_that_matters_most() -> None:
+def test_the_evidence_and_both_commits_follow_the_verdict() -> None:
+    blocks = comment.render(GREEN, DOSSIER).split("\n\n")
+    assert blocks[1] == "All 6 checks were judged live \\(H200, 2026-11-21\\)."
+    assert blocks[2] == "Judged commit 89abcde, evidence of commit 0123456."
+
+
+def test_an_advisory_result_has_its_own_mark_and_code_is_code() -> None:
+    text = comment.render(SHADES, DOSSIER)
+    assert "🟣 FAIL \\(advisory\\)" in text
+    assert "`flashcore-ci` must not let a wrong kernel merge" in text
+
+
+def test_a_gate_is_shown_by_its_most_important_check() -> None:
     table = {row[0]: row[1:] for row in rows(comment.render(RED, Dossier()))}
     assert list(table) == ["max-diff", "racecheck", "finite", "stability", "build", "registers", "sol-sm"]
     assert table["max-diff"] == [
         "—",
-        "0.0020004 abs, limit &lt; 0.002 abs, gqa-bf16-b2-h32-s1023-d128",
+        "2.0004e-3 \\(limit 2e-3\\), gqa-bf16-b2-h32-s1023-d128",
         "—",
         "❌ FAIL \\(2 of 3 passed\\)",
     ]
@@ -59,14 +71,14 @@ def test_a_comparison_shows_base_head_and_change() -> None:
 
 
 def test_cycles_count_but_time_where_memory_is_the_roof() -> None:
-    assert compared(compared_dossier(), "big").change == pytest.approx(5.0)
-    assert compared(compared_dossier(Roof.MEMORY), "big").change == pytest.approx(50.0)
+    assert comparison_of(compared_dossier(), "big").change == pytest.approx(5.0)
+    assert comparison_of(compared_dossier(Roof.MEMORY), "big").change == pytest.approx(50.0)
 
 
 @pytest.mark.parametrize("sides", [((), ()), ((1.0,), (1.0, 1.0)), ((0.0,), (1.0,))])
-def test_what_is_not_paired_is_no_comparison(sides: tuple[tuple[float, ...], tuple[float, ...]]) -> None:
-    assert compared(compared_dossier(base=sides[0], head=sides[1]), "big") is None
-    assert compared(Dossier(), "big") is None
+def test_unpaired_sides_are_not_compared(sides: tuple[tuple[float, ...], tuple[float, ...]]) -> None:
+    assert comparison_of(compared_dossier(base=sides[0], head=sides[1]), "big") is None
+    assert comparison_of(Dossier(), "big") is None
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -81,7 +93,7 @@ def test_a_long_section_is_cut_and_counted_and_the_rest_still_shows() -> None:
     text = comment.render(replace(INCONCLUSIVE, verdicts=many), DOSSIER)
     assert len(text.encode()) <= comment.MOST_BYTES
     assert "more parts did not fit" in text
-    assert "Where this is from" in text
+    assert "Provenance" in text
 
 
 def test_tool_output_is_text() -> None:

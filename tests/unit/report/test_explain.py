@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore_ci.model.codes import FAILING, NEXT_STEP, SUBJECT_AT_FAULT, Code
+from flashcore_ci.model.codes import FAILING, NEXT_STEP, SUBJECT_FAILURES, Code
 from flashcore_ci.model.suite import Gate, Kind, Limit, Roof, Rule, Severity, Statistic
-from flashcore_ci.report import explain
+from flashcore_ci.report import explain, formatting
 
 GATE = Gate(
     id="stability",
@@ -35,8 +35,8 @@ def test_a_gate_in_words() -> None:
         "why       a spread hides a slow-down",
         "relative-std over at least 5 processes",
         "(roof compute or memory; tag timed)",
-        "short-*                  < 3 %  advisory: launch effects",
-        "*                        < 2 %  blocking\n",
+        "short-*                  below 3 %  advisory: launch effects",
+        "*                        below 2 %  blocking\n",
         "Without a GPU",
         "flashcore-ci gate --only 'stability'",
     ):
@@ -46,7 +46,7 @@ def test_a_gate_in_words() -> None:
 
 def test_static_gates_need_no_gpu() -> None:
     text = " ".join(explain.render(replace(GATE, evidence=Kind.BUILD, statistic=Statistic.VALUE, roofs=(), tags=())).split())
-    assert "no GPU is needed" in text
+    assert "No GPU is needed" in text
     assert "relative-std" not in text
 
 
@@ -59,5 +59,5 @@ def test_a_gate_on_a_comparison_says_what_it_compares() -> None:
 def test_every_code_has_its_verdict(code: Code) -> None:
     text = explain.render_code(code)
     assert text.startswith(code)
-    assert NEXT_STEP.get(code, "the check passed") in text
-    assert ("FAIL" in text) == (code in SUBJECT_AT_FAULT | FAILING)
+    assert formatting.plain(NEXT_STEP.get(code, "the check passed")) in text
+    assert ("FAIL" in text) == (code in SUBJECT_FAILURES | FAILING)

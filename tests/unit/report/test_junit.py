@@ -106,7 +106,7 @@ def test_a_run_that_an_error_ended_is_an_error_whatever_was_judged() -> None:
 def test_numbers_are_in_properties_and_in_a_json_line() -> None:
     root = valid(RED)
     readings = {p.get("name"): p.get("value") for p in root.iter("property") if p.get("name").startswith("reading/")}
-    assert readings["reading/gqa-bf16-b2-h32-s1023-d128"] == "0.0020004 abs, limit < 0.002 abs"
+    assert readings["reading/gqa-bf16-b2-h32-s1023-d128"] == "2.0004e-3 (limit 2e-3)"
     facts = json.loads(case(RED, "max-diff", "gqa-bf16-b2-h32-s1023-d128").find("system-out").text)
     assert (facts["value"], facts["unit"], facts["rule"], facts["limit"]) == (0.0020004, "abs", "<", 0.002)
     facts = json.loads(case(RED, "finite", "prefill-fp16-b16-h16-s2048-d64").find("system-out").text)

@@ -10,7 +10,7 @@ import pytest
 from factories import make_build, make_description, make_entry_build
 from golden.dossiers import DOSSIER
 from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, SHADES, verdict
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore_ci.model.codes import Code
@@ -129,6 +129,7 @@ def test_more_results_than_are_shown_are_counted() -> None:
     assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith("7 more results")
 
 
+@settings(deadline=None)
 @given(text=st.text())
 def test_any_text_gives_valid_sarif(text: str) -> None:
     finding = Finding(tool=text, message=text, kernel=text, file=text, line=3)

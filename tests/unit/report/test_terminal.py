@@ -35,15 +35,35 @@ def test_the_verdict_is_the_first_line() -> None:
 
 def test_each_red_shows_reading_limit_origin_and_next_step() -> None:
     text = plain(RED)
-    assert "0.0020004 abs, limit < 0.002 abs" in text
+    assert "2.0004e-3 (limit 2e-3)" in text
     assert "live on NVIDIA H200, driver 580.159.04, 2026-11-21" in text
     assert text.count("next: ") == 3
     assert "kernel/include/flashcore/attention/body.cuh:112" in text
 
 
-def test_reds_come_before_counts() -> None:
-    text = plain(RED)
-    assert text.index("BLOCKING") < text.index("closest to its limit")
+def test_the_second_line_says_what_the_verdict_rests_on() -> None:
+    assert plain(GREEN).splitlines()[1] == "All 6 checks were judged live (H200, 2026-11-21)."
+    assert plain(INCONCLUSIVE, 200).splitlines()[1].startswith("No GPU here: 1 of 32 checks were judged on recordings (H200, ")
+    assert "judged commit 89abcde, evidence of commit 0123456" in plain(GREEN)
+
+
+def test_a_pass_starts_with_a_green_line_for_each_kind_of_evidence() -> None:
+    assert " ✓ correctness      2 of 2 passed" in plain(GREEN)
+    assert " · correctness      2 of 3 passed" in plain(SHADES)
+    assert "\x1b[32m ✓ correctness" in terminal.render(GREEN, width=80, color=True)
+    assert "✓" not in plain(RED)
+
+
+def test_what_blocks_comes_before_the_table_and_what_is_advisory_after_it_in_its_own_colour() -> None:
+    text = plain(replace(SHADES, verdicts=(*SHADES.verdicts, *RED.verdicts)))
+    places = [text.index(words) for words in ("BLOCKING", "DEFERRED", "closest to its limit", "ADVISORY", "WAIVED")]
+    assert places == sorted(places)
+    assert "\x1b[1;35mADVISORY" in terminal.render(SHADES, width=80, color=True)
+
+
+def test_code_is_shown_without_backticks() -> None:
+    assert "flashcore-ci must not let a wrong kernel merge" in plain(SHADES)
+    assert "`" not in plain(SHADES)
 
 
 def test_many_reds_of_one_reason_are_shown_once_and_counted() -> None:
@@ -74,7 +94,7 @@ def test_a_report_without_checks_says_its_error() -> None:
 def test_counts_add_up() -> None:
     for report in (GREEN, RED, SHADES):
         rows = terminal.tallies(report)
-        total = sum(r.passed + r.failed + r.inconclusive + r.waived + r.advisory + r.deferred for r in rows)
+        total = sum(sum(row.counts.values()) for row in rows)
         assert total == len(report.verdicts)
 
 

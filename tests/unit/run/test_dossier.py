@@ -34,14 +34,14 @@ def source_of(tmp_path: Path, file: str, line: int) -> list[Excerpt]:
 
 
 def test_without_a_plan_there_is_nothing() -> None:
-    assert dossier.of(None, None, (), [], root=Path()) == Dossier()
+    assert dossier.make_dossier(None, None, (), [], root=Path()) == Dossier()
 
 
 def test_it_holds_the_observations_that_answered_and_no_others(tmp_path: Path) -> None:
     good = good_evidence(PLAN)
     stranger = replace(good.observations[0], identity=replace(good.observations[0].identity, launcher="other"))
     evidence = replace(good, observations=(*good.observations, stranger))
-    made = dossier.of(make_suite(), PLAN, (make_build(),), [Source(origin=LIVE, evidence=evidence)], root=tmp_path)
+    made = dossier.make_dossier(make_suite(), PLAN, (make_build(),), [Source(origin=LIVE, evidence=evidence)], root=tmp_path)
     asked = {(check.gate.evidence, check.target) for check in PLAN.checks}
     assert {(seen.kind, seen.target) for seen in made.observations} == asked
     assert stranger not in made.observations
@@ -62,7 +62,7 @@ def test_clocks_come_from_the_workers_results_in_the_order_of_processes() -> Non
 def test_a_long_trace_is_thinned_and_keeps_its_end() -> None:
     files = {PROCESS: result([[float(number), 1.0, 1700.0] for number in range(321)])}
     (trace,) = dossier.traces(timed(PROCESS), files)
-    assert len(trace.seconds) <= dossier.MOST_POINTS
+    assert len(trace.seconds) <= dossier.MAX_POINTS
     assert trace.seconds[-1] == 320.0
 
 

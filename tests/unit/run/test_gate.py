@@ -13,6 +13,6 @@ from flashcore_ci.run.request import Request
     [(True, False, "block"), (None, True, "block"), (None, False, "defer"), (False, True, "defer"), (False, False, "defer")],
 )
 def test_where_the_gpu_is_nothing_is_deferred(monkeypatch, live, gpu, policy):
-    monkeypatch.setattr(gate.gpu, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(gate.host, "has_gpu", lambda: gpu)
     request = Request(suite=Path("s.toml"), out=Path("out"), environ={}, live=live, stale="defer")
-    assert gate.undeferred(request).stale == policy
+    assert gate.without_deferral(request).stale == policy

@@ -19,19 +19,19 @@ def unmet(here: Checkout = HERE, **changes: object) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("result", ["failure", "cancelled", "skipped", "", "Success", "neutral"])
 def test_only_success_is_success(result: str) -> None:
-    jobs = required_check.results(json.dumps({"ci": {"result": "success", "outputs": {}}, "gpu": {"result": result}}))
+    jobs = required_check.job_results(json.dumps({"ci": {"result": "success", "outputs": {}}, "gpu": {"result": result}}))
     (line,) = required_check.unmet_jobs(jobs)
     assert line.startswith(f"job gpu: {result}")
 
 
 def test_all_that_succeeded() -> None:
-    assert required_check.unmet_jobs(required_check.results('{"ci": {"result": "success"}}')) == ()
+    assert required_check.unmet_jobs(required_check.job_results('{"ci": {"result": "success"}}')) == ()
 
 
 @pytest.mark.parametrize("needs", ["", "{}", "[]", "null", '{"gpu": {}}', '{"gpu": "success"}', '{"gpu": null}', "gpu", "7"])
 def test_needs_that_are_none_are_refused(needs: str) -> None:
     with pytest.raises(UsageError):
-        required_check.results(needs)
+        required_check.job_results(needs)
 
 
 def test_evidence_of_this_very_commit() -> None:
@@ -43,7 +43,7 @@ def test_evidence_of_this_very_commit() -> None:
     [
         ({"commit": "f" * 40}, "the evidence is of ffffffffffff, and this checkout is at 0123456789ab"),
         ({"commit": ""}, "of no commit"),
-        ({"dirty": True}, "changes that were not committed"),
+        ({"dirty": True}, "of a checkout with uncommitted changes"),
         ({"device": None}, "names no GPU"),
         ({"version": "0.0.1"}, "flashcore-ci 0.0.1"),
     ],
@@ -56,8 +56,8 @@ def test_evidence_that_cannot_be_this_commits(said: dict[str, object], because: 
 @pytest.mark.parametrize(
     ("here", "because"),
     [
-        (Checkout(commit="", dirty=False), "no git checkout"),
-        (Checkout(commit=HERE.commit, dirty=True), "changes that are not committed"),
+        (Checkout(commit="", dirty=False), "not a git checkout"),
+        (Checkout(commit=HERE.commit, dirty=True), "this checkout has uncommitted changes"),
     ],
 )
 def test_a_checkout_that_is_no_commit(here: Checkout, because: str) -> None:

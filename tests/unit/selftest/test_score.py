@@ -8,10 +8,10 @@ from judging import GOOD, RED, judged
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Severity
 from flashcore_ci.selftest import score
-from flashcore_ci.selftest.model import Planted, SelfTest
+from flashcore_ci.selftest.model import Defect, SelfTest
 
-TEST = SelfTest(suite="s", recording="r", compared="c", clean=("big", "smal*"), planted=())
-PLANTED = Planted(name="one bad value", gate="finite", target="big", reason=Code.OVER_LIMIT)
+TEST = SelfTest(suite="s", recording="r", compared="c", clean=("big", "smal*"), defects=())
+DEFECT = Defect(name="one bad value", gate="finite", target="big", reason=Code.OVER_LIMIT)
 
 
 def test_a_glob_of_what_is_clean_that_matches_nothing_is_named():
@@ -19,13 +19,13 @@ def test_a_glob_of_what_is_clean_that_matches_nothing_is_named():
 
 
 def test_a_defect_is_caught_by_its_gate_for_its_reason_and_only_if_that_blocks():
-    assert score.caught(PLANTED, judged(RED)).is_caught
-    assert not score.caught(PLANTED, judged(GOOD)).is_caught
-    assert not score.caught(replace(PLANTED, reason=Code.CRASH), judged(RED)).is_caught
-    assert not score.caught(replace(PLANTED, target="absent"), judged(RED)).is_caught
+    assert score.detect(DEFECT, judged(RED)).is_right
+    assert not score.detect(DEFECT, judged(GOOD)).is_right
+    assert not score.detect(replace(DEFECT, reason=Code.CRASH), judged(RED)).is_right
+    assert not score.detect(replace(DEFECT, target="absent"), judged(RED)).is_right
     report = judged(RED)
     idle = tuple(replace(verdict, blocks=False, severity=Severity.ADVISORY) for verdict in report.verdicts)
-    assert not score.caught(PLANTED, replace(report, verdicts=idle)).is_caught
+    assert not score.detect(DEFECT, replace(report, verdicts=idle)).is_right
 
 
 def test_what_has_no_defect_must_be_green():

@@ -6,9 +6,9 @@ from factories import make_gate, make_limit, make_suite, make_workload
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.selftest import slowdowns
-from flashcore_ci.selftest.model import Planted
+from flashcore_ci.selftest.model import Defect
 
-PLANTED = Planted(name="2 % slower", reason=Code.SLOWER, gate="no-slower", target="a", slower=2.0)
+DEFECT = Defect(name="2 % slower", reason=Code.SLOWER, gate="no-slower", target="a", slowdown=2.0)
 
 
 def noise(*percents: float) -> SimpleNamespace:
@@ -26,11 +26,11 @@ def suite():
 def test_the_error_is_shared_by_the_rows_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, float] = {}
     monkeypatch.setattr(slowdowns, "_decision", lambda *_, **said: asked.update(said) or SimpleNamespace(code=Code.SLOWER))
-    assert slowdowns.caught(PLANTED, suite(), [noise(1.0, 2.0)]).is_caught
+    assert slowdowns.detect(DEFECT, suite(), [noise(1.0, 2.0)]).is_right
     assert asked["rows"] == 2
 
 
 @pytest.mark.parametrize("noises", [[], [noise(1.0)]], ids=["no recording", "another level"])
 def test_what_was_never_recorded_was_never_asked(noises: list[SimpleNamespace]) -> None:
-    found = slowdowns.caught(PLANTED, suite(), noises)
-    assert (found.is_caught, found.found) == (False, "never asked")
+    found = slowdowns.detect(DEFECT, suite(), noises)
+    assert (found.is_right, found.reason) == (False, "never asked")

@@ -50,17 +50,17 @@ class TestAlteredBundle:
         refused(packed, "too large")
 
     def test_no_manifest(self, packed):
-        packed.write_bytes(bundle.packed({"plan.json": b""}))
+        packed.write_bytes(bundle.pack_files({"plan.json": b""}))
         refused(packed, "no manifest")
 
     def test_a_file_that_the_manifest_does_not_list(self, packed, run):
-        packed.write_bytes(bundle.packed({**contents(run), "artifacts/more": b""}))
+        packed.write_bytes(bundle.pack_files({**contents(run), "artifacts/more": b""}))
         refused(packed, "artifacts/more is not in the manifest")
 
     @pytest.mark.parametrize("name", ["../x", "/x", "artifacts/../../x", "x.json", "artifacts"])
     def test_a_name_that_leads_elsewhere(self, packed, run, name):
-        packed.write_bytes(bundle.packed({**contents(run), name: b""}))
-        refused(packed, "no file of a run")
+        packed.write_bytes(bundle.pack_files({**contents(run), name: b""}))
+        refused(packed, "not a file of a run")
 
     @pytest.mark.parametrize(
         "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CONTTYPE]

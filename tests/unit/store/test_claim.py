@@ -3,20 +3,20 @@ import json
 import pytest
 
 from flashcore_ci.model.errors import CannotCollectError, UsageError
-from flashcore_ci.store.claim import MARKER, REPORTS, claimed, refuse_foreign
+from flashcore_ci.store.claim import MARKER, REPORTS, claim_folder, refuse_foreign
 
 
 def test_a_new_folder_is_made_and_marked(tmp_path):
-    with claimed(tmp_path / "a/b"):
+    with claim_folder(tmp_path / "a/b"):
         assert (tmp_path / "a/b" / MARKER).exists()
-    with claimed(tmp_path / "a/b"):
+    with claim_folder(tmp_path / "a/b"):
         pass
 
 
 @pytest.mark.parametrize("name", [*REPORTS, "plan.json", "build", "logs", "artifacts", "thesis.tex"])
 def test_a_file_with_our_name_that_we_did_not_write_is_foreign(tmp_path, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(UsageError, match=name), claimed(tmp_path):
+    with pytest.raises(UsageError, match=name), claim_folder(tmp_path):
         pass
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "{}"}
 
@@ -36,15 +36,19 @@ def test_a_folder_from_before_there_were_markers_is_ours(tmp_path, file, schema)
 
 
 def test_a_second_run_is_refused_and_names_the_first(tmp_path):
-    with claimed(tmp_path / "r"), pytest.raises(UsageError, match=r"another run \(process \d+\)"), claimed(tmp_path / "r"):
+    with (
+        claim_folder(tmp_path / "r"),
+        pytest.raises(UsageError, match=r"another run \(process \d+\)"),
+        claim_folder(tmp_path / "r"),
+    ):
         pass
 
 
 def test_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "x").write_text("")
-    with pytest.raises(UsageError), claimed(tmp_path / "x"):
+    with pytest.raises(UsageError), claim_folder(tmp_path / "x"):
         pass
-    with pytest.raises(CannotCollectError), claimed(tmp_path / "x/y"):
+    with pytest.raises(CannotCollectError), claim_folder(tmp_path / "x/y"):
         pass
 
 
@@ -52,6 +56,6 @@ def test_a_marker_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "elsewhere").write_text("kept")
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / MARKER).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CannotCollectError), claimed(tmp_path / "r"):
+    with pytest.raises(CannotCollectError), claim_folder(tmp_path / "r"):
         pass
     assert (tmp_path / "elsewhere").read_text() == "kept"

@@ -158,8 +158,8 @@ class TestAlteredFolder:
     )
     def test_a_name_that_leads_elsewhere(self, run, path):
         files = (*(member_of(n, (run / n).read_bytes()) for n in ("evidence.json", "plan.json")), member_of(path, b""))
-        with pytest.raises(EvidenceError, match="no file of a run"):
-            manifest.verified(
+        with pytest.raises(EvidenceError, match="not a file of a run"):
+            manifest.verify_files(
                 encode(Manifest(files=files)),
                 [file.path for file in files],
                 lambda name: (run / name).read_bytes() if name.endswith("e.json") or name == "plan.json" else b"",

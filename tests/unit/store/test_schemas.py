@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "docs/schemas"
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_the_published_schema_is_that_of_the_record(name):
-    assert (FOLDER / name).read_text(encoding="utf-8") == schema_text(name), "run python3 tools/docs/generate_schemas.py"
+    assert (FOLDER / name).read_text(encoding="utf-8") == schema_text(name), "run make generate"
 
 
 def test_nothing_else_is_published():

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from flashcore_ci.suite.expand import expand, filled
+from flashcore_ci.suite.expand import expand, fill
 from flashcore_ci.suite.tables import WorkloadTable
 
 
@@ -41,10 +41,10 @@ def test_tags_are_templates_too():
     ],
 )
 def test_fields_are_filled(template, text):
-    assert filled(template, {"d": 64, "causal": True, "strided": False, "half": 0.5}) == text
+    assert fill(template, {"d": 64, "causal": True, "strided": False, "half": 0.5}) == text
 
 
 @pytest.mark.parametrize("template", ["{no}", "{no?x}"])
 def test_a_field_that_is_no_parameter_is_named(template):
     with pytest.raises(KeyError, match="no"):
-        filled(template, {})
+        fill(template, {})

@@ -47,16 +47,16 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("old", "new", "line"),
         [
-            ("repeats = 3", "repeat = 3", 'gates/tiny.toml: protocol.repeat: unknown key "repeat"; did you mean "repeats"?'),
+            ("repeats = 3", "repeat = 3", 'gates/tiny.toml: protocol.repeat: unknown key "repeat" (did you mean "repeats"?)'),
             ("repeats = 3", 'repeats = "3"', "gates/tiny.toml: protocol.repeats: Input should be a valid integer, not '3'"),
             ("repeats = 3", "repeats = 0", "protocol.repeats: Input should be greater than or equal to 1, not 0"),
             ("flops = 989e12", "flops = inf", "ridge.flops: Input should be a finite number"),
             (
                 "timing = 60",
                 "timings = 60",
-                'protocol.timeouts.timings: "timings" is none of the values allowed here; did you mean "timing"?',
+                'protocol.timeouts.timings: "timings" is not an allowed value (did you mean "timing"?)',
             ),
-            ("[[gate]]", "[[gates]]", 'gates: unknown key "gates"; did you mean "gate"?'),
+            ("[[gate]]", "[[gates]]", 'gates: unknown key "gates" (did you mean "gate"?)'),
             ("[[gate]]", "[[gates]]", "gates/tiny.toml: gate: this key is missing"),
             ('name = "tiny"', "", "gates/tiny.toml: name: this key is missing"),
             ('file = "scale.py"', 'file = "scales.py"', "subject[0] (scale).file: scales.py: there is no such file in"),
@@ -70,9 +70,9 @@ class TestProblems:
             (
                 'rule = "=="',
                 'rule = ">="',
-                'gate[0] (finite).rule: ">=" asks for more of "finite/bad-values", of which less is better',
+                'gate[0] (finite).rule: ">=" asks for more of "finite/bad-values", but less is better',
             ),
-            ('rule = "=="', 'rule = ">="', "gate[0] (finite).limits[0].value: every reading is >= 0: the gate could never fail"),
+            ('rule = "=="', 'rule = ">="', "gate[0] (finite).limits[0].value: every reading is >= 0, so the gate can never fail"),
             (
                 "[[subject]]",
                 '[[subject]]\nname = "scale"\nfile = "scale.py"\n[[subject]]',
@@ -81,14 +81,14 @@ class TestProblems:
             (
                 'subject = "scale"',
                 'subject = "scales"',
-                'workload[0] (big-{n}).subject: "scales" is no [[subject]]; did you mean "scale"?',
+                'workload[0] (big-{n}).subject: "scales" is not a [[subject]] (did you mean "scale"?)',
             ),
             (
                 'roof = "memory"',
                 'roof = "memroy"',
-                '(big-{n}).roof: "memroy" is none of the values allowed here; did you mean "memory"?',
+                '(big-{n}).roof: "memroy" is not an allowed value (did you mean "memory"?)',
             ),
-            ('roof = "memory"', 'rof = "memory"', '(big-{n}).rof: unknown key "rof"; did you mean "roof"?'),
+            ('roof = "memory"', 'rof = "memory"', '(big-{n}).rof: unknown key "rof" (did you mean "roof"?)'),
             ('roof = "memory"', "seed = -1", "(big-{n}).seed: Input should be greater than or equal to 0, not -1"),
             ('["correctness", "timing"]', "[]", "(big-{n}).collect: List should have at least 1 item"),
             ('["correctness", "timing"]', '"timing"', "(big-{n}).collect: Input should be a valid array"),
@@ -105,8 +105,8 @@ class TestProblems:
                 "each.n[0]: Value error, a parameter is text, a finite number, true or false",
             ),
             ("each = { n = [1, 2] }", "each = { n = [nan] }", "each.n[0]: Value error, a parameter is text"),
-            ('id = "big-{n}"', 'id = "big-{m}"', "workload[0] (big-{m}).id: {m} is not given in every case; known: input, n"),
-            ('id = "big-{n}"', 'id = "big {n}"', '"big 1" is no id: letters, digits, dot, dash and underscore'),
+            ('id = "big-{n}"', 'id = "big-{m}"', "workload[0] (big-{m}).id: {m} is not given in every case (known: input, n)"),
+            ('id = "big-{n}"', 'id = "big {n}"', '"big 1" is not an id: use letters, digits, dot, dash and underscore'),
             (
                 'evidence = "correctness"',
                 'evidence = "timing"',
@@ -115,7 +115,7 @@ class TestProblems:
             (
                 "finite/bad-values",
                 "finite/bad-value",
-                'gate[0] (finite).metric: unknown metric "finite/bad-value"; did you mean "finite/bad-values"?',
+                'gate[0] (finite).metric: unknown metric "finite/bad-value" (did you mean "finite/bad-values"?)',
             ),
             (', unit = "count"', "", "gate[0] (finite).limits[0].unit: a limit has a unit: this key is missing"),
             (
@@ -123,27 +123,27 @@ class TestProblems:
                 'unit = "ms"',
                 'gate[0] (finite).limits[0].unit: "finite/bad-values" is judged in "count", not "ms"',
             ),
-            ('unit = "count"', 'unit = "count", vlaue = 3', '.limits[0].vlaue: unknown key "vlaue"; did you mean "value"?'),
+            ('unit = "count"', 'unit = "count", vlaue = 3', '.limits[0].vlaue: unknown key "vlaue" (did you mean "value"?)'),
             ("value = 0", "value = nan", "limits[0].value: Input should be a finite number"),
             ('limits = [{ value = 0, unit = "count" }]', "limits = []", "(finite).limits: List should have at least 1 item"),
             ('why = "because"', 'why = ""', "(finite).why: String should have at least 1 character"),
             (
                 'why = "because"',
                 'why = "x"\ntags = ["norm"]',
-                '(finite).tags: no workload has the tag "norm"; did you mean "normal"?',
+                '(finite).tags: no workload has the tag "norm" (did you mean "normal"?)',
             ),
             ('why = "because"', 'why = "x"\non = ["bog-*"]', '(finite).on: "bog-*" matches no workload'),
             (
                 "value = 0, ",
                 'value = 0, on = "small", ',
-                '(finite).limits[0].on: "small" matches no workload; known: big-1, big-2',
+                '(finite).limits[0].on: "small" matches no workload (known: big-1, big-2)',
             ),
             ('id = "finite"', "", "gate[0].id: this key is missing"),
-            ('rule = "=="', 'rule = "="', '(finite).rule: "=" is none of the values allowed here'),
+            ('rule = "=="', 'rule = "="', '(finite).rule: "=" is not an allowed value'),
             (
                 'rule = "=="',
                 'rule = "=="\nstatistic = "relative-std"',
-                '(finite).statistic: "finite/bad-values" has one value: it has no statistic',
+                '(finite).statistic: "finite/bad-values" has one value, so it has no statistic',
             ),
             ("[[gate]]", GATE + "[[gate]]", 'gate[1] (finite).id: the id "finite" is given twice'),
             ("[[workload]]", "[[workload]", "not valid TOML"),
@@ -176,20 +176,20 @@ class TestProblems:
     def test_what_is_wrong_with_a_statistic(self, problems):
         gate = GATE.replace("correctness", "timing").replace("finite/bad-values", "cycles/gpu/cold")
         found = problems(WITHOUT_GATES + gate.replace('"count"', '"Mcycle"'))
-        assert any('"cycles/gpu/cold" has samples: a statistic over them is judged' in line for line in found)
+        assert any('"cycles/gpu/cold" has samples, so it needs a statistic' in line for line in found)
         gate = gate.replace("rule", 'statistic = "relative-std"\nrule')
         found = problems(WITHOUT_GATES + gate)
         assert any('"cycles/gpu/cold" is judged in "%"' in line for line in found)
         assert any("a spread needs at least 2 samples" in line for line in found)
         found = problems(WITHOUT_GATES + gate.replace("rule", "min_samples = 6\nrule"))
-        assert any("6 samples are asked for, but protocol.timing_processes is 5" in line for line in found)
+        assert any("the gate needs 6 samples, but protocol.timing_processes is 5" in line for line in found)
 
     def test_static_gates_have_no_roofs_and_know_subjects(self, problems, read):
         gate = GATE.replace("correctness", "build").replace("finite/bad-values", "build/errors")
         read(WITHOUT_GATES + gate)
         found = problems(WITHOUT_GATES + gate.replace("rule", 'roofs = ["memory"]\non = ["scal"]\nrule'))
-        assert any('roofs and tags select workloads; "build" is judged for each subject' in line for line in found)
-        assert any('.on: "scal" matches no subject; did you mean "scale"?' in line for line in found)
+        assert any('roofs and tags select workloads, but "build" is judged for each subject' in line for line in found)
+        assert any('.on: "scal" matches no subject (did you mean "scale"?)' in line for line in found)
 
     def test_globs_over_entry_functions_wait_for_the_plan(self, read):
         gate = GATE.replace("correctness", "resources").replace("finite/bad-values", "stack/bytes").replace("count", "byte")
@@ -197,7 +197,7 @@ class TestProblems:
 
     def test_a_file_that_is_not_there(self, read, checkout):
         read(WHOLE)
-        with pytest.raises(SuiteError, match=r'there is no such file; did you mean "tiny.toml"') as caught:
+        with pytest.raises(SuiteError, match=r'there is no such file \(did you mean "tiny.toml"') as caught:
             load(checkout / "gates/tinny.toml", root=checkout)
         assert "--suite" in caught.value.fix
 

@@ -31,23 +31,23 @@ def test_they_are_read(read):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"<="', '"<"', 'a slow-down is judged by "<=", not "<"'),
-        ("0.3", "0", "could never be shown"),
-        ("0.3", "-1.0", "could never be shown"),
+        ("0.3", "0", "can never be shown"),
+        ("0.3", "-1.0", "can never be shown"),
         ('"%"', '"ms"', 'is judged in "%"'),
-        ('statistic = "slowdown"', "", "a statistic over them is judged"),
+        ('statistic = "slowdown"', "", "so it needs a statistic"),
         ('statistic = "slowdown"', 'statistic = "relative-std"', 'is judged by the statistic "slowdown"'),
         ('"slowdown/primary"', '"head/clock/sm"', 'is judged by the statistic "relative-std"'),
         ('"comparison"', '"timing"', 'comes with the evidence "comparison"'),
     ],
 )
-def test_what_is_wrong_with_them(problems, old, new, said):
+def test_a_wrong_margin_is_reported(problems, old, new, message):
     assert old in NO_SLOWER
-    assert any(said in line for line in problems(WITHOUT_GATES + NO_SLOWER.replace(old, new)))
+    assert any(message in line for line in problems(WITHOUT_GATES + NO_SLOWER.replace(old, new)))
 
 
 def test_a_drift_needs_samples(problems):
     found = problems(WITHOUT_GATES + NO_DRIFT.replace("min_samples = 3", "min_samples = 9"))
-    assert any("9 samples are asked for" in line for line in found)
+    assert any("the gate needs 9 samples" in line for line in found)

@@ -25,7 +25,7 @@ def test_without_home_the_user_database_knows(monkeypatch):
     assert Settings.from_environment({}).home == Path("/known/.cache/flashcore-ci")
 
 
-def test_a_user_whom_nobody_knows_keeps_things_in_the_temporary_folder(monkeypatch):
+def test_an_unknown_user_keeps_files_in_the_temporary_folder(monkeypatch):
     def homeless():
         raise RuntimeError("Could not determine home directory.")
 

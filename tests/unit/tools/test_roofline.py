@@ -1,4 +1,4 @@
-"""The roofline: what stands where, that nothing is drawn which was not measured, and that page and evidence agree."""
+"""The roofline: the place of each point, and a page and picture with only measured points."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ def test_points_have_their_group_and_their_share_of_the_roof(roofline: ModuleTyp
 
 
 def test_the_page_names_all_and_the_picture_marks_each_once(roofline: ModuleType) -> None:
-    texts = roofline.files(recorded(*ROWS), H200)
-    assert "| `a` | 4 | 16 | 4.00 | 80 % | 88.5 % | 12.0 % |" in texts[roofline.PAGE]
-    assert "`d`" not in texts[roofline.PAGE]
-    drawing = ET.fromstring(texts[roofline.PICTURE])
+    points = roofline.points(recorded(*ROWS))
+    blocks = roofline.blocks(points, H200)
+    assert "| `a` | 4 | 16 | 4.00 | 80 % | 88.5 % | 12.0 % |" in blocks["table"]
+    assert "`d`" not in blocks["table"]
+    drawing = ET.fromstring(roofline.picture(points, H200))
     titles = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["a: 80 % of the roof", "b: 50 % of the roof", "c: 2500 % of the roof"]
     names = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
@@ -78,16 +79,3 @@ def test_faster_is_higher_and_denser_is_further_right(roofline: ModuleType) -> N
     assert roofline.across(2.0) > roofline.across(1.0)
     assert roofline.up(roofline.Y[0]) == roofline.HEIGHT - roofline.BOTTOM
     assert roofline.across(roofline.X[1]) == roofline.WIDTH - roofline.RIGHT
-
-
-def test_the_committed_page_is_what_the_evidence_gives(roofline: ModuleType) -> None:
-    assert roofline.main(["--check"]) == 0
-
-
-def test_an_argument_that_it_does_not_know_writes_nothing(
-    roofline: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(roofline, "ROOT", tmp_path)
-    with pytest.raises(SystemExit):
-        roofline.main(["--chekc"])
-    assert list(tmp_path.iterdir()) == []

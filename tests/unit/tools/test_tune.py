@@ -1,4 +1,4 @@
-"""The tuner's pure parts: what is possible, who survives, what is chosen, and what is written."""
+"""The tuner's pure parts: possible tiles, survivors, and the choice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import itertools
 import json
 import math
-import re
 import sys
 import tomllib
 import xml.etree.ElementTree as ET
@@ -31,9 +30,7 @@ def load(name: str) -> ModuleType:
         sys.path.remove(str(ROOT / "tools/bench"))
 
 
-space, halving, choice, report, shapes, build = (
-    load(f"tuner.{name}") for name in ("space", "halving", "choice", "report", "shapes", "build")
-)
+space, choice, report, build = (load(f"tuner.{name}") for name in ("space", "choice", "report", "build"))
 tune = load("tune")
 GOOD = space.Candidate(head_dim=64, tile_m=192, tile_n=128, q_stages=2, kv_stages=3, consumer_warpgroups=3)
 TALL = space.Candidate(head_dim=128, tile_m=128, tile_n=128, q_stages=2, kv_stages=2, consumer_warpgroups=2)
@@ -66,14 +63,8 @@ def test_registers_are_what_the_launch_allocates() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"tile_m": 128}, "3 warpgroups of 64 rows do not make 128 rows"),
-        ({"tile_n": 120}, "120 keys are no multiple of 16"),
-        ({"tile_n": 272, "kv_stages": 2}, "272 keys are no multiple of 16 up to 256"),
-        ({"consumer_warpgroups": 5, "tile_m": 320}, "a TMA box has at most 256 rows"),
-        ({"head_dim": 96}, "not made of column blocks of 64"),
-        ({"kv_stages": 1}, "two stages at least"),
         ({"kv_stages": 6}, "bytes of shared memory, 232448 are allowed"),
-        ({"tile_n": 96}, "skip more than one step"),
+        ({"tile_n": 96}, "skip more than one KV block"),
         ({"tile_n": 144}, "about 163 registers, setmaxnreg can grant 160"),
     ],
 )
@@ -93,40 +84,38 @@ def test_the_search_space_has_the_base_first_and_no_impossible_member() -> None:
 
 @given(entrants=st.integers(1, 200), rows=st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
 def test_a_tournament_ends_with_few_candidates_on_every_row(entrants: int, rows: list[str]) -> None:
-    rungs = halving.rungs(entrants, rows, 1.0)
-    assert rungs[-1].rows == tuple(rows)
-    assert rungs[-1].entrants <= max(halving.FINALISTS, 1)
-    assert all(
-        after.entrants == max(halving.FINALISTS, math.ceil(before.entrants / 2)) for before, after in itertools.pairwise(rungs)
-    )
-    assert all(set(rung.rows) <= set(rows) for rung in rungs)
+    rungs = choice.rungs(entrants, rows)
+    assert rungs[-1][1] == tuple(rows)
+    assert rungs[-1][0] <= choice.FINALISTS
+    assert all(after == max(choice.FINALISTS, math.ceil(before / 2)) for (before, _), (after, _) in itertools.pairwise(rungs))
+    assert all(set(few) <= set(rows) for _, few in rungs)
 
 
 @pytest.mark.parametrize(("entrants", "rows"), [(0, ["row"]), (3, [])])
 def test_a_tournament_of_nothing_is_refused(entrants: int, rows: list[str]) -> None:
     with pytest.raises(ValueError, match="needs a candidate"):
-        halving.rungs(entrants, rows, 1.0)
+        choice.rungs(entrants, rows)
 
 
 def test_the_best_survive_and_the_one_in_use_always() -> None:
     cycles = {"a": {"x": 1.0, "y": 1.1, "z": 2.0}, "b": {"x": 2.2, "y": 2.0, "z": 4.0}}
-    assert halving.scores(cycles) == pytest.approx({"x": math.sqrt(1.1), "y": math.sqrt(1.1), "z": 2.0})
-    assert halving.survivors(cycles, 1, always=["z"]) == ["x", "z"]
-    assert halving.survivors(cycles, 3, always=["z"]) == ["x", "y", "z"]
+    assert choice.scores(cycles) == pytest.approx({"x": math.sqrt(1.1), "y": math.sqrt(1.1), "z": 2.0})
+    assert choice.survivors(cycles, 1, always=["z"]) == ["x", "z"]
+    assert choice.survivors(cycles, 3, always=["z"]) == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
-def test_whoever_misses_a_row_or_has_no_number_is_out(bad: float) -> None:
-    assert halving.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
-    assert halving.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
+def test_a_candidate_without_a_number_on_a_row_is_out(bad: float) -> None:
+    assert choice.survivors({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 1.0}}, 2) == ["x"]
+    assert choice.survivors({"a": {"x": 1.0, "y": bad}, "b": {"x": 1.0, "y": 1.0}}, 2) == ["x"]
 
 
 def test_the_choice_beats_the_hand_by_more_than_the_noise_or_is_the_hand() -> None:
     near = {row: {"hand": 1.0, "other": 1 - choice.EQUAL / 2} for row in "ab"}
-    assert choice.choose(64, "full", "hand", near).chosen == "hand"
+    assert choice.choose(64, "full", "hand", near).winner == "hand"
     far = {"a": {"hand": 1.0, "other": 0.9}, "b": {"hand": 1.0, "other": 1.02}, "c": {"hand": 1.0, "other": 1.001}}
     found = choice.choose(64, "full", "hand", far)
-    assert (found.chosen, found.held, found.better) == ("other", 2, 1)
+    assert (found.winner, found.not_slower, found.faster) == ("other", 2, 1)
     with pytest.raises(ValueError, match="was not timed"):
         choice.choose(64, "full", "hand", {"a": {"other": 1.0}})
 
@@ -138,27 +127,20 @@ def test_two_tiles_are_offered_where_length_decides() -> None:
         "2·16·16384 causal fp16": {"a": 1.0, "b": 1.05},
     }
     found = choice.split(finals, "a")
-    assert (found.short, found.most_keys, found.long) == ("b", 2048, "a")
-    assert found.gain == pytest.approx((1 / 0.9 / 0.99) ** (1 / 3))
+    assert found[:3] == ("b", 2048, "a")
+    assert found[3] == pytest.approx((1 / 0.9 / 0.99) ** (1 / 3))
     assert choice.split({row: {"a": 1.0, "b": 1.0} for row in finals}, "a") is None
     assert choice.split({**finals, "64·16·512 causal fp16": {"a": 1.0}}, "a") is None
 
 
-def test_entries_with_a_table_of_their_own_keep_it() -> None:
-    entry = '[[attention.entries]]\nsymbol = "x_d64_bf16_causal"\ntile = "d64_special"\n'
-    text = choice.written(VARIANTS + entry, {(64, "full"): in_use(64), (64, "causal"): replace(in_use(64), kv_stages=2)})
-    assert text.endswith(entry)
-    assert 'tile = "d64_causal"' in text
-
-
-def test_a_staged_output_needs_its_slot() -> None:
-    staged = replace(GOOD, switches=(("query_in_registers", False), ("staged_output", True), ("turns", True)))
+def test_a_tma_store_epilogue_needs_its_slot() -> None:
+    staged = replace(GOOD, switches=(("query_in_registers", False), ("ping_pong_barrier", True), ("tma_store_epilogue", True)))
     assert list(space.objections(staged)) == []
     for changed in (
         replace(staged, q_stages=1),
-        replace(staged, switches=(("query_in_registers", False), ("staged_output", True), ("turns", False))),
+        replace(staged, switches=(("query_in_registers", False), ("ping_pong_barrier", False), ("tma_store_epilogue", True))),
     ):
-        assert any("needs turns" in objection for objection in space.objections(changed))
+        assert any("needs ping_pong_barrier" in objection for objection in space.objections(changed))
 
 
 def tiles_of(text: str) -> dict[str, Any]:
@@ -169,37 +151,30 @@ def in_use(head_dim: int) -> Any:
     return space.of_table(tiles_of(VARIANTS)[f"d{head_dim}"])
 
 
-def test_writing_what_is_in_use_changes_nothing() -> None:
-    assert choice.written(VARIANTS, {(64, mask): in_use(64) for mask in choice.MASKS}) == VARIANTS
-
-
-def test_a_choice_is_written_for_each_mask_and_back_again() -> None:
-    other = replace(in_use(64), q_stages=1)
-    text = choice.written(VARIANTS, {(64, "full"): in_use(64), (64, "causal"): other})
-    assert tiles_of(text)["d64_causal"] == {**tiles_of(VARIANTS)["d64"], **other.fields()}
-    entries = tomllib.loads(text)["attention"]["entries"]
-    used = {(entry["causal"], entry["tile"]) for entry in entries if "_d64_fp16_" in entry["symbol"]}
-    assert used == {(False, "d64"), (True, "d64_causal")}
-    again = choice.written(text, {(64, mask): in_use(64) for mask in choice.MASKS})
-    assert tomllib.loads(again) == tomllib.loads(VARIANTS)
-    assert again == VARIANTS
-
-
-def test_a_table_that_lacks_a_field_is_refused() -> None:
-    with pytest.raises(ValueError, match="one line q_stages"):
-        choice.written(
-            re.sub("^q_stages.*\n", "", VARIANTS, flags=re.MULTILINE), {(64, mask): in_use(64) for mask in choice.MASKS}
-        )
-
-
 def test_the_kernel_s_own_shapes_are_found_and_others_generated() -> None:
-    known = shapes.defined((ROOT / shapes.HEADER).read_text(encoding="utf-8"))
-    assert {64, 128} <= known
-    text = shapes.specialisation(96)
+    assert {64, 128} <= build.widths(ROOT)
+    text = build.specialisation(96)
     assert "Wgmma<__half, 96>" in text
     assert "m64n96k16" in text
     assert text.count('"+f"(d[47])') == 2
     assert "d[48]" not in text
+
+
+def test_a_candidate_compiles_attention_only() -> None:
+    files = build.sources(ROOT, in_use(64), tiles_of(VARIANTS)["d64"])
+    names = {Path(path).name for path in files if path.endswith(".cu")}
+    masks = {f"flashcore_attention_candidate_{mask}.cu" for mask in choice.MASKS}
+    assert names == {*masks, "flashcore_attention_varlen_prepare.cu"}
+    assert build.VARIANTS in files
+
+
+def test_outcomes_come_back(tmp_path: Path) -> None:
+    outcomes = [
+        build.Built(candidate=in_use(64), base=True, registers=168),
+        build.Built(candidate=GOOD, base=False, rejected="x"),
+    ]
+    build.write(tmp_path, outcomes)
+    assert build.read(tmp_path) == outcomes
 
 
 def test_spills_and_serialised_products_are_rejected() -> None:
@@ -231,12 +206,11 @@ def test_the_report_says_what_was_held_and_what_was_rejected() -> None:
             record(1, {A: {"hand": 1.0, "other": 0.9}, B: {"hand": 1.0, "other": 1.1}, C: {"hand": 1.0, "other": 0.95}}),
         ],
     }
-    files = report.files(samples, {64: "192x128"})
-    text = files[report.PAGE]
+    text = "\n".join(report.blocks(samples, {64: "192x128"}).values())
     assert "On **2** of 3 rows the tuner's choice is at least as fast" in text
     assert "| 64 | full | `hand` | `other` | 1.021 | 2 of 3 | 2 | 192x128 |" in text
     assert "- 2 x spills 8 bytes" in text
-    drawing = ET.fromstring(files["docs/performance/tuner-d64-full.svg"])
+    drawing = ET.fromstring(report.pictures(samples)["docs/performance/tuner-d64-full.svg"])
     texts = [element.text for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert {"other (chosen)", "hand (by hand)", "slow"} <= set(texts)
 
@@ -251,5 +225,5 @@ def test_bad_input_is_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_pat
 
 @pytest.mark.skipif(not tune.SAMPLES.is_file(), reason="no timings are committed yet")
 def test_the_committed_report_is_what_the_timings_give() -> None:
-    for path, text in report.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8")), tune.in_use(ROOT)).items():
+    for path, text in tune.files(json.loads(tune.SAMPLES.read_text(encoding="utf-8"))).items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: python3 tools/bench/tune.py choose"

@@ -11,46 +11,46 @@ from flashcore_ci.worker.job import Job, Result, Work
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
-    """Which file is undeclared, when these were imported and those are declared."""
+def undeclared(tmp_path, monkeypatch):
+    """Return which imported file is undeclared."""
 
-    def ask(imported, declared):
+    def find(imported, declared):
         for index, file in enumerate(imported):
             module = ModuleType(f"stranger_{index}")
             module.__file__ = file
             monkeypatch.setitem(sys.modules, module.__name__, module)
         options = {"python": declared}
-        return guard.undeclared(
+        return guard.undeclared_import(
             Job(kind="correctness", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=(), options=options)
         )
 
-    return ask
+    return find
 
 
-def test_what_the_subject_names_may_be_imported(asked, tmp_path):
-    assert asked([str(tmp_path / "subject.py")], ["subject.py"]) == ""
+def test_declared_files_may_be_imported(undeclared, tmp_path):
+    assert undeclared([str(tmp_path / "subject.py")], ["subject.py"]) == ""
 
 
-def test_a_helper_that_nobody_names_is_found(asked, tmp_path):
-    assert asked([str(tmp_path / "subject.py"), str(tmp_path / "kernel/helper.py")], ["subject.py"]) == "kernel/helper.py"
+def test_an_undeclared_helper_is_found(undeclared, tmp_path):
+    assert undeclared([str(tmp_path / "subject.py"), str(tmp_path / "kernel/helper.py")], ["subject.py"]) == "kernel/helper.py"
 
 
-def test_a_link_is_what_it_leads_to(asked, tmp_path):
+def test_a_link_counts_as_its_target(undeclared, tmp_path):
     (tmp_path / "helper.py").write_text("")
     (tmp_path / "subject.py").symlink_to(tmp_path / "helper.py")
-    assert asked([str(tmp_path / "subject.py")], ["subject.py"]) == ""
+    assert undeclared([str(tmp_path / "subject.py")], ["subject.py"]) == ""
 
 
 @pytest.mark.parametrize("file", ["/elsewhere/torch.py", "_classes.py", None, guard.__file__, f"{sys.prefix}/lib/torch.py"])
-def test_what_is_not_the_checkouts_does_not_count(asked, file):
-    assert asked([file], []) == ""
+def test_files_outside_the_checkout_do_not_count(undeclared, file):
+    assert undeclared([file], []) == ""
 
 
-def test_where_digests_bind_nothing_everything_may_be_imported(asked, tmp_path):
-    assert asked([str(tmp_path / "helper.py")], None) == ""
+def test_without_digests_everything_may_be_imported(undeclared, tmp_path):
+    assert undeclared([str(tmp_path / "helper.py")], None) == ""
 
 
-def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_through_once(tmp_path, monkeypatch):
+def test_a_workload_leaves_nothing_behind_and_imports_are_collected_once(tmp_path, monkeypatch):
     cuda = SimpleNamespace(
         synchronize=lambda: None,
         memory_reserved=lambda: 1,
@@ -76,7 +76,7 @@ def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_t
     job = Job(kind="launch", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=works, options={})
     gc.disable()
     try:
-        assert guard.each(job, Result(job, tmp_path / "result.json"), action)
+        assert guard.run_each(job, Result(job, tmp_path / "result.json"), action)
         assert gc.get_freeze_count() > len(gc.get_objects())
     finally:
         gc.unfreeze()
@@ -94,7 +94,7 @@ def test_a_workload_leaves_nothing_to_the_next_and_what_imports_left_is_looked_t
         (RuntimeError("launch: invalid argument"), Code.RAISED),
     ],
 )
-def test_memory_that_others_than_the_allocator_miss_is_missed_memory_too(monkeypatch, raised, code):
+def test_other_allocators_run_out_of_memory_too(monkeypatch, raised, code):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(OutOfMemoryError=MemoryError)))
 
     def action(_work):

@@ -1,10 +1,12 @@
+import importlib.util
 import json
 import math
 
 import pytest
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker.job import Job, Result, missing, number
+from flashcore_ci.worker.__main__ import JOBS
+from flashcore_ci.worker.job import Job, Result, json_number, missing
 
 JOB = {
     "schema": "job-v1",
@@ -37,7 +39,7 @@ def test_another_version_is_refused(tmp_path):
         Job.read(path)
 
 
-def test_the_result_on_disk_always_says_what_is_in_flight(job, tmp_path):
+def test_the_result_on_disk_names_what_is_in_flight(job, tmp_path):
     path = tmp_path / "result.json"
     result = Result(job, path)
 
@@ -55,17 +57,22 @@ def test_the_result_on_disk_always_says_what_is_in_flight(job, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_not_a_number_is_spelled_out_and_never_ends_the_worker(job, tmp_path):
+def test_not_a_number_is_a_text_and_does_not_end_the_worker(job, tmp_path):
     path = tmp_path / "result.json"
     Result(job, path).finish("w", {"mhz": math.nan, "blocks": [[0.5, math.inf]], "kept": 3})
     assert json.loads(path.read_text())["outcomes"]["w"] == {"mhz": "nan", "blocks": [[0.5, "inf"]], "kept": 3}
 
 
 @pytest.mark.parametrize(("value", "carried"), [(1, 1.0), (0.5, 0.5), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
-def test_numbers_are_carried_so_that_they_come_back(value, carried):
-    assert number(value) == carried
-    assert float(number(value)) == value or math.isnan(value)
+def test_numbers_survive_json(value, carried):
+    assert json_number(value) == carried
+    assert float(json_number(value)) == value or math.isnan(value)
 
 
 def test_missing():
     assert missing(Code.RAISED, "why") == {"missing": {"code": "raised", "message": "why"}}
+
+
+@pytest.mark.parametrize("module", JOBS.values(), ids=JOBS)
+def test_every_kind_of_job_has_a_module(module):
+    assert importlib.util.find_spec(f"flashcore_ci.worker.{module}") is not None

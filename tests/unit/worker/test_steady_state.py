@@ -12,7 +12,7 @@ BLOCKS = json.loads((Path(__file__).parents[2] / "recordings/timing/blocks.json"
 
 
 def steady(count=100, *, every=0.015, slope=0.0, clock=1800.0, clock_slope=0.0, throttled=()):
-    """Blocks of one megacycle a launch that gain ``slope`` per cent a second, on a clock that gains ``clock_slope`` MHz a second."""
+    """Make blocks of one megacycle per launch. ``slope`` is in per cent per second, ``clock_slope`` in MHz per second."""
     blocks = []
     for index in range(count):
         at = (index + 1) * every
@@ -26,11 +26,11 @@ def recorded(name):
 
 
 def first_settled(blocks):
-    return next(state for index in range(1, len(blocks) + 1) if (state := steady_state.state(blocks[:index])).settled)
+    return next(state for index in range(1, len(blocks) + 1) if (state := steady_state.assess(blocks[:index])).settled)
 
 
 def test_a_flat_window_after_the_lead_is_settled():
-    state = steady_state.state(steady(count=21))
+    state = steady_state.assess(steady(count=21))
     assert state.settled
     assert state.drift == pytest.approx(0.0, abs=1e-9)
     assert all(block.at > LEAD_SECONDS for block in state.blocks)
@@ -38,44 +38,44 @@ def test_a_flat_window_after_the_lead_is_settled():
 
 
 def test_less_than_lead_and_window_is_not():
-    assert not steady_state.state(steady(count=18)).settled
-    assert not steady_state.state(()).settled
+    assert not steady_state.assess(steady(count=18)).settled
+    assert not steady_state.assess(()).settled
 
 
 @pytest.mark.parametrize(("slope", "settled"), [(2.5, True), (-2.5, True), (3.5, False), (-3.5, False)])
 def test_the_limit_of_the_drift_is_three_tenths_of_a_per_cent_from_half_to_half(slope, settled):
-    state = steady_state.state(steady(slope=slope))
+    state = steady_state.assess(steady(slope=slope))
     assert state.settled is settled
     assert state.drift == pytest.approx(slope * WINDOW_SECONDS / 2, rel=0.15)
 
 
 @pytest.mark.parametrize(("clock_slope", "settled"), [(250.0, True), (-250.0, True), (350.0, False), (-350.0, False)])
 def test_the_clock_may_move_thirty_megahertz_from_half_to_half(clock_slope, settled):
-    state = steady_state.state(steady(clock_slope=clock_slope))
+    state = steady_state.assess(steady(clock_slope=clock_slope))
     assert state.settled is settled
     assert state.clock_move == pytest.approx(abs(clock_slope) * WINDOW_SECONDS / 2, rel=0.15)
 
 
-def test_one_wild_block_decides_nothing():
+def test_a_single_outlier_decides_nothing():
     blocks = steady()
     blocks[-1] = Block(at=blocks[-1].at, ms=blocks[-1].ms * 50, mhz=1800.0)
-    assert steady_state.state(blocks).settled
+    assert steady_state.assess(blocks).settled
 
 
-def test_throttled_blocks_are_no_sample():
-    state = steady_state.state(steady(throttled=range(90, 94)))
+def test_throttled_blocks_are_not_sampled():
+    state = steady_state.assess(steady(throttled=range(90, 94)))
     assert state.settled
     assert not any(block.throttled for block in state.blocks)
 
 
 def test_a_window_that_was_mostly_throttled_is_not_settled():
-    assert not steady_state.state(steady(throttled=range(90, 98))).settled
-    assert not steady_state.state(steady(throttled=range(100))).settled
+    assert not steady_state.assess(steady(throttled=range(90, 98))).settled
+    assert not steady_state.assess(steady(throttled=range(100))).settled
 
 
 def test_long_launches_make_the_window_longer():
-    assert not steady_state.state(steady(count=7, every=0.2)).settled
-    state = steady_state.state(steady(count=9, every=0.2))
+    assert not steady_state.assess(steady(count=7, every=0.2)).settled
+    state = steady_state.assess(steady(count=9, every=0.2))
     assert state.settled
     assert len(state.blocks) == MIN_BLOCKS
 
@@ -89,7 +89,7 @@ def test_every_recorded_kernel_settles_within_a_second_to_its_final_cycles(name)
     assert statistics.median(block.megacycles for block in state.blocks) == pytest.approx(final, rel=3e-3)
 
 
-def test_in_time_the_same_kernel_had_not_settled():
+def test_in_milliseconds_the_same_kernel_had_not_settled():
     blocks = recorded("attention-s8192-d128")
     sample = first_settled(blocks).blocks
     final = statistics.median(block.ms for block in blocks if block.at > 3.0)

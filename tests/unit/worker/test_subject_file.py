@@ -40,7 +40,7 @@ def test_a_subject_is_imported_by_path(tmp_path):
     assert load(job.subjects[0]).problem({"n": 4})["entries"] == ["k4"]
 
 
-def test_a_file_that_is_no_python_is_refused(tmp_path):
+def test_a_file_that_is_not_python_is_refused(tmp_path):
     with pytest.raises(ImportError):
         load(Subject(name="s", file=tmp_path / "subject.txt", library=None))
 
@@ -51,19 +51,27 @@ def test_the_library_is_loaded_once(tmp_path):
     assert subjects["my subject"].loaded == [Path("/lib.so")]
 
 
+def test_a_subject_without_a_library_is_told_so(tmp_path):
+    assert Subjects(make_job(tmp_path, GOOD))["my subject"].loaded == [None]
+
+
+def test_a_subject_without_a_library_may_have_nothing_to_load(tmp_path):
+    assert Subjects(make_job(tmp_path, GOOD.partition("def load")[0]))["my subject"].loaded == []
+
+
 def test_a_description(tmp_path):
-    said = described(tmp_path, GOOD, params=({"n": 1}, {"n": 2}))
-    assert said["description"]["build"] == {"library": "lib.so", "root": str(tmp_path)}
-    assert said["description"]["problems"] == [
+    outcome = described(tmp_path, GOOD, params=({"n": 1}, {"n": 2}))
+    assert outcome["description"]["build"] == {"library": "lib.so", "root": str(tmp_path)}
+    assert outcome["description"]["problems"] == [
         {"workload": "w0", "flops": 1.0, "bytes": 2.0, "entries": ["k1"]},
         {"workload": "w1", "flops": 1.0, "bytes": 2.0, "entries": ["k2"]},
     ]
 
 
-def test_every_mistake_of_a_subject_is_told_once_with_its_first_workload(tmp_path):
-    said = described(tmp_path, GOOD, params=({"n": 1}, {"m": 2}, {}, None))
+def test_each_mistake_is_reported_once_with_its_first_workload(tmp_path):
+    outcome = described(tmp_path, GOOD, params=({"n": 1}, {"m": 2}, {}, None))
     refused = "TypeError: 'NoneType' object is not subscriptable"
-    assert said == {"problems": ["workload w1 and 1 more: KeyError: 'n'", f"workload w3: {refused}"]}
+    assert outcome == {"problems": ["workload w1 and 1 more: KeyError: 'n'", f"workload w3: {refused}"]}
 
 
 def test_a_file_that_raises_is_named_with_its_line(tmp_path):

@@ -11,7 +11,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("which", [0, 1])
-def test_poison_is_not_a_number_and_is_told_from_the_other(dtype, which):
+def test_poison_is_not_a_number_and_differs_from_the_other(dtype, which):
     outputs = {"o": torch.zeros(5, 2, dtype=dtype)[:, :1]}
     tensors.poison(outputs, which)
     assert outputs["o"].isnan().all()
@@ -42,7 +42,7 @@ def test_nothing_differs_in_empty_outputs():
     assert tensors.largest_difference(torch.zeros(0, 4), torch.zeros(0, 4)).value == 0
 
 
-def test_bad_values_are_those_where_a_number_was_due_and_those_never_written():
+def test_bad_values_are_not_finite_or_never_written():
     ours = torch.tensor([1.0, math.nan, -math.inf, math.inf, 2.0])
     reference = torch.tensor([1.0, 1.0, -math.inf, 1.0, 2.0])
     unwritten = torch.tensor([False, False, False, False, True])
@@ -55,8 +55,8 @@ def test_upcast_leaves_whole_numbers_alone():
 
 
 def test_rounding_ignores_infinities():
-    assert tensors.rounding(torch.full((3,), -math.inf)) == 0
-    assert 0 < tensors.rounding(torch.randn(1000, dtype=torch.float16)) < 2e-3
+    assert tensors.rounding_error(torch.full((3,), -math.inf)) == 0
+    assert 0 < tensors.rounding_error(torch.randn(1000, dtype=torch.float16)) < 2e-3
 
 
 def compare(ours, low, exact):
@@ -64,20 +64,20 @@ def compare(ours, low, exact):
     return found["readings"]
 
 
-def test_as_wrong_as_pytorch_is_half_of_what_is_allowed():
+def test_an_error_as_large_as_pytorchs_is_half_of_the_limit():
     exact = torch.zeros(4, dtype=torch.float64)
     low = torch.full((4,), 2.0**-10, dtype=torch.float16)
     assert compare(low, low, exact)["error/ratio"] <= 0.5
     assert compare(low * 8, low, exact)["error/ratio"] > 1
 
 
-def test_a_nan_in_the_output_is_carried_and_never_lost():
+def test_a_nan_in_the_output_is_kept():
     zeros = torch.zeros(3)
     readings = compare(torch.tensor([0.0, math.nan, 0.0]), zeros, zeros.double())
     assert (readings["diff/max"], readings["error/ratio"]) == ("nan", "nan")
 
 
-def test_any_error_where_none_is_allowed_is_infinite():
+def test_an_error_where_none_is_allowed_is_infinite():
     zeros = torch.zeros(3)
     assert compare(zeros + 1e-3, zeros, zeros.double())["error/ratio"] == "inf"
     assert compare(zeros, zeros, zeros.double())["error/ratio"] == 0
@@ -86,9 +86,9 @@ def test_any_error_where_none_is_allowed_is_infinite():
 def test_other_names_or_shapes_are_refused():
     zeros = torch.zeros(3)
     with pytest.raises(ValueError, match="lse"):
-        correctness._agree({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
+        correctness._require_same_outputs({"o": zeros}, {"o": zeros, "lse": zeros}, "reference")
     with pytest.raises(ValueError, match="shape"):
-        correctness._agree({"o": zeros}, {"o": torch.zeros(1)}, "reference")
+        correctness._require_same_outputs({"o": zeros}, {"o": torch.zeros(1)}, "reference")
 
 
 def test_a_reference_that_overflowed_allows_nothing():
@@ -99,19 +99,19 @@ def test_a_reference_that_overflowed_allows_nothing():
 @pytest.mark.parametrize("reference", [torch.zeros(0), torch.full((3,), math.nan), torch.full((3,), -math.inf)])
 def test_a_reference_without_a_finite_number_is_refused(reference):
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._agree({"o": reference}, {"o": reference}, "reference")
-    correctness._agree({"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference")
+        correctness._require_same_outputs({"o": reference}, {"o": reference}, "reference")
+    correctness._require_same_outputs({"o": reference, "p": torch.zeros(1)}, {"o": reference, "p": torch.zeros(1)}, "reference")
 
 
 def test_no_outputs_are_refused():
     with pytest.raises(ValueError, match="no finite number"):
-        correctness._agree({}, {}, "reference")
+        correctness._require_same_outputs({}, {}, "reference")
 
 
 def test_complex_outputs_are_refused():
     whole = torch.ones(2, dtype=torch.complex64)
     with pytest.raises(ValueError, match="real and imaginary"):
-        correctness._agree({"o": whole}, {"o": whole}, "reference")
+        correctness._require_same_outputs({"o": whole}, {"o": whole}, "reference")
 
 
 def test_an_input_that_was_written_to_is_refused():
@@ -125,28 +125,28 @@ def test_errors_are_counted_by_powers_of_two(monkeypatch):
     monkeypatch.setattr(tensors, "PART", 3)  # parts do not change the answer
     exact = torch.zeros(9, dtype=torch.float64)
     ours = torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0**-41, -(2.0**30), math.nan, math.inf, 0.75])
-    counted = tensors.powers(ours, exact)
-    assert {counted["first"] + index: count for index, count in enumerate(counted["counts"]) if count} == {
+    histogram = tensors.error_histogram(ours, exact)
+    assert {histogram["first"] + index: count for index, count in enumerate(histogram["counts"]) if count} == {
         -40: 1,  # the smallest holds what is smaller still
         -1: 1,
         0: 2,
         1: 1,
         7: 1,  # the last holds what is larger
     }
-    assert (counted["zeros"], counted["not_finite"]) == (1, 2)
-    assert len(counted["counts"]) == tensors.POWERS
+    assert (histogram["zeros"], histogram["not_finite"]) == (1, 2)
+    assert len(histogram["counts"]) == tensors.POWERS
 
 
-def test_equal_infinities_and_no_elements_are_no_errors():
-    assert tensors.powers(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
-    assert sum(tensors.powers(torch.zeros(0), torch.zeros(0))["counts"]) == 0
+def test_equal_infinities_and_empty_tensors_have_no_errors():
+    assert tensors.error_histogram(torch.tensor([math.inf]), torch.tensor([math.inf]))["zeros"] == 1
+    assert sum(tensors.error_histogram(torch.zeros(0), torch.zeros(0))["counts"]) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_element_is_counted_once_for_us_and_for_pytorch(dtype):
+def test_every_element_is_counted_once_for_the_kernel_and_for_pytorch(dtype):
     outputs = {name: torch.randn(7, 5).to(dtype) for name in "abcdef"}
     exact = {name: torch.randn(7, 5, dtype=torch.float64) for name in outputs}
     histograms = correctness._histograms(outputs, outputs, exact)
     assert list(histograms) == [f"error/{side}/{name}" for name in "abcd" for side in ("ours", "pytorch")]
-    for counted in histograms.values():
-        assert sum(counted["counts"]) + counted["zeros"] + counted["not_finite"] == 35
+    for histogram in histograms.values():
+        assert sum(histogram["counts"]) + histogram["zeros"] + histogram["not_finite"] == 35

@@ -1,6 +1,6 @@
 // How fast E4M3 pairs become fp16 pairs, alone and next to the products that use them, as in decode over an FP8 cache.
+#include "flashcore/ptx/mma.cuh"
 #include "harness.cuh"
-#include "suite.h"
 
 namespace microbench {
 namespace {
@@ -8,28 +8,16 @@ namespace {
 constexpr int kRounds = 2000;
 constexpr int kProducts = 8;  // independent m16n8k16 products in a round: each takes two converted registers per thread
 
-struct Cycles {
-    uint64_t begin;
-    uint64_t end;
-};
-
 __device__ __forceinline__ uint32_t to_fp16_pair(uint16_t pair) {
     uint32_t value;
     asm volatile("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(value) : "h"(pair));
     return value;
 }
 
-__device__ __forceinline__ void multiply(float (&sums)[4], const uint32_t (&rows)[4], uint32_t low, uint32_t high) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "r"(low), "r"(high));
-}
-
-// Each thread converts one register of four E4M3 values per product (two conversions), and multiplies if kMultiply.
-// kLoad: the register comes from shared memory (16 bytes at a time), as it would from a tile of the cache.
-template <bool kConvert, bool kMultiply, bool kLoad>
-__global__ void convert(Cycles* out, uint64_t* sink) {
+// Each thread converts one register of four E4M3 values per product (two conversions). With kDecode it loads the register from
+// shared memory, 16 bytes at a time as from a tile of the cache, and multiplies.
+template <bool kDecode>
+__global__ void convert(uint64_t* out, uint64_t* sink) {
     extern __shared__ __align__(16) uint8_t memory[];
     fill_with_numbers(memory, 32768);
     const uint32_t lane = threadIdx.x;
@@ -43,26 +31,22 @@ __global__ void convert(Cycles* out, uint64_t* sink) {
     const uint64_t begin = clock_now();
 #pragma unroll 1
     for (int round = 0; round < kRounds; ++round) {
-        if constexpr (kLoad) {
+        if constexpr (kDecode) {
 #pragma unroll
             for (int i = 0; i < kProducts; i += 4) {
                 const uint32_t at = ((lane + round * 32) * 16 + i * 4096) % 32768;
                 asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                              : "=r"(packed[i]), "=r"(packed[i + 1]), "=r"(packed[i + 2]), "=r"(packed[i + 3])
-                             : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(memory + at))));
+                             : "r"(ptx::shared_address(memory + at)));
             }
         }
 #pragma unroll
         for (int i = 0; i < kProducts; ++i) {
             const uint32_t four = packed[i] ^ static_cast<uint32_t>(round);  // or the assembler converts before the loop
-            uint32_t low = four;
-            uint32_t high = four;
-            if constexpr (kConvert) {
-                low = to_fp16_pair(static_cast<uint16_t>(four));
-                high = to_fp16_pair(static_cast<uint16_t>(four >> 16));
-            }
-            if constexpr (kMultiply) {
-                multiply(sums[i], rows, low, high);
+            const uint32_t low = to_fp16_pair(static_cast<uint16_t>(four));
+            const uint32_t high = to_fp16_pair(static_cast<uint16_t>(four >> 16));
+            if constexpr (kDecode) {
+                ptx::mma_16x8x16<__half>(sums[i], rows, low, high);
             } else {
                 kept ^= low + high;
             }
@@ -72,25 +56,17 @@ __global__ void convert(Cycles* out, uint64_t* sink) {
     const uint64_t end = clock_now();
     for (int i = 0; i < kProducts; ++i) use(sums[i], sink);
     if (kept == 0x12345678u) *sink = kept;
-    if (threadIdx.x == 0) out[blockIdx.x] = {begin, end};
+    if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
-template <bool kConvert, bool kMultiply, bool kLoad>
+template <bool kDecode>
 void measure(const char* what, int warps) {
-    const int blocks = multiprocessors();
-    DeviceArray<Cycles> out(blocks);
-    DeviceArray<uint64_t> sink(1);
-    auto* kernel = convert<kConvert, kMultiply, kLoad>;
-    std::vector<double> rates;
-    for (int repetition = 0; repetition < 5; ++repetition) {
-        kernel<<<blocks, 32 * warps, 32768>>>(out.get(), sink.get());
-        check(cudaGetLastError(), "launch");
-        for (const Cycles& one : out.copy()) {
-            const double elements = 4.0 * kProducts * 32 * warps * kRounds;
-            rates.push_back(elements / static_cast<double>(one.end - one.begin));
-        }
-    }
-    const double rate = median(rates);
+    const DeviceArray<uint64_t> sink(1);
+    const double elements = 4.0 * kProducts * 32 * warps * kRounds;
+    const double rate = median_of<uint64_t>(
+        multiprocessors(),
+        [&](uint64_t* out) { convert<kDecode><<<multiprocessors(), 32 * warps, 32768>>>(out, sink.get()); },
+        [elements](uint64_t cycles) { return elements / static_cast<double>(cycles); });
     const std::string where = std::string(what) + ", " + std::to_string(warps) + " warps";
     report("fp8", where, rate, "elements/clk/SM");
     report("fp8", where + ", conversions", rate / 2.0, "lanes/clk/SM");
@@ -100,10 +76,8 @@ void measure(const char* what, int warps) {
 
 void run_fp8() {
     for (const int warps : {4, 8, 12, 16}) {
-        measure<true, false, false>("e4m3 to fp16", warps);
-        measure<false, true, false>("m16n8k16 alone", warps);
-        measure<true, true, false>("e4m3 to fp16 and m16n8k16", warps);
-        measure<true, true, true>("16-byte loads, e4m3 to fp16 and m16n8k16", warps);
+        measure<false>("e4m3 to fp16", warps);
+        measure<true>("16-byte loads, e4m3 to fp16 and m16n8k16", warps);
     }
 }
 

@@ -1,4 +1,4 @@
-// What every microbenchmark shares: launches on all multiprocessors, clocks, medians, and one JSON line for each reading.
+// Common code of the microbenchmarks: the groups, launches, clocks, medians, and one JSON line per reading.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "flashcore/ptx/mbarrier.cuh"
+
 namespace microbench {
+
+namespace ptx = flashcore::ptx;
+
+void run_pipes();
+void run_attend();
+void run_latency();
+void run_memory();
+void run_clocks();
+void run_fp8();
 
 constexpr int kWarpgroup = 128;
 
@@ -52,7 +63,22 @@ private:
     size_t count_;
 };
 
-// One reading: what was measured, under which conditions ("name=value ..."), the number and its unit.
+// Median of `rate(result)` over the blocks of four launches, after one that does not count.
+template <class Result, class Launch, class Rate>
+double median_of(int blocks, Launch launch, Rate rate) {
+    const DeviceArray<Result> out(blocks);
+    std::vector<double> values;
+    for (int repetition = 0; repetition < 5; ++repetition) {
+        launch(out.get());
+        check(cudaGetLastError(), "launch");
+        for (const Result& one : out.copy()) {
+            if (repetition > 0) values.push_back(rate(one));
+        }
+    }
+    return median(values);
+}
+
+// One reading: what was measured, the conditions ("name=value ..."), the number and its unit.
 inline void report(const char* group, const std::string& what, double value, const char* unit) {
     std::printf("{\"group\": \"%s\", \"what\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", group, what.c_str(), value, unit);
     std::fflush(stdout);
@@ -69,7 +95,7 @@ __device__ __forceinline__ uint64_t nanoseconds_now() {
     return value;
 }
 
-// Fills shared memory with numbers in (-2, 2) that look random in every bit: power, and so the clock, depends on the data.
+// Fills shared memory with numbers in (-2, 2) with random-looking bits, because power and so the clock depend on the data.
 __device__ __forceinline__ void fill_with_numbers(uint8_t* memory, int bytes) {
     for (int i = static_cast<int>(threadIdx.x); i < bytes / 2; i += static_cast<int>(blockDim.x)) {
         uint32_t hash = (i + 1) * 2654435761u ^ blockIdx.x * 40503u;
@@ -83,13 +109,20 @@ __device__ __forceinline__ void fill_with_numbers(uint8_t* memory, int bytes) {
     __syncthreads();
 }
 
-// A use of registers that the compiler cannot prove away: it would leave out what nobody needs.
+// Uses registers so that the compiler cannot remove their computation.
 template <int kCount>
 __device__ __forceinline__ void use(const float (&values)[kCount], uint64_t* out) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sum += values[i];
     if (sum == 1.2345678e-30f) *out = 1;
+}
+
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, uint32_t bytes, uint64_t* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     ptx::shared_address(shared)),
+                 "l"(global), "r"(bytes), "r"(ptx::shared_address(barrier))
+                 : "memory");
 }
 
 template <class Kernel>

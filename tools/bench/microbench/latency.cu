@@ -1,7 +1,7 @@
-// Clocks from issue to result: products, a hand-over between warpgroups, a copy from L2 and from device memory.
-#include "attend.cuh"
-#include "copies.cuh"
-#include "suite.h"
+// Clocks from issue to result: mmas, and a copy from L2 and from device memory.
+#include "flashcore/ptx/wgmma.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
+#include "harness.cuh"
 
 namespace microbench {
 namespace {
@@ -11,45 +11,32 @@ namespace sm90 = flashcore::sm90;
 constexpr int kRounds = 200;
 constexpr int kSharedBytes = 2 * 64 * (64 + 128);
 
-// kCount products of 64 x 128 x 16, one after the other into the same accumulators, then the wait.
+// kCount mmas of 64 x 128 x 16 into the same accumulators, then the wait.
 template <int kCount>
 __global__ void __launch_bounds__(kWarpgroup, 1) product_latency(uint64_t* out) {
     extern __shared__ __align__(1024) uint8_t memory[];
     fill_with_numbers(memory, kSharedBytes);
-    const uint64_t a = sm90::row_operand(memory);
-    const uint64_t b = sm90::row_operand(memory + sm90::tile_bytes(64, 64));
+    const uint64_t a = sm90::k_major_descriptor(memory);
+    const uint64_t b = sm90::k_major_descriptor(memory + sm90::tile_bytes<__half>(64, 64));
     float sums[64] = {};
     const uint64_t begin = clock_now();
 #pragma unroll 1
     for (int round = 0; round < kRounds; ++round) {
-        fence();
+        ptx::wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) Wgmma<128>::shared(sums, a + sm90::row_step(i % 4, 64), b + sm90::row_step(i % 4, 128));
-        commit();
-        wait<0>();
-        pin(sums);
+        for (int i = 0; i < kCount; ++i) {
+            ptx::Wgmma<__half, 128>::shared(sums, a + sm90::k_major_offset(i % 4, 64), b + sm90::k_major_offset(i % 4, 128), 1);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+        ptx::warpgroup_fence_operand(sums);
     }
     const uint64_t end = clock_now();
     use(sums, out);
     if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
 }
 
-// Two warpgroups give each other the turn.
-__global__ void __launch_bounds__(2 * kWarpgroup, 1) turn_latency(uint64_t* out) {
-    const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
-    const uint64_t begin = clock_now();
-    if (warpgroup == 1) barrier_arrive(1);
-#pragma unroll 1
-    for (int round = 0; round < kRounds; ++round) {
-        barrier_sync(1 + warpgroup);
-        barrier_arrive(2 - warpgroup);
-    }
-    if (warpgroup == 0) barrier_sync(1);
-    const uint64_t end = clock_now();
-    if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
-}
-
-// One copy at a time, each of other bytes. `stride` apart: small enough to stay in L2, or never seen before.
+// One copy at a time, `stride` bytes apart: either small enough to stay in L2, or always new bytes.
 __global__ void copy_latency(uint64_t* out, const uint8_t* data, uint32_t bytes, int64_t stride) {
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ uint64_t barrier;
@@ -57,7 +44,7 @@ __global__ void copy_latency(uint64_t* out, const uint8_t* data, uint32_t bytes,
     ptx::fence_mbarrier_init();
     const uint64_t begin = clock_now();
     for (int round = 0; round < kRounds; ++round) {
-        ptx::mbarrier_arrive_expect_bytes(&barrier, bytes);
+        ptx::mbarrier_arrive_expect_tx(&barrier, bytes);
         copy_bulk(memory, data + round * stride, bytes, &barrier);
         ptx::mbarrier_wait(&barrier, round & 1);
     }
@@ -66,16 +53,7 @@ __global__ void copy_latency(uint64_t* out, const uint8_t* data, uint32_t bytes,
 
 template <class Launch>
 double clocks_of(int blocks, Launch launch) {
-    const DeviceArray<uint64_t> out(blocks);
-    std::vector<double> clocks;
-    for (int repetition = 0; repetition < 5; ++repetition) {
-        launch(out.get());
-        check(cudaGetLastError(), "launch");
-        for (const uint64_t one : out.copy()) {
-            if (repetition > 0) clocks.push_back(static_cast<double>(one) / kRounds);
-        }
-    }
-    return median(clocks);
+    return median_of<uint64_t>(blocks, launch, [](uint64_t clocks) { return static_cast<double>(clocks) / kRounds; });
 }
 
 template <int kCount>
@@ -91,15 +69,11 @@ void products() {
 
 void run_latency() {
     products<1>();
-    products<2>();
     products<4>();
-    products<8>();
-    const double turns = clocks_of(multiprocessors(), [](uint64_t* out) { turn_latency<<<multiprocessors(), 2 * kWarpgroup>>>(out); });
-    report("latency", "turn taken and passed by named barriers, two warpgroups, each way", turns / 2, "clk");
     constexpr int64_t kFar = 1 << 20;
     const DeviceArray<uint8_t> data(kFar * kRounds);
     const DeviceArray<uint8_t> other(size_t{256} << 20);
-    for (const uint32_t bytes : {1024u, 8192u, 16384u, 32768u}) {
+    for (const uint32_t bytes : {1024u, 16384u}) {
         const auto copy = [&](int64_t stride, bool cold) {
             return clocks_of(1, [&, stride, cold](uint64_t* out) {
                 if (cold) other.clear();

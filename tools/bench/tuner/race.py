@@ -1,8 +1,7 @@
-"""Times candidates against each other on a GPU: successive halving for each head dimension and mask, in one process."""
+"""Time candidates against each other on a GPU, by successive halving for each head dimension and mask."""
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 import time
@@ -10,96 +9,68 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import flashcore
 import torch
 from peerbench import rows, timing
+from peerbench.contenders import libraries_on
 from peerbench.rows import Row
 
 from flashcore_ci.worker.driver import Driver
-from tuner import halving
+from tuner import choice
 
-TOLERANCE = 4e-3  # between candidates, which round alike but for the order of sums
-FEWEST_ROUNDS, MOST_ROUNDS = 6, 120
+TOLERANCE = 4e-3  # between candidates, which differ only by the order of sums
+ROUNDS = (6, 120)
 
 
 def label(row: Row) -> str:
-    """A row's name in samples and reports."""
+    """Name a row in samples and reports."""
     return f"{row.shape} {row.mask} {row.dtype}"
 
 
-def rows_of(head_dim: int, mask: str) -> list[Row]:
-    """The rows of the table that a tile of this head dimension and mask serves, fp16."""
-    return [row for row in rows.table() if row.d == head_dim and row.mask == mask and row.dtype == "fp16"]
+def preflight(libraries: Mapping[str, Path], head_dim: int, marker: Path) -> dict[str, str]:
+    """Run each candidate on a few shapes, and return why some may not race. ``marker`` names the one that runs."""
+    rejections: dict[str, str] = {}
+    for causal, length in ((False, 2048), (False, 300), (True, 2048), (True, 300)):
+        row = Row(d=head_dim, b=2, h=8, s=length, causal=causal, dtype="fp16")
+        expected = None
+        for name, run in libraries_on(row, libraries)[1].items():
+            if name in rejections:
+                continue
+            marker.write_text(name, encoding="utf-8")
+            try:
+                output = run().clone()
+                torch.cuda.synchronize()
+            except (RuntimeError, ValueError) as error:
+                rejections[name] = str(error).splitlines()[0][:160]
+                continue
+            expected = output if expected is None else expected
+            worst = float((output.float() - expected.float()).abs().max())
+            if not worst <= TOLERANCE:
+                rejections[name] = f"differs from the configuration in use by {worst:.1e} ({label(row)})"
+    marker.unlink(missing_ok=True)
+    return rejections
 
 
-def runs_of(row: Row, libraries: Mapping[str, Path]) -> dict[str, Any]:
-    """A call of each library on the same tensors."""
-    q, k, v = (torch.randn((row.b, row.s, row.h, row.d), device="cuda", dtype=torch.float16) for _ in range(3))
-    out = torch.empty_like(q)
-
-    def run(library: Path) -> Any:
-        flashcore.load(library)
-        return flashcore.attention(q, k, v, causal=row.causal, out=out)
-
-    return {name: functools.partial(run, path) for name, path in libraries.items()}
-
-
-def preflight(libraries: Mapping[str, Path], head_dim: int, trying: Path) -> dict[str, str]:
-    """Why candidates may not race: each runs once on a few shapes, with its name in ``trying``, in case it never comes back."""
-    refused: dict[str, str] = {}
-    for causal in (False, True):
-        for length in (2048, 300):
-            row = Row(d=head_dim, b=2, h=8, s=length, causal=causal, dtype="fp16")
-            runs, expected = runs_of(row, libraries), None
-            for name, run in runs.items():
-                if name in refused:
-                    continue
-                trying.write_text(name, encoding="utf-8")
-                try:
-                    output = run().clone()
-                    torch.cuda.synchronize()
-                except (RuntimeError, ValueError) as error:
-                    refused[name] = str(error).splitlines()[0][:160]
-                    continue
-                expected = output if expected is None else expected
-                worst = float((output.float() - expected.float()).abs().max())
-                if not worst <= TOLERANCE:
-                    refused[name] = f"differs from the configuration in use by {worst:.1e} ({label(row)})"
-    trying.unlink(missing_ok=True)
-    return refused
-
-
-def race(
-    libraries: Mapping[str, Path], hand: str, group: tuple[int, str], seconds: float, rng: random.Random
-) -> list[dict[str, Any]]:
-    """All rungs of one head dimension and mask. Each record: the rung, and by row and candidate the median megacycles and ms."""
+def race(libraries: Mapping[str, Path], hand: str, group: tuple[int, str], seconds: float) -> list[dict[str, Any]]:
+    """Run all rungs of one head dimension and mask on the fp16 rows, and return a record for each."""
     head_dim, mask = group
-    by_label = {label(row): row for row in rows_of(head_dim, mask)}
-    driver, left = Driver(), list(libraries)
+    table = {label(row): row for row in rows.prefill() if (row.d, row.mask, row.dtype) == (head_dim, mask, "fp16")}
+    driver, rng, names = Driver(), random.Random(1), list(libraries)  # noqa: S311 - an order, not a secret
+    protocol = timing.Protocol(settle=seconds / 3, measure=2 * seconds / 3, rounds=ROUNDS)
     records = []
-    for number, rung in enumerate(halving.rungs(len(left), list(by_label), seconds)):
+    for number, (_, few) in enumerate(choice.rungs(len(names), list(table))):
         began = time.monotonic()
-        cycles = {
-            row: _timed(by_label[row], {name: libraries[name] for name in left}, driver, rung.seconds, rng) for row in rung.rows
-        }
-        megacycles = {row: {name: values["megacycles"] for name, values in taken.items()} for row, taken in cycles.items()}
+        cycles: dict[str, dict[str, Any]] = {}
+        for row in few:
+            runs = libraries_on(table[row], {name: libraries[name] for name in names})[1]
+            series = timing.measure(runs, driver, protocol, rng)
+            torch.cuda.empty_cache()
+            cycles[row] = {
+                name: {"megacycles": round(samples.megacycles, 6), "ms": round(samples.time, 6), "rounds": len(samples.ms)}
+                for name, samples in series.items()
+            }
         records.append({"head_dim": head_dim, "mask": mask, "rung": number, "hand": hand, "cycles": cycles})
-        following = halving.survivors(megacycles, max(halving.FINALISTS, -(-len(left) // 2)), always=[hand])
-        took = time.monotonic() - began
-        sys.stderr.write(
-            f"D={head_dim} {mask} rung {number}: {len(left)} candidates, {took:.1f} s, best {', '.join(following[:3])}\n"
-        )
-        left = following
+        best = choice.survivors(choice.megacycles(records[-1]), max(choice.FINALISTS, -(-len(names) // 2)), always=[hand])
+        took = f"{len(names)} candidates, {time.monotonic() - began:.1f} s"
+        sys.stderr.write(f"D={head_dim} {mask} rung {number}: {took}, best {', '.join(best[:3])}\n")
+        names = best
     return records
-
-
-def _timed(
-    row: Row, libraries: Mapping[str, Path], driver: Driver, seconds: float, rng: random.Random
-) -> dict[str, dict[str, float]]:
-    protocol = timing.Protocol(settle=seconds / 3, measure=2 * seconds / 3, layout="bshd", rounds=(FEWEST_ROUNDS, MOST_ROUNDS))
-    series = timing.measure(runs_of(row, libraries), driver, protocol, rng)
-    torch.cuda.empty_cache()
-    return {
-        name: {"megacycles": round(one.megacycles, 6), "ms": round(one.time, 6), "rounds": len(one.ms)}
-        for name, one in series.items()
-    }

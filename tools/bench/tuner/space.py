@@ -1,36 +1,30 @@
-"""Which configurations are possible: the constraints of the machine and of the kernel, each with its sentence. Pure.
-
-The kernel asserts the same things when it compiles; here they cost no compiler.
-"""
+"""The configurations that the machine and the kernel allow, without compiling the kernel's assertions. Pure."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-SHARED_LIMIT = 227 * 1024  # bytes that a block may have
+SHARED_LIMIT = 227 * 1024  # bytes of a block
 BARRIER_BYTES = 1024
 ELEMENT_BYTES = 2
 WARPGROUP_ROWS = 64
 WARPGROUP_THREADS = 128
-MMA_DEPTH = 16
-MMA_WIDEST = 256
-BOX_ROWS = 256  # of a TMA box
 REGISTER_FILE = 65536
 REGISTER_STEP = 8
-PRODUCER_LEAST = 24  # registers, the least that setmaxnreg takes
-ADDRESSING = 23  # registers beside the operands: what compiled schedules were seen to need at least
+PRODUCER_LEAST = 24  # registers, the minimum of setmaxnreg
+ADDRESSING = 23  # registers that compiled schedules need in addition to the operands, at least
 STAGES = (2, 3, 4)
 QUERY_STAGES = (1, 2)
 WARPGROUPS = (2, 3)
-TILE_N = range(48, MMA_WIDEST + 1, MMA_DEPTH)
+TILE_N = range(48, 257, 16)  # the widths of wgmma are the multiples of its depth up to 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Candidate:
-    """One tile: fields of a table ``[attention.tiles.NAME]`` that a tuner may turn. ``switches`` are its booleans, sorted by name."""
+    """The tunable fields of a table ``[attention.tiles.NAME]``. ``switches`` are its booleans, sorted by name."""
 
     head_dim: int
     tile_m: int
@@ -42,75 +36,57 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Short and readable, unique."""
+        """A unique name."""
+        stages = f"q{self.q_stages}-kv{self.kv_stages}-wg{self.consumer_warpgroups}"
         on = "".join(f"-{key.replace('_', '')}" for key, value in self.switches if value)
-        return (
-            f"d{self.head_dim}-{self.tile_m}x{self.tile_n}-q{self.q_stages}-kv{self.kv_stages}-wg{self.consumer_warpgroups}{on}"
-        )
+        return f"d{self.head_dim}-{self.tile_m}x{self.tile_n}-{stages}{on}"
 
     @property
     def shared_bytes(self) -> int:
-        """Queries, keys, values and barriers: attention/config.h says the same."""
-        query = self.tile_m * self.head_dim * ELEMENT_BYTES
-        keys = self.tile_n * self.head_dim * ELEMENT_BYTES
-        return self.q_stages * query + 2 * self.kv_stages * keys + BARRIER_BYTES
+        """Bytes of queries, keys, values and barriers, as in attention/config.h."""
+        rows = self.q_stages * self.tile_m + 2 * self.kv_stages * self.tile_n
+        return rows * self.head_dim * ELEMENT_BYTES + BARRIER_BYTES
 
     @property
     def registers_at_launch(self) -> int:
-        """What each thread has before setmaxnreg moves registers between roles."""
+        """Registers per thread before setmaxnreg."""
         return REGISTER_FILE // ((1 + self.consumer_warpgroups) * WARPGROUP_THREADS) // REGISTER_STEP * REGISTER_STEP
 
     @property
     def registers_granted(self) -> int:
-        """The most that every consumer thread can have: what the launch allocated, less the producer's least."""
+        """The most registers of a consumer thread, if the producer has its minimum."""
         pool = (1 + self.consumer_warpgroups) * self.registers_at_launch - PRODUCER_LEAST
         return min(pool // self.consumer_warpgroups // REGISTER_STEP * REGISTER_STEP, 240)
 
     @property
     def registers_needed(self) -> int:
-        """Operands of both products: scores and output in fp32, probabilities and perhaps the query in 16 bits."""
+        """Registers of scores and output in fp32, of probabilities, and perhaps of the query."""
         subtiles = self.tile_m // (self.consumer_warpgroups * WARPGROUP_ROWS)
         query = self.head_dim // 4 if dict(self.switches).get("query_in_registers") else 0
         return subtiles * (self.head_dim // 2 + self.tile_n // 4 + query) + self.tile_n // 2 + ADDRESSING
 
     def fields(self) -> dict[str, Any]:
-        """The values for kernel/variants.toml."""
-        return {
-            "head_dim": self.head_dim,
-            "tile_m": self.tile_m,
-            "tile_n": self.tile_n,
-            "q_stages": self.q_stages,
-            "kv_stages": self.kv_stages,
-            "consumer_warpgroups": self.consumer_warpgroups,
-            **dict(self.switches),
-            "dynamic_shared_bytes": self.shared_bytes,
-        }
+        """Return the values for kernel/variants.toml."""
+        sizes = {key: value for key, value in asdict(self).items() if key != "switches"}
+        return {**sizes, **dict(self.switches), "dynamic_shared_bytes": self.shared_bytes}
+
+
+SIZES = ("head_dim", "tile_m", "tile_n", "q_stages", "kv_stages", "consumer_warpgroups")
 
 
 def of_table(tile: Mapping[str, Any]) -> Candidate:
-    """The candidate that a table ``[attention.tiles.NAME]`` describes."""
-    plain = ("head_dim", "tile_m", "tile_n", "q_stages", "kv_stages", "consumer_warpgroups")
+    """Read the candidate from a table ``[attention.tiles.NAME]``."""
     switches = tuple(sorted((key, value) for key, value in tile.items() if isinstance(value, bool)))
-    return Candidate(**{key: tile[key] for key in plain}, switches=switches)
+    return Candidate(**{key: tile[key] for key in SIZES}, switches=switches)
 
 
 def objections(candidate: Candidate) -> Iterator[str]:
-    """Why a candidate is impossible: a sentence for each constraint that it breaks; none when it may be compiled."""
+    """Yield a sentence for each constraint that the candidate breaks."""
     one = candidate
-    if one.tile_m % (one.consumer_warpgroups * WARPGROUP_ROWS):
-        yield f"{one.consumer_warpgroups} warpgroups of {WARPGROUP_ROWS} rows do not make {one.tile_m} rows"
-    if one.tile_n % MMA_DEPTH or not MMA_DEPTH <= one.tile_n <= MMA_WIDEST:
-        yield f"{one.tile_n} keys are no multiple of {MMA_DEPTH} up to {MMA_WIDEST}"
-    if one.tile_m > BOX_ROWS:
-        yield f"a TMA box has at most {BOX_ROWS} rows"
-    if one.head_dim % WARPGROUP_ROWS:
-        yield f"head dimension {one.head_dim} is not made of column blocks of 64"
-    if one.kv_stages < min(STAGES):
-        yield "the scores of a step run beside the output of another: two stages at least"
     if one.shared_bytes > SHARED_LIMIT:
         yield f"{one.shared_bytes} bytes of shared memory, {SHARED_LIMIT} are allowed"
     if one.tile_m - one.tile_m // one.consumer_warpgroups > one.tile_n:
-        yield "a warpgroup would have to skip more than one step under a causal mask"
+        yield "a warpgroup would skip more than one KV block under a causal mask"
     yield from _of_switches(one)
     if one.registers_needed > one.registers_granted:
         yield f"about {one.registers_needed} registers, setmaxnreg can grant {one.registers_granted}"
@@ -118,32 +94,23 @@ def objections(candidate: Candidate) -> Iterator[str]:
 
 def _of_switches(one: Candidate) -> Iterator[str]:
     on = dict(one.switches)
-    if on.get("staged_output") and (
-        not on.get("turns", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
+    if on.get("tma_store_epilogue") and (
+        not on.get("ping_pong_barrier", True) or on.get("query_in_registers") or one.q_stages < max(QUERY_STAGES)
     ):
-        yield "a staged output leaves through its query's slot: it needs turns, the query in shared memory and two query stages"
-    if on.get("scores_again") and (not on.get("optimistic") or not on.get("query_in_registers") or on.get("turns", True)):
-        yield "scores again: only a guess is taken back, with the query in registers and without a turn"
+        yield "tma_store_epilogue reuses the query slot. It needs ping_pong_barrier, the query in shared memory and two query stages"
+    if on.get("recompute_qk") and (
+        not on.get("stale_max_speculation") or not on.get("query_in_registers") or on.get("ping_pong_barrier", True)
+    ):
+        yield "recompute_qk needs stale_max_speculation, the query in registers and no ping_pong_barrier"
 
 
 def candidates(base: Candidate) -> list[Candidate]:
-    """Every possible candidate of the base's head dimension, the base first: tiles, stages, warpgroups and switches."""
-    switches = [
-        tuple(zip((key for key, _ in base.switches), values, strict=True))
-        for values in itertools.product((False, True), repeat=len(base.switches))
-    ]
-    found = [
-        Candidate(
-            head_dim=base.head_dim,
-            tile_m=warpgroups * WARPGROUP_ROWS,
-            tile_n=tile_n,
-            q_stages=q_stages,
-            kv_stages=kv_stages,
-            consumer_warpgroups=warpgroups,
-            switches=chosen,
-        )
-        for warpgroups, tile_n, q_stages, kv_stages, chosen in itertools.product(
-            WARPGROUPS, TILE_N, QUERY_STAGES, STAGES, switches
-        )
-    ]
+    """List every possible candidate of the base's head dimension, the base first."""
+    names = [name for name, _ in base.switches]
+    found = []
+    for warpgroups, tile_n, q_stages, kv_stages, *values in itertools.product(
+        WARPGROUPS, TILE_N, QUERY_STAGES, STAGES, *[(False, True)] * len(names)
+    ):
+        sizes = (base.head_dim, warpgroups * WARPGROUP_ROWS, tile_n, q_stages, kv_stages, warpgroups)
+        found.append(Candidate(**dict(zip(SIZES, sizes, strict=True)), switches=tuple(zip(names, values, strict=True))))
     return [base, *sorted(one for one in found if one != base and not any(objections(one)))]

@@ -1,4 +1,4 @@
-// C ABI of the attention forward. Every stride counts elements; the head dimension is contiguous.
+// C ABI of the attention forward. Strides count elements. The head dimension is contiguous.
 #pragma once
 
 #include <cstdint>
@@ -6,41 +6,41 @@
 #include "flashcore/core/operand.h"
 
 struct FlashcoreAttentionArguments {
-    uint32_t size;     // sizeof(FlashcoreAttentionArguments), so that a caller of another version is refused
+    uint32_t size;     // sizeof(FlashcoreAttentionArguments), so that other versions are refused
     int32_t device;    // ordinal
     int32_t dtype;     // 0 fp16, 1 bf16
-    int32_t causal;    // 0 or 1; bottom-right aligned
-    int32_t max_ctas;  // cap on persistent CTAs; 0: one for each multiprocessor
-    float scale;       // of the scores before the softmax; any finite number
+    int32_t causal;    // 0 or 1, aligned to the bottom right
+    int32_t max_ctas;  // limit of persistent CTAs, 0: one per multiprocessor
+    float scale;       // factor of the scores before the softmax, any finite number
     int64_t batch;
     int64_t heads;
     int64_t kv_heads;  // divides heads
     int64_t sq;
     int64_t sk;
-    int64_t head_dim;  // a multiple of 8 up to 256; 64, 128 and 256 waste nothing
+    int64_t head_dim;  // a multiple of 8 up to 256. 64, 128 and 256 need no padding
     FlashcoreOperand q;
     FlashcoreOperand k;
     FlashcoreOperand v;
     FlashcoreOperand out;
-    float* lse;       // (batch, heads, sq), contiguous, natural logarithm; may be null
-    void* workspace;  // 8 bytes of device memory, aligned to 8, zero before its first launch and after every launch, used by
-                      // one launch at a time: CTAs then take tiles as they finish. Null: a fixed order. Same results.
+    float* lse;       // (batch, heads, sq), contiguous, natural logarithm, or null
+    void* workspace;  // 8 bytes of device memory for the tile counter, aligned to 8, used by one launch at a time. Zero before
+                      // the first launch and after every launch. Null: tiles in a fixed order. The results are the same.
     void* stream;     // cudaStream_t
 };
 
 extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* arguments);
 
-// Sequences of different lengths, their rows one behind the other: sequence b has the queries from cu_seqlens_q[b] to before
-// cu_seqlens_q[b + 1], and keys likewise. What these say beyond the rows that there are is cut off. Nothing is read or written
-// outside a sequence's own rows, and rows that belong to none stay as they are.
+// Sequences of different lengths with packed rows. Sequence b has the queries cu_seqlens_q[b] .. cu_seqlens_q[b + 1] - 1, and its
+// keys likewise. Lengths beyond the existing rows are cut off. The kernel accesses no rows outside a sequence, and output rows of
+// no sequence keep their values.
 struct FlashcoreVarlenArguments {
     uint32_t size;  // sizeof(FlashcoreVarlenArguments)
     int32_t device;
     int32_t dtype;
-    int32_t causal;  // bottom-right aligned in every sequence
+    int32_t causal;  // aligned to the bottom right of every sequence
     int32_t max_ctas;
     float scale;
-    int64_t batch;  // sequences
+    int64_t batch;  // number of sequences
     int64_t heads;
     int64_t kv_heads;
     int64_t total_q;  // rows of q and out
@@ -50,17 +50,17 @@ struct FlashcoreVarlenArguments {
     FlashcoreOperand k;
     FlashcoreOperand v;
     FlashcoreOperand out;
-    const int32_t* cu_seqlens_q;  // (batch + 1), on the device, as all of these
+    const int32_t* cu_seqlens_q;  // (batch + 1), on the device, like all arrays here
     const int32_t* cu_seqlens_k;
-    const int32_t* seqused_q;  // (batch), how many of a sequence's rows count, the first ones; null: all
+    const int32_t* seqused_q;  // (batch), how many of a sequence's first rows count, or null for all
     const int32_t* seqused_k;
-    float* lse;       // (heads, total_q), contiguous; may be null
-    void* workspace;  // aligned to 32 bytes, used by one launch at a time; what is in it does not matter
+    float* lse;       // (heads, total_q), contiguous, or null
+    void* workspace;  // aligned to 32 bytes, used by one launch at a time, needs no initial value
     int64_t workspace_bytes;
     void* stream;
 };
 
 extern "C" int flashcore_attention_varlen(const FlashcoreVarlenArguments* arguments);
 
-// Bytes of device memory that such a launch needs; only the batch matters. -1 if it is refused.
+// Bytes of device memory that such a launch needs. Only the batch matters. Returns -1 if the arguments are refused.
 extern "C" int64_t flashcore_attention_varlen_workspace_bytes(const FlashcoreVarlenArguments* arguments);

@@ -1,4 +1,4 @@
-// Tuning of one attention variant and what follows from it: threads, registers, shared memory. Host and device.
+// Tuning of one attention variant and what it implies: threads, registers, shared memory. Host and device.
 #pragma once
 
 #include "flashcore/core/dtype.h"
@@ -12,16 +12,16 @@ struct Config {
     int head_dim;
     DType dtype;
     bool causal;
-    int tile_m;               // query rows of a CTA
-    int tile_n;               // keys of one step
-    int q_stages;             // query tiles in shared memory
-    int kv_stages;            // key tiles, and value tiles, in shared memory
-    int consumer_warpgroups;  // beside the one producer warpgroup
-    bool turns;               // consumer warpgroups issue their products one after the other
-    bool query_in_registers;  // read from shared memory once for each tile and not once for each step
-    bool staged_output;       // leaves through the slot of its query and the copy engine, not straight from the registers
-    bool optimistic;          // exponentials first, and the maximum only where they turn out too large
-    bool scores_again;        // and then from the tensor cores once more, so that no register keeps them meanwhile
+    int tile_m;                  // query rows of a CTA
+    int tile_n;                  // keys of a KV block (n_block)
+    int q_stages;                // query tiles in shared memory
+    int kv_stages;               // KV blocks in shared memory, for keys and values each
+    int consumer_warpgroups;     // in addition to the producer warpgroup
+    bool ping_pong_barrier;      // consumer warpgroups issue their mmas one after the other
+    bool query_in_registers;     // read from shared memory once per tile, not once per KV iteration
+    bool tma_store_epilogue;     // output goes through the shared memory of its query and a TMA store, not from registers
+    bool stale_max_speculation;  // exponentials with the old row max, a new max only if they are too large
+    bool recompute_qk;           // if they are, compute QK again instead of keeping the scores in registers
 };
 
 constexpr int kWarpThreads = 32;
@@ -30,12 +30,12 @@ constexpr int kWarpgroupThreads = kWarpThreads * kWarpgroupWarps;
 constexpr int kWarpgroupRows = 64;  // query rows of one wgmma
 constexpr int kWarpRows = kWarpgroupRows / kWarpgroupWarps;
 constexpr int kBytesPerElement = 2;
-constexpr int kBarrierBytes = 1024;  // one swizzle period after the tiles, so that their sum stays a multiple of it
+constexpr int kBarrierBytes = 1024;  // one swizzle atom after the tiles, so that the total stays a multiple of it
 
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (1 + config.consumer_warpgroups) * kWarpgroupThreads; }
 FLASHCORE_HOST_DEVICE constexpr int consumer_warps(const Config& config) { return config.consumer_warpgroups * kWarpgroupWarps; }
 
-// A query tile is made of one part for each consumer warpgroup, which loads and frees it alone.
+// Each consumer warpgroup loads and releases its own part of a query tile.
 FLASHCORE_HOST_DEVICE constexpr int query_part_bytes(const Config& config) {
     return kWarpgroupRows * config.head_dim * kBytesPerElement;
 }
@@ -47,8 +47,8 @@ FLASHCORE_HOST_DEVICE constexpr int shared_bytes(const Config& config) {
            2 * config.kv_stages * key_tile_bytes(config) + kBarrierBytes;
 }
 
-// setmaxnreg moves registers between the roles, within what the launch allocated: the register file divided by the threads of
-// the CTA, in steps of 8. More than that and the last warpgroup to ask waits for ever.
+// setmaxnreg moves registers between the roles. The launch allocates the register file divided by the threads of the CTA, in
+// steps of 8. If the roles ask for more in total, the last warpgroup waits forever.
 constexpr int kRegisterFile = 65536;
 constexpr int kRegisterStep = 8;
 FLASHCORE_HOST_DEVICE constexpr int registers_at_launch(const Config& config) {

@@ -1,200 +1,210 @@
-// A consumer warpgroup: 64 query rows against every key tile that they need.
+// A consumer warpgroup attends from 64 query rows to all KV blocks that they need.
 #pragma once
 
-#include "flashcore/attention/fragment.cuh"
-#include "flashcore/attention/step.cuh"
+#include "flashcore/attention/kv_iteration.cuh"
+#include "flashcore/attention/smem_tile.cuh"
 
 namespace flashcore::attention {
 
 template <class Tuning>
-class Consumer : Step<Tuning> {
-    using Base = Step<Tuning>;
-    using typename Base::Element, typename Base::Keys, typename Base::Query;
-    using Base::kConfig, Base::kFreesQueryAfterScores;
-    using Base::finish_output, Base::issue_output, Base::issue_scores, Base::issue_scores_and_output, Base::release;
-    using Base::params_, Base::shared_, Base::turn_, Base::lane_, Base::place_, Base::visible_, Base::skipped_, Base::step_;
-    using Base::clear_steps_, Base::query_, Base::arriving_, Base::k_, Base::v_, Base::operand_, Base::output_;
+class Consumer : KvIteration<Tuning> {
+    using Base = KvIteration<Tuning>;
+    using Base::finish_pv, Base::issue_pv, Base::issue_qk, Base::issue_qk_and_pv, Base::release;
+    using Base::kConfig, Base::kReleasesQueryAfterQk;
+    using Base::params_, Base::shared_, Base::ping_pong_, Base::lane_, Base::coordinate_, Base::visible_,
+        Base::fully_masked_n_blocks_, Base::n_block_;
+    using Base::unmasked_n_blocks_, Base::query_, Base::next_query_, Base::k_, Base::v_, Base::query_fragment_, Base::output_;
+    using typename Base::Element, typename Base::KvBlock, typename Base::QueryPosition;
 
 public:
     using Base::Base;
 
     __device__ __forceinline__ void run() {
-        turn_.open();
-        for (Tile tile = arriving_tile(); tile.row != kNoTile; tile = arriving_tile()) {
-            switch (part_in(tile)) {
-                case Part::kAttend: attend(tile); break;
-                case Part::kStoreZeros: store_zeros(tile); break;
-                case Part::kSitOut: sit_out(tile); break;
+        ping_pong_.init();
+        for (Tile tile = wait_next_tile(); tile.row != kNoTile; tile = wait_next_tile()) {
+            switch (work_kind_in(tile)) {
+                case WorkKind::kAttend: attend(tile); break;
+                case WorkKind::kStoreZeros: store_zeros(tile); break;
+                case WorkKind::kOutOfRange: skip_out_of_range_tile(tile); break;
             }
         }
-        turn_.close();
+        ping_pong_.drain();
     }
 
 private:
-    // The schedule. A step's scores are issued before the output of the step before it, and its softmax runs beneath that
-    // output. The last output of a tile runs beneath the first scores and softmax of the next one, if that has any.
+    // The schedule. QK(j) is issued before PV(j-1), so the softmax of block j overlaps with PV(j-1). The last PV of a tile
+    // overlaps with the first QK and softmax of the next tile, if that tile has any.
     __device__ __forceinline__ void attend(const Tile& tile) {
-        Rows rows;
+        SoftmaxState state;
         begin_tile(tile);
         k_.wait_full(shared_.k_ring);
-        issue_scores();
-        this->template finish_scores<0>();
-        this->template softmax<Keys::kAny>(rows, [] {});
-        clear(output_);
-        skip_values();
+        issue_qk();
+        this->template finish_qk<0>();
+        this->template softmax<KvBlock::kMasked>(state, [] {});
+        zero(output_);
+        skip_masked_values();
         for (;;) {
             k_.make_uniform();
             v_.make_uniform();
             query_.make_uniform();
 #pragma unroll 1
-            for (int remaining = sm90::uniform(step_ - clear_steps_); remaining > 0; --remaining) inner_step<Keys::kAny>(rows);
+            for (int remaining = sm90::uniform(n_block_ - unmasked_n_blocks_); remaining > 0; --remaining)
+                inner_iteration<KvBlock::kMasked>(state);
 #pragma unroll 1
-            for (int remaining = sm90::uniform(step_); remaining > 0; --remaining) inner_step<Keys::kClear>(rows);
-            const Tile next = arriving_tile();
-            if (part_in(next) != Part::kAttend) break;
-            crossing_step(rows, next);
+            for (int remaining = sm90::uniform(n_block_); remaining > 0; --remaining) inner_iteration<KvBlock::kUnmasked>(state);
+            const Tile next = wait_next_tile();
+            if (work_kind_in(next) != WorkKind::kAttend) break;
+            epilogue_overlapped_iteration(state, next);
         }
-        turn_.take();
-        issue_output();
-        turn_.pass();
-        finish_output();
-        store(rows, place_, query_);
+        ping_pong_.sync();
+        issue_pv();
+        ping_pong_.arrive_next();
+        finish_pv();
+        store(state, coordinate_, query_);
     }
 
-    template <Keys kKeys>
-    __device__ __forceinline__ void inner_step(Rows& rows) {
-        --step_;
-        issue_scores_and_output();
-        this->template finish_scores<1, kKeys == Keys::kClear && kConfig.scores_again>();
-        const Rescale rescale = this->template softmax<kKeys>(rows, [this] { finish_output(); });
+    template <KvBlock kBlock>
+    __device__ __forceinline__ void inner_iteration(SoftmaxState& state) {
+        --n_block_;
+        issue_qk_and_pv();
+        this->template finish_qk<1, kBlock == KvBlock::kUnmasked && kConfig.recompute_qk>();
+        const Rescale rescale = this->template softmax<kBlock>(state, [this] { finish_pv(); });
         if (rescale.needed) multiply(output_, rescale);
     }
 
-    // The scores belong to the next tile, the output to the finished one.
-    __device__ __forceinline__ void crossing_step(Rows& rows, const Tile& next) {
-        const Query finished = query_;
-        const Place place = place_;
+    // QK belongs to the next tile, PV to the finished one.
+    __device__ __forceinline__ void epilogue_overlapped_iteration(SoftmaxState& state, const Tile& next) {
+        const QueryPosition finished = query_;
+        const RowCoordinate coordinate = coordinate_;
         begin_tile(next);
-        issue_scores_and_output();
-        const Rows finished_rows = rows;
-        rows = Rows{};
-        this->template finish_scores<1>();
-        this->template softmax<Keys::kAny>(rows, [&] {
-            finish_output();
-            store(finished_rows, place, finished);
+        issue_qk_and_pv();
+        const SoftmaxState finished_state = state;
+        state = SoftmaxState{};
+        this->template finish_qk<1>();
+        this->template softmax<KvBlock::kMasked>(state, [&] {
+            finish_pv();
+            store(finished_state, coordinate, finished);
         });
-        clear(output_);
-        skip_values();
+        zero(output_);
+        skip_masked_values();
     }
 
-    // None of this warpgroup's rows exists: the others must not wait for it. Its slot goes back before its turns come: with one
-    // slot, the keys that another warpgroup wants before its last turn in this tile are loaded after the query of the next one.
-    __device__ __forceinline__ void sit_out(const Tile& tile) {
-        release(arriving_);
-        arriving_.advance();
+    // This warpgroup has no rows in the tile. It releases its query slot before it passes the ping-pong barriers. With one query
+    // slot the producer loads the next query before some keys that other warpgroups need for their last iteration here. A late
+    // release deadlocks.
+    __device__ __forceinline__ void skip_out_of_range_tile(const Tile& tile) {
+        release(next_query_);
+        next_query_.advance();
 #pragma unroll 1
-        for (int remaining = tile_steps<Tuning>(tile); remaining > 0; --remaining) {
+        for (int remaining = tile_n_blocks<Tuning>(tile); remaining > 0; --remaining) {
             skip(k_, shared_.k_ring);
-            turn_.take();
-            turn_.pass();
+            ping_pong_.sync();
+            ping_pong_.arrive_next();
             skip(v_, shared_.v_ring);
         }
     }
 
-    // Steps that only others in the tile need: their keys go before the first scores here, their turns and values after.
-    __device__ __forceinline__ void skip_keys() {
+    // KV blocks that only other warpgroups of the tile need. Their keys pass before the first QK here, their barriers and values
+    // after it.
+    __device__ __forceinline__ void skip_masked_keys() {
 #pragma unroll 1
-        for (int step = 0; step < skipped_; ++step) skip(k_, shared_.k_ring);
+        for (int n_block = 0; n_block < fully_masked_n_blocks_; ++n_block) skip(k_, shared_.k_ring);
     }
-    __device__ __forceinline__ void skip_values() {
+    __device__ __forceinline__ void skip_masked_values() {
 #pragma unroll 1
-        for (int step = 0; step < skipped_; ++step) {
-            turn_.take();
-            turn_.pass();
+        for (int n_block = 0; n_block < fully_masked_n_blocks_; ++n_block) {
+            ping_pong_.sync();
+            ping_pong_.arrive_next();
             skip(v_, shared_.v_ring);
         }
     }
 
-    __device__ __forceinline__ Place place_in(const Tile& tile) const {
-        return {tile.row + own_row(), tile.head, tile.batch};
+    __device__ __forceinline__ RowCoordinate coordinate_in(const Tile& tile) const {
+        return {tile.row + thread_row(), tile.head, tile.batch};
     }
 
-    // The tile whose query arrives next; waits for it.
-    __device__ __forceinline__ Tile arriving_tile() const {
-        arriving_.wait_full(shared_.q_ring[turn_.warpgroup]);
-        return tile_of(arriving_);
+    // Waits for the next tile's query and returns that tile.
+    __device__ __forceinline__ Tile wait_next_tile() const {
+        next_query_.wait_full(shared_.q_ring[ping_pong_.warpgroup]);
+        return tile_in_slot(next_query_);
     }
 
-    // Only the lane that gives a slot back reads what tile is in it, so that its own program puts one before the other.
-    __device__ __forceinline__ Tile tile_of(const Query& query) const {
+    // Only the lane that releases the slot reads the tile from it, so program order keeps the read before the release.
+    __device__ __forceinline__ Tile tile_in_slot(const QueryPosition& query) const {
         Tile tile{};
-        if (lane_ == 0) tile = shared_.tile[turn_.warpgroup][query.slot];
+        if (lane_ == 0) tile = shared_.tile[ping_pong_.warpgroup][query.slot];
         return {sm90::uniform(tile.row), sm90::uniform(tile.head), sm90::uniform(tile.batch), sm90::uniform(tile.rows),
                 sm90::uniform(tile.visible)};
     }
 
-    __device__ __forceinline__ Part part_in(const Tile& tile) const { return part_of<Tuning>(tile, turn_.warpgroup); }
+    __device__ __forceinline__ WorkKind work_kind_in(const Tile& tile) const {
+        return work_kind<Tuning>(tile, ping_pong_.warpgroup);
+    }
 
     // This thread's first row within the tile.
-    __device__ __forceinline__ int own_row() const { return turn_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes; }
+    __device__ __forceinline__ int thread_row() const {
+        return ping_pong_.warpgroup * kWarpgroupRows + warp_row() + lane_ / kQuadLanes;
+    }
 
-    // This warp's first row within those of the warpgroup.
+    // This warp's first row within the rows of the warpgroup.
     __device__ __forceinline__ static int warp_row() {
         return static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpThreads * kWarpRows;
     }
 
     __device__ __forceinline__ void begin_tile(const Tile& tile) {
-        const Share share = share_of<Tuning>(params_, tile, turn_.warpgroup);
-        place_ = place_in(tile);
-        visible_ = visible_keys<kConfig.causal>(tile, own_row());
-        // A shuffle for each: with fewer ptxas took the loops of D=256 causal for divergent, and a step had 46 R2UR.
-        skipped_ = sm90::uniform(share.skipped);
-        clear_steps_ = sm90::uniform(share.clear);
-        step_ = sm90::uniform(share.steps - share.skipped - 1);
-        query_ = arriving_;
-        arriving_.advance();
+        const WarpgroupWork work = warpgroup_work<Tuning>(params_, tile, ping_pong_.warpgroup);
+        coordinate_ = coordinate_in(tile);
+        visible_ = visible_keys<kConfig.causal>(tile, thread_row());
+        // One shuffle per value. With fewer, ptxas treated the loops of D=256 causal as divergent, and a KV iteration had 46
+        // R2UR.
+        fully_masked_n_blocks_ = sm90::uniform(work.fully_masked);
+        unmasked_n_blocks_ = sm90::uniform(work.unmasked);
+        n_block_ = sm90::uniform(work.n_blocks - work.fully_masked - 1);
+        query_ = next_query_;
+        next_query_.advance();
         if constexpr (kConfig.query_in_registers) {
-            load_rows<kConfig.head_dim, kWarpgroupRows>(shared_.q[turn_.warpgroup][query_.slot], operand_, warp_row(), lane_);
+            load_query_fragment<Element, kConfig.head_dim, kWarpgroupRows>(shared_.q[ping_pong_.warpgroup][query_.slot],
+                                                                           query_fragment_, warp_row(), lane_);
             release(query_);
         }
-        skip_keys();
+        skip_masked_keys();
     }
 
-    // The log-sum-exp of finished rows, and what their output is to be multiplied by.
-    __device__ __forceinline__ Rescale finish_rows(Rows rows, const Place& place) const {
+    // Stores the log-sum-exp of finished rows and returns the factor of their output.
+    __device__ __forceinline__ Rescale finalize_softmax(SoftmaxState state, const RowCoordinate& coordinate) const {
 #pragma unroll
         for (int r = 0; r < kRowsPerLane; ++r) {
-            rows.sum[r] = quad_sum(rows.sum[r]);
+            state.row_sum[r] = quad_sum(state.row_sum[r]);
         }
-        const Rescale inverse = normalise(rows);
-        store_lse(params_, place, rows, lane_);
+        const Rescale inverse = inverse_row_sum(state);
+        store_lse(params_, coordinate, state, lane_);
         return inverse;
     }
 
-    // Staged rows go where the query was: every warp of this warpgroup has taken a turn since it finished the last scores of that
-    // query, so nobody reads it any more.
-    __device__ __forceinline__ void store(const Rows& rows, Place place, const Query& query) {
-        if constexpr (kConfig.staged_output) place = place_in(tile_of(query));  // registers are short there
-        const Rescale inverse = finish_rows(rows, place);
-        if constexpr (kConfig.staged_output) {
-            uint8_t* const tile = shared_.q[turn_.warpgroup][query.slot];
+    // With a TMA store, rows go to the slot of their query. Every warp of this warpgroup has passed a ping-pong barrier since its
+    // last QK with that query, so no warp still reads it.
+    __device__ __forceinline__ void store(const SoftmaxState& state, RowCoordinate coordinate, const QueryPosition& query) {
+        if constexpr (kConfig.tma_store_epilogue) coordinate = coordinate_in(tile_in_slot(query));  // registers are short here
+        const Rescale inverse = finalize_softmax(state, coordinate);
+        if constexpr (kConfig.tma_store_epilogue) {
+            uint8_t* const tile = shared_.q[ping_pong_.warpgroup][query.slot];
             multiply(output_, inverse);
-            stage_rows<Element, kConfig.head_dim>(tile, output_, warp_row(), lane_);
-            ptx::fence_async_shared();
+            store_rows_to_shared<Element, kConfig.head_dim>(tile, output_, warp_row(), lane_);
+            ptx::fence_proxy_async_shared();
             __syncwarp();
-            if (lane_ == 0) send_rows<kConfig.head_dim>(params_, place, tile, warp_row());
+            if (lane_ == 0) tma_store_rows<Element, kConfig.head_dim>(params_, coordinate, tile, warp_row());
             release(query);
         } else {
-            store_rows<Element>(params_, place, output_, inverse, lane_);
+            store_rows_to_global<Element>(params_, coordinate, output_, inverse, lane_);
         }
     }
 
-    // A tile whose rows see no key: zeros, and a log-sum-exp of -infinity.
+    // A tile whose rows see no key gives zeros and a log-sum-exp of -infinity.
     __device__ __forceinline__ void store_zeros(const Tile& tile) {
         begin_tile(tile);
-        if constexpr (kFreesQueryAfterScores) release(query_);
-        clear(output_);
-        store(Rows{}, place_, query_);
+        if constexpr (kReleasesQueryAfterQk) release(query_);
+        zero(output_);
+        store(SoftmaxState{}, coordinate_, query_);
     }
 
     template <int kSlots>
@@ -204,7 +214,6 @@ private:
         position.release(ring, lane_ == 0);
         position.advance();
     }
-
 };
 
 }  // namespace flashcore::attention

@@ -1,4 +1,4 @@
-// What the launchers of fixed and of ragged lengths share: find the variant, fill in the parameters. Host code.
+// The common part of the launchers for equal and variable lengths: find the variant, fill in the parameters. Host code.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +24,37 @@ namespace flashcore::attention {
 inline constexpr const AttentionVariant* kVariants[] = {FLASHCORE_ATTENTION_VARIANTS(FLASHCORE_ADDRESS)};
 #undef FLASHCORE_ADDRESS
 
-constexpr int kHeadDimStep = 8;  // 16 bytes, which the output is written in
+constexpr int kHeadDimStep = 8;  // the output is written in units of 16 bytes
 
 inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
-    const int chosen = possible ? choose(kVariants, std::size(kVariants), problem) : -1;
-    if (chosen < 0) {
-        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, is %lld", kHeadDimStep,
+    const int index = possible ? choose_variant(kVariants, std::size(kVariants), problem) : -1;
+    if (index < 0) {
+        return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, but is %lld", kHeadDimStep,
                     static_cast<long long>(problem.head_dim));
     }
-    variant = kVariants[chosen];
+    variant = kVariants[index];
     return Status::kOk;
 }
 
-constexpr int64_t kWrapStride = int64_t{1} << 34;         // bytes, of which kBatchRows are 2^64
-constexpr int64_t kRaggedStrideLimit = int64_t{1} << 33;  // bytes
+constexpr int64_t kWrapStride = int64_t{1} << 34;         // bytes. kBatchRows of these strides are 2^64
+constexpr int64_t kVarlenStrideLimit = int64_t{1} << 33;  // bytes
 
-// Equally long sequences have a batch each. Packed ones are the ends of batches of kBatchRows rows, of which one ends at every
-// row (params.h): row x of batch e is row x + e - kBatchRows of the tensor. The subtraction is the last dimension's, whose stride
-// is kWrapStride less a row's and whose coordinate is kBatchRows: addresses count modulo 2^64. Triton describes ragged tensors
-// in this way (triton/tools/ragged_tma.py).
+// Sequences of equal length have one batch each. For packed sequences, batch e of the map ends at row e and has kBatchRows rows
+// (params.h). So row x of batch e is row x + e - kBatchRows of the tensor. The last dimension does the subtraction: its stride is
+// kWrapStride minus a row, its coordinate is kBatchRows, and addresses wrap modulo 2^64. Triton describes ragged tensors in this
+// way (triton/tools/ragged_tma.py).
 inline TensorShape shape_of(const char* name, const FlashcoreOperand& operand, const FlashcoreAttentionArguments& args,
-                            int64_t length, int64_t heads, int box_rows, bool ragged) {
+                            int64_t length, int64_t heads, int box_rows, bool varlen) {
     const int64_t row = operand.sequence_stride * kBytesPerElement;
     const int64_t head = operand.head_stride * kBytesPerElement;
     TensorShape shape{name,
                       operand.data,
                       {args.head_dim, length, heads, args.batch, 1},
                       {row, head, operand.batch_stride * kBytesPerElement, 0},
-                      {kBlockColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
+                      {kSwizzleAtomColumns, static_cast<uint32_t>(box_rows), 1, 1, 1},
                       kTensorRank};
-    if (!ragged) return shape;
+    if (!varlen) return shape;
     shape.extent[1] = kBatchRows;
     shape.extent[3] = length + 1;
     shape.extent[4] = kBatchRows + 1;
@@ -66,11 +66,11 @@ inline TensorShape shape_of(const char* name, const FlashcoreOperand& operand, c
 inline Status encode_maps(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
     const auto map = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int rows,
                          CUtensorMap& out) {
-        return encode(shape_of(name, operand, args, length, heads, rows, params.spans != nullptr), config.dtype, out);
+        return encode(shape_of(name, operand, args, length, heads, rows, params.sequence_infos != nullptr), config.dtype, out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("q", args.q, args.sq, args.heads, kWarpgroupRows, params.q));
     FLASHCORE_RETURN_IF_FAILED(map("out", args.out, args.sq, args.heads, kWarpRows, params.out_rows));
-    if (args.sk == 0) {  // no key is ever loaded, and an empty tensor has no map
+    if (args.sk == 0) {  // no key is loaded, and an empty tensor has no map
         params.k = params.v = params.q;
         return Status::kOk;
     }
@@ -83,10 +83,11 @@ inline void set_scale(float scale, Params& params) {
     params.score_sign = score.sign;
     params.scale_log2 = score.log2;
     params.scale = score.magnitude;
-    params.slack = kSlackLog2 / score.log2;  // infinite for a tiny scale: such scores never grow by as much
+    params.rescale_threshold =
+        kRescaleThresholdLog2 / score.log2;  // infinite for a tiny scale, whose scores never grow that much
 }
 
-// All of the parameters that follow from the arguments alone, for equally long sequences.
+// Fills in all parameters that follow from the arguments alone, for sequences of equal length.
 inline Status fill(const FlashcoreAttentionArguments& args, const Config& config, Params& params) {
     FLASHCORE_RETURN_IF_FAILED(encode_maps(args, config, params));
     params.out = {args.out.data, args.out.batch_stride, args.out.sequence_stride, args.out.head_stride,
@@ -94,7 +95,7 @@ inline Status fill(const FlashcoreAttentionArguments& args, const Config& config
     params.lse = args.lse;
     params.lse_batch_stride = args.heads * args.sq;
     params.lse_head_stride = args.sq;
-    params.tickets = static_cast<Tickets*>(args.workspace);
+    params.tile_counter = static_cast<TileCounter*>(args.workspace);
     params.sq = static_cast<int>(args.sq);
     params.sk = static_cast<int>(args.sk);
     params.heads = static_cast<int>(args.heads);

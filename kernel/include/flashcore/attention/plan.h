@@ -1,5 +1,5 @@
-// What the host decides for a problem: variant, schedule and grid. Pure functions of the problem and the device. Host code, but
-// for the size of a group, which the device decides for every sequence of a ragged batch.
+// Host decisions for a problem: variant, schedule and grid. Pure functions of the problem and the device. Host code, except that
+// the device computes the group size of every sequence of a varlen batch.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace flashcore::attention {
 
-constexpr int64_t kTileLimit = int64_t{1} << 30;  // a tile index plus the grid stays clear of int overflow
+constexpr int64_t kTileLimit = int64_t{1} << 30;  // so that a tile index plus the grid does not overflow an int
 
 struct Problem {
     DType dtype;
@@ -25,9 +25,9 @@ struct Plan {
     int ctas;
 };
 
-// Bytes of keys and values of the sequences that are interleaved. Short sequences are read again from L2 (50 or 60 MB on Hopper,
-// less what streams through it) when their next tile comes; the tiles of long ones run side by side and share what they read
-// at that moment, so that more of them may be in flight. Measured: kernel/TUNING-d128-d256.md.
+// Bytes of keys and values of interleaved sequences. Short sequences are read again from L2 when their next tile comes (50 or 60
+// MB on Hopper, minus what streams through it). The tiles of long ones run at the same time and share what they read at that
+// moment, so more of them may be in flight. Measured: kernel/TUNING-d128-d256.md.
 constexpr int64_t kShortKeys = 1024;
 constexpr int64_t kLongKeys = 4096;
 constexpr int64_t kVeryLongKeys = 16384;
@@ -36,21 +36,21 @@ FLASHCORE_HOST_DEVICE constexpr int64_t interleaved_bytes(int64_t sk) {
     return (sk < kShortKeys ? 16 : sk < kLongKeys ? 32 : sk < kVeryLongKeys ? 64 : 128) * kMegabyte;
 }
 
-// Without a mask all tiles are equally long, and the tiles of one sequence share its keys: one sequence after the other. Under
-// a causal mask several sequences are interleaved, longest tiles first.
+// Without a mask all tiles take equally long. Then one sequence follows the other, so that its tiles share its keys. Under a
+// causal mask several sequences are interleaved, longest tiles first.
 FLASHCORE_HOST_DEVICE constexpr int64_t group_size(bool causal, int head_dim, int64_t sk, int64_t sequences) {
     if (!causal) return 1;
     const int64_t size = interleaved_bytes(sk) / (2 * (sk > 1 ? sk : 1) * head_dim * kBytesPerElement);
     return size < 1 ? 1 : size > sequences ? sequences : size;
 }
 
-// Columns of a tile beyond the head dimension are read as zeros and not written, so a variant serves smaller ones too.
+// Columns beyond the head dimension are read as zeros and not written, so a variant also serves smaller head dimensions.
 inline bool serves(const Config& config, const Problem& problem) {
     return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
 }
 
-// The number of the variant with the least padding for a problem. -1: none serves it.
-inline int choose(const AttentionVariant* const* variants, int count, const Problem& problem) {
+// Returns the index of the variant with the least padding, or -1 if no variant serves the problem.
+inline int choose_variant(const AttentionVariant* const* variants, int count, const Problem& problem) {
     int best = -1;
     for (int i = 0; i < count; ++i) {
         if (!serves(variants[i]->config, problem)) continue;
@@ -63,8 +63,10 @@ inline int64_t row_tiles(const Config& config, const Problem& problem) {
     return (problem.sq + config.tile_m - 1) / config.tile_m;
 }
 
-// Persistent CTAs that a launch may have.
-inline int64_t most_ctas(int multiprocessors, int cap) { return cap > 0 ? std::min(cap, multiprocessors) : multiprocessors; }
+// The largest number of persistent CTAs of a launch.
+inline int64_t persistent_ctas(int multiprocessors, int cap) {
+    return cap > 0 ? std::min(cap, multiprocessors) : multiprocessors;
+}
 
 // The caller has checked that the number of tiles fits in an int.
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
@@ -72,7 +74,7 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t tiles = rows * problem.sequences;
     const Schedule schedule{static_cast<int>(tiles), static_cast<int>(rows), static_cast<int>(problem.sequences),
                             static_cast<int>(group_size(config.causal, config.head_dim, problem.sk, problem.sequences))};
-    return {schedule, static_cast<int>(std::min(tiles, most_ctas(multiprocessors, max_ctas)))};
+    return {schedule, static_cast<int>(std::min(tiles, persistent_ctas(multiprocessors, max_ctas)))};
 }
 
 }  // namespace flashcore::attention

@@ -1,26 +1,26 @@
-// The one owner of shared memory.
+// The layout of shared memory.
 #pragma once
 
 #include <cstdint>
 
 #include "flashcore/attention/config.h"
-#include "flashcore/attention/schedule.h"
+#include "flashcore/attention/tile_scheduler.h"
 #include "flashcore/ptx/mbarrier.cuh"
-#include "flashcore/sm90/operand.cuh"
 #include "flashcore/sm90/pipeline.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
 
 namespace flashcore::attention {
 
-// Every tile is head_dim / 64 column blocks side by side: [block][row][64 elements], swizzled (sm90/operand.cuh).
+// Every tile is head_dim / 64 columns of swizzle atoms: [column][row][64 elements] (sm90/smem_descriptor.cuh).
 template <class Tuning>
-struct alignas(sm90::kGroupBytes) SharedStorage {
+struct alignas(sm90::kSwizzleAtomBytes) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
 
     uint8_t q[kConfig.consumer_warpgroups][kConfig.q_stages][query_part_bytes(kConfig)];
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
-    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // travels with the query: what it is, or that there is no more
-    Load load;                                                 // the producer's own
+    Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // arrives with the query. kNoTile ends the work
+    ProducerTile producer_tile;                                // only the producer uses it
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

@@ -9,14 +9,14 @@
 
 namespace flashcore {
 
-constexpr int kRequiredMajor = 9;  // sm_90a code runs on compute capability 9.0 and nothing else
+constexpr int kRequiredMajor = 9;  // sm_90a code runs on compute capability 9.0 only
 constexpr int kRequiredMinor = 0;
 
 struct Device {
     int multiprocessors = 0;
 };
 
-// Makes a device current for one scope, and the caller's device again afterwards.
+// Makes a device current for one scope and restores the caller's device.
 class DeviceScope {
 public:
     DeviceScope() = default;
@@ -29,9 +29,9 @@ public:
     Status enter(int device) {
         int current = -1;
         FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&current), "cudaGetDevice"));
-        if (current == device) return Status::kOk;
+        // Always: a new thread has a device, but no current context, and cuTensorMapEncodeTiled needs one.
         FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
-        previous_ = current;
+        if (current != device) previous_ = current;
         return Status::kOk;
     }
 
@@ -39,24 +39,25 @@ private:
     int previous_ = -1;
 };
 
-constexpr int kRemembered = 64;  // devices that are asked once
+constexpr int kCachedDevices = 64;  // devices whose properties are cached
 
 inline Status describe(int ordinal, Device& device) {
-    static std::atomic<int> known[kRemembered];  // multiprocessors; 0: not asked yet
-    const bool remembered = ordinal >= 0 && ordinal < kRemembered;
-    if (remembered) device.multiprocessors = known[ordinal];
+    static std::atomic<int> cached[kCachedDevices];  // multiprocessors, 0 if not cached yet
+    const bool cacheable = ordinal >= 0 && ordinal < kCachedDevices;
+    if (cacheable) device.multiprocessors = cached[ordinal];
     if (device.multiprocessors > 0) return Status::kOk;
     int major = 0;
     int minor = 0;
     FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "device"));
     FLASHCORE_RETURN_IF_FAILED(check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal), "device"));
     if (major != kRequiredMajor || minor != kRequiredMinor) {
-        return fail(Status::kUnsupportedDevice, "device %d has compute capability %d.%d; these kernels run on %d.%d", ordinal,
-                    major, minor, kRequiredMajor, kRequiredMinor);
+        return fail(Status::kUnsupportedDevice,
+                    "device: %d has compute capability %d.%d, but these kernels need %d.%d. Use a Hopper GPU", ordinal, major,
+                    minor, kRequiredMajor, kRequiredMinor);
     }
     FLASHCORE_RETURN_IF_FAILED(
         check(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "device"));
-    if (remembered) known[ordinal] = device.multiprocessors;
+    if (cacheable) cached[ordinal] = device.multiprocessors;
     return Status::kOk;
 }
 

@@ -1,4 +1,4 @@
-// Marks pure functions that host and device share, also for compilers that do not know CUDA.
+// Marks pure functions that host and device share. Works with compilers that do not know CUDA.
 #pragma once
 
 #if defined(__CUDACC__)

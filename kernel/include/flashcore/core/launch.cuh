@@ -1,4 +1,4 @@
-// The host side of an instantiation: the one place where a kernel is launched.
+// The host side of an instantiation. Every kernel is launched here.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,10 +10,10 @@ namespace flashcore {
 
 constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
 
-// Allows a kernel its shared memory on the current device. It stays allowed there, so that this is asked for once.
+// Allows a kernel its shared memory on the current device. The permission lasts, so one call per device is enough.
 template <auto kKernel, int kSharedBytes>
 cudaError_t opt_in() {
-    static std::atomic<uint64_t> allowed{0};  // a bit for each device
+    static std::atomic<uint64_t> allowed{0};  // one bit per device
     int device = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error != cudaSuccess) return error;
@@ -35,7 +35,7 @@ cudaError_t launch(const Params& params, int ctas, cudaStream_t stream) {
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kSharedBytes;
     config.stream = stream;
-    return cudaLaunchKernelEx(&config, kKernel, params);  // its own error, not one that somebody left behind
+    return cudaLaunchKernelEx(&config, kKernel, params);  // returns this launch's error, not an older one
 }
 
 }  // namespace flashcore

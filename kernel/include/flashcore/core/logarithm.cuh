@@ -1,10 +1,10 @@
-// The logarithm that a log-sum-exp wants.
+// The natural logarithm for the log-sum-exp.
 #pragma once
 
 namespace flashcore {
 
-// ln x. lg2.approx times ln 2, which is what logf is under --use_fast_math, rounds twice at the size of the result; here at that
-// of ln m for x = m 2^e with m in [0.75, 1.5), and what is left is one rounding of the whole.
+// Returns ln x. Under --use_fast_math, logf is lg2.approx times ln 2, and both steps round at the size of the result. Here x = m
+// 2^e with m in [0.75, 1.5), so those roundings are at the size of ln m. One rounding of the whole result remains.
 __device__ __forceinline__ float natural_log(float x) {
     constexpr int kThreeQuarters = 0x3F400000;
     constexpr int kMantissaBits = 23;
@@ -14,7 +14,7 @@ __device__ __forceinline__ float natural_log(float x) {
     const int exponent = (bits - kThreeQuarters) >> kMantissaBits;
     const float mantissa = __int_as_float(bits - (exponent << kMantissaBits));
     const float result = fmaf(static_cast<float>(exponent), kLn2, __logf(mantissa));
-    return x < __int_as_float(kInfinity) ? result : x;  // infinity and NaN stay what they are
+    return x < __int_as_float(kInfinity) ? result : x;  // keep infinity and NaN
 }
 
 }  // namespace flashcore

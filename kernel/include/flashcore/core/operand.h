@@ -1,4 +1,4 @@
-// A four-dimensional tensor of 16-bit elements in the C ABI. Strides count elements; the head dimension is contiguous.
+// A four-dimensional tensor of 16-bit elements in the C ABI. Strides count elements. The head dimension is contiguous.
 #pragma once
 
 #include <cstdint>

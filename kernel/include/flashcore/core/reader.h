@@ -1,5 +1,5 @@
-// Python's tensors as C sees them: through the table of functions that their type offers by DLPack (DLPackExchangeAPI of
-// dlpack.h), all of a call at once, in the time that Python takes to read one property of one of them. Host code.
+// Reads Python tensors through the function table that DLPack offers (DLPackExchangeAPI of dlpack.h). One call reads all tensors
+// of a launch, in the time that Python takes to read one property of one tensor. Host code.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,22 @@ struct FlashcoreTensor {
     uint64_t byte_offset;
 };
 
-// What reading takes of Python's stable ABI and of the tensors' type.
+// The functions of Python's stable ABI and of the tensor type that reading needs.
 struct FlashcoreReader {
-    int64_t count;                                       // of the tuple's objects that are read
-    void* (*item)(void* tuple, int64_t index);           // PyTuple_GetItem: borrowed
-    int (*is_instance)(void* object, void* type);        // PyObject_IsInstance: 1, or 0, or -1 with Python's error set
+    int64_t count;                                       // objects of the tuple to read
+    void* (*item)(void* tuple, int64_t index);           // PyTuple_GetItem, returns a borrowed reference
+    int (*is_instance)(void* object, void* type);        // PyObject_IsInstance: 1, 0, or -1 with Python's error set
     int (*read)(void* object, FlashcoreTensor* tensor);  // DLPackDLTensorFromPyObjectNoSync: 0, or -1 with Python's error set
     void* none;
-    void* type;  // of the tensors
+    void* type;  // the tensor type
 };
 
 namespace flashcore {
 
-constexpr int kReadRank = 4;  // at most
+constexpr int kReadRank = 4;  // most dimensions of a tensor
 
-// The kind of a tensor and its extents, all but its address: 1 + 2 * rank words. `at` behind them; null if the rank is too large.
+// Writes the type and the extents of a tensor, but not its address: 1 + 2 * rank words. Returns the end of what it wrote, or null
+// if the rank is too large.
 inline uint64_t* write_tensor(const FlashcoreTensor& tensor, uint64_t* at) {
     if (tensor.rank < 0 || tensor.rank > kReadRank) return nullptr;
     *at++ = static_cast<uint64_t>(tensor.rank) | static_cast<uint64_t>(tensor.kind) << 8 |
@@ -45,7 +46,8 @@ inline uint64_t* write_tensor(const FlashcoreTensor& tensor, uint64_t* at) {
 
 }  // namespace flashcore
 
-// Reads the first objects of a tuple, each a tensor or None, under Python's lock. `words` gets `count` addresses, 0 for None,
-// and behind them all else that there is to know of each: what only differs in addresses has the same words there. Room for
-// count * (2 + 2 * 4) words. Returns how many there are; -1 - i if object i is no tensor, or one of more than 4 dimensions.
+// Reads the first objects of a tuple, each a tensor or None. The caller holds Python's lock. `words` gets `count` addresses, 0
+// for None. After them comes everything else about each tensor, so tensors that differ only in their addresses give the same
+// words there. `words` needs room for count * (2 + 2 * 4) words. Returns the number of words. Returns -1 - i if object i is not a
+// tensor or has more than 4 dimensions.
 extern "C" int64_t flashcore_read(const FlashcoreReader* reader, void* tuple, uint64_t* words);

@@ -1,4 +1,4 @@
-// The scale of scores as a softmax on powers of two wants it. Host code.
+// The scale of the scores for a softmax that works with powers of two. Host code.
 #pragma once
 
 #include <cfloat>
@@ -8,11 +8,11 @@ namespace flashcore {
 
 struct ScoreScale {
     float log2;       // |scale| * log2(e), at least the smallest normal float
-    float magnitude;  // |scale|, for the log-sum-exp: log2 * ln(2) would carry two roundings more
-    float sign;       // what every score is multiplied by first: 1, -1 for a negative scale, 0 for none
+    float magnitude;  // |scale|, for the log-sum-exp, because log2 * ln(2) would add two roundings
+    float sign;       // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
-// The factor must be positive for the maximum to be one: a negative or vanishing scale goes into the sign of the scores.
+// A row maximum survives scaling only if the factor is positive. So the sign of the scale, or a zero, goes into the scores.
 inline ScoreScale score_scale(float scale) {
     constexpr double kLog2E = 1.44269504088896340736;
     const double magnitude = std::fabs(static_cast<double>(scale)) * kLog2E;

@@ -1,4 +1,4 @@
-// Status codes of the C ABI and the sentence of the calling thread's last failure. Host code.
+// Status codes of the C ABI and the last error message of the calling thread. Host code.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,35 +10,35 @@ namespace flashcore {
 
 enum class Status : int {
     kOk = 0,
-    kInvalidArgument = 1,    // the caller can fix it; the sentence names the argument
+    kInvalidArgument = 1,    // the caller can fix it, and the message names the argument
     kUnsupportedDevice = 2,  // not a Hopper GPU
-    kCudaFailure = 3,        // the runtime or the driver refused
+    kCudaFailure = 3,        // the CUDA runtime or the driver failed
 };
 
-constexpr int kSentenceCapacity = 256;
+constexpr int kErrorMessageCapacity = 256;
 
-inline char* last_sentence() {
-    static thread_local char sentence[kSentenceCapacity] = "";
-    return sentence;
+inline char* last_error_message() {
+    static thread_local char message[kErrorMessageCapacity] = "";
+    return message;
 }
 
 __attribute__((format(printf, 2, 3))) inline Status fail(Status status, const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    std::vsnprintf(last_sentence(), kSentenceCapacity, format, arguments);
+    std::vsnprintf(last_error_message(), kErrorMessageCapacity, format, arguments);
     va_end(arguments);
     return status;
 }
 
-inline Status check(cudaError_t error, const char* what) {
+inline Status check(cudaError_t error, const char* operation) {
     if (error == cudaSuccess) return Status::kOk;
-    cudaGetLastError();  // reported here, so it must not surface in the caller's next check
-    return fail(Status::kCudaFailure, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    cudaGetLastError();  // clear it here, or the caller's next check reports it again
+    return fail(Status::kCudaFailure, "%s: %s (%s)", operation, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 }  // namespace flashcore
 
-// Evaluate a Status expression and leave the calling function with it unless it is kOk.
+// Evaluates a Status and returns it from the calling function unless it is kOk.
 #define FLASHCORE_RETURN_IF_FAILED(expression)                                     \
     do {                                                                           \
         const ::flashcore::Status flashcore_status = (expression);                 \

@@ -13,12 +13,13 @@
 
 namespace flashcore {
 
-constexpr int kTensorRank = 5;                            // at most
-constexpr int kBlockColumns = 64;                         // elements that a box is wide: 128 bytes, the span of the swizzle
+constexpr int kTensorRank = 5;                            // most dimensions
+constexpr int kSwizzleAtomColumns = 64;                   // elements of a box row: 128 bytes, the width of the swizzle
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
-// A tensor of 16-bit elements, innermost dimension first and contiguous; strides are those of the other dimensions, in bytes.
+// A tensor of 16-bit elements. The innermost dimension comes first and is contiguous. Strides are in bytes and belong to the
+// other dimensions.
 struct TensorShape {
     const char* name;
     void* data;
@@ -26,45 +27,45 @@ struct TensorShape {
     int64_t stride[kTensorRank - 1];
     uint32_t box[kTensorRank];
     int rank = 4;
-    const char* dimension[kTensorRank - 1] = {"sequence", "head", "batch"};  // whose strides these are
-    CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;   // what a miss brings into L2
+    const char* dimension[kTensorRank - 1] = {"sequence", "head", "batch"};  // names of the other dimensions, for messages
+    CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;   // what a miss loads into L2
 };
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 inline Status find_encoder(EncodeTiled& encoder) {
-    static std::atomic<EncodeTiled> known{nullptr};  // the driver's for as long as the process lives
-    encoder = known;
+    static std::atomic<EncodeTiled> cached{nullptr};  // valid while the process lives
+    encoder = cached;
     if (encoder != nullptr) return Status::kOk;
-    constexpr unsigned kFirstVersion = 12000;  // of CUDA, that has cuTensorMapEncodeTiled
+    constexpr unsigned kFirstVersion = 12000;  // the CUDA version that introduced cuTensorMapEncodeTiled
     void* address = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    FLASHCORE_RETURN_IF_FAILED(
-        check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &found),
-              "cuTensorMapEncodeTiled"));
-    if (found != cudaDriverEntryPointSuccess || address == nullptr) {
-        return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
+    cudaDriverEntryPointQueryResult query_result = cudaDriverEntryPointSymbolNotFound;
+    FLASHCORE_RETURN_IF_FAILED(check(
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, kFirstVersion, cudaEnableDefault, &query_result),
+        "cuTensorMapEncodeTiled"));
+    if (query_result != cudaDriverEntryPointSuccess || address == nullptr) {
+        return fail(Status::kUnsupportedDevice, "driver: has no cuTensorMapEncodeTiled. Install a driver for CUDA 12.0 or newer");
     }
     encoder = reinterpret_cast<EncodeTiled>(address);
-    known = encoder;
+    cached = encoder;
     return Status::kOk;
 }
 
 inline Status check_tensor(const TensorShape& tensor) {
     FLASHCORE_RETURN_IF_FAILED(check_pointer(tensor.name, tensor.data, kTensorAlignment));
     for (int i = 0; i < tensor.rank - 1; ++i) {
-        if (tensor.extent[i + 1] == 1) continue;  // never multiplied by anything but zero
+        if (tensor.extent[i + 1] == 1) continue;  // the stride of a dimension of extent 1 is never used
         const int64_t stride = tensor.stride[i];
         if (stride < 0 || stride % kTensorAlignment != 0 || stride >= kTensorStrideLimit) {
             return fail(Status::kInvalidArgument,
-                        "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, is %lld bytes", tensor.name,
+                        "%s: the %s stride must be a multiple of 16 bytes from 0 to below 2^40, but is %lld bytes", tensor.name,
                         tensor.dimension[i], static_cast<long long>(stride));
         }
     }
     return Status::kOk;
 }
 
-// 128-byte swizzle; what a box reads outside the tensor is zero.
+// Encodes a map with the 128-byte swizzle. TMA fills what a box reads outside the tensor with zeros.
 inline Status encode(const TensorShape& tensor, DType dtype, CUtensorMap& map) {
     EncodeTiled encoder = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));

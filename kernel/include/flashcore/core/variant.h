@@ -1,4 +1,4 @@
-// One compiled entry function as the host sees it: its tuning and the function that launches it. Host code.
+// One compiled entry function for the host: its tuning and the function that launches it. Host code.
 #pragma once
 
 #include <cuda_runtime_api.h>

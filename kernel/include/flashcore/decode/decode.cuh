@@ -1,5 +1,5 @@
-// Attention over a cache of keys and values for Hopper: one producer warp keeps tiles in flight from memory, and each consumer
-// warp attends to its share of them with mma.sync. kernel/README.md has the schedule and the ledger of every barrier.
+// Attention over a KV cache for Hopper. One producer warp keeps tiles from memory in flight. Each consumer warp attends to its
+// part of them with mma.sync. kernel/README.md has the schedule and the ledger of every barrier.
 #pragma once
 
 #include "flashcore/core/launch.cuh"
@@ -11,15 +11,17 @@ namespace flashcore::decode {
 template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
-    static_assert(kConfig.head_dim % sm90::kBlockColumns == 0, "a tile is made of whole 64-element column blocks");
-    static_assert(kConfig.tile_keys % kGroupKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
-                  "a box divides a tile");
+    using Traits = sm90::ElementTraits<ElementOf<kConfig.dtype>>;
+    static_assert(kConfig.head_dim % Traits::kSwizzleAtomColumns == 0,
+                  "a tile consists of whole swizzle atoms, 64 elements wide");
+    static_assert(kConfig.tile_keys % kMmaKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
+                  "boxes divide a tile, so its keys are a power of two");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
-    static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps take turns by a mask");
-    static_assert(kConfig.consumer_warps <= 8, "a warp adds up one row of each row tile");
-    static_assert(kGroupKeys == sm90::kMmaDepth && kTileRows == sm90::kMmaRows && kBytesPerElement == sm90::kElementBytes,
-                  "keys and rows as the mma takes them");
-    static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count what the storage holds");
+    static_assert((kConfig.consumer_warps & (kConfig.consumer_warps - 1)) == 0, "warps divide the keys by a mask");
+    static_assert(kConfig.consumer_warps <= 8, "a warp merges one row of each row tile");
+    static_assert(kMmaKeys == Traits::kMmaK && kRowTileRows == sm90::kMmaM && kBytesPerElement == Traits::kBytes,
+                  "keys and rows must be those of one mma");
+    static_assert(sizeof(SharedStorage<Tuning>) == shared_bytes(kConfig), "config.h must count all bytes of SharedStorage");
     static_assert(shared_bytes(kConfig) <= 227 * 1024, "a CTA has at most 227 KiB of shared memory");
 };
 
@@ -32,14 +34,14 @@ __device__ __forceinline__ void decode(const Params& params) {
     const int lane = static_cast<int>(threadIdx.x) % sm90::kWarpThreads;
 
     if (threadIdx.x == 0) {
-        if (ptx::shared_address(memory) % kSharedAlignment != 0) __trap();  // the swizzle counts from absolute addresses
+        if (ptx::shared_address(memory) % kSharedAlignment != 0) __trap();  // the swizzle depends on absolute addresses
         ptx::tma_prefetch_map(&params.k);
         ptx::tma_prefetch_map(&params.v);
         shared.init_barriers();
     }
     const bool produces = warp == kConfig.consumer_warps;
     Producer<Tuning> producer(params, shared, lane);
-    if (produces) producer.find_share();
+    if (produces) producer.find_cta_range();
     __syncthreads();
     if (produces) {
         producer.run();

@@ -1,4 +1,4 @@
-// What one launch needs to know: built by the host, read by the device from constant memory.
+// Parameters of one launch. The host fills them in, the device reads them from constant memory.
 #pragma once
 
 #include <cuda.h>
@@ -8,49 +8,50 @@
 #include "flashcore/core/operand.h"
 #include "flashcore/core/variant.h"
 #include "flashcore/decode/config.h"
-#include "flashcore/decode/schedule.h"
+#include "flashcore/decode/split_scheduler.h"
 
 namespace flashcore::decode {
 
-// The workspace: counters at its beginning, whatever the problem, and the pieces of cut units behind them.
+// The workspace: a fixed number of counters first, then the partial results of work tiles with several splits.
 constexpr int64_t kCounters = 65536;
 constexpr int64_t kCounterBytes = kCounters * static_cast<int64_t>(sizeof(unsigned));
 
-// Where a sequence's keys are. A contiguous cache is one whose page is a sequence.
+// The KV cache. A contiguous cache has one page per sequence.
 struct Cache {
     const int32_t* lengths;  // null: all sequences are full
     const int32_t* table;    // null: page i belongs to sequence i
     int64_t table_stride;
-    int room;        // keys of a sequence
-    int page_shift;  // log2 of a page's keys; of a contiguous cache more than any key has bits, so that all are in page 0
+    int capacity;    // most keys of a sequence
+    int page_shift;  // log2 of a page's keys. For a contiguous cache it exceeds the bits of any key, so that all are in page 0
     int pages;
-    int new_keys;  // of each sequence; they follow the others
+    int new_keys;  // new keys of each sequence, after the old ones
 };
 
-// Query heads of one KV head are packed as rows: row i is query i / group of head i % group. A unit of several KV heads, which
-// lie side by side in memory, has a row tile for each of them, none of them full perhaps.
-struct Rows {
-    int heads;  // KV heads of a unit: 1, or one for each row tile
+// Query heads of one KV head are packed as rows: row i is query i / group of head i % group. A work tile of several KV heads,
+// which are neighbours in memory, has one row tile per head. Those may be partly empty.
+struct PackedRows {
+    int heads;  // KV heads of a work tile: 1, or one per row tile
     int sq;
-    int group;       // query heads of a KV head
-    int count;       // sq * group: of one head
-    int per_unit;    // of a unit: so many tiles of 16 rows
-    int tile_shift;  // log2 of the number of tiles, which is at most that of consumer warps
+    int group;          // query heads per KV head
+    int count;          // rows of one head: sq * group
+    int per_work_tile;  // rows of a work tile, in row tiles of 16
+    int tile_shift;     // log2 of the row tiles, of which there are at most as many as consumer warps
     bool causal;
 
     FLASHCORE_HOST_DEVICE constexpr int tiles() const { return 1 << tile_shift; }
     FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
     FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
 
-    // Of a row of a unit of several heads: which of them, and which row of that.
-    FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kTileRows; }
-    FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kTileRows; }
+    // The head of a row of a work tile, and its row within that head.
+    FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kRowTileRows; }
+    FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kRowTileRows; }
     FLASHCORE_HOST_DEVICE constexpr bool exists(int row) const { return row_of(row) < count; }
 };
 
 struct Params {
-    CUtensorMap
-        k;  // (64, keys of a page, head_dim / 64, kv_heads, pages), boxes of 64 x keys of a box x head_dim / 64 x heads of a unit
+    // (64, keys of a page, head_dim / 64, kv_heads, pages).
+    // Boxes of 64 x keys of a box x head_dim / 64 x heads of a work tile.
+    CUtensorMap k;
     CUtensorMap v;
     FlashcoreOperand q;
     FlashcoreOperand k_cache;
@@ -60,16 +61,16 @@ struct Params {
     FlashcoreOperand out;
     float* lse;  // (batch, heads, sq) or null
     unsigned* counters;
-    float* pieces;
+    float* partials;
     Cache cache;
-    Rows rows;
-    Cut cut;
+    PackedRows rows;
+    SplitPolicy split_policy;
     int kv_heads;
-    int row_units;     // units of a KV head
-    int box_shift;     // log2 of the keys of a box
-    float scale_log2;  // |scale| * log2(e), at least the smallest normal float
-    float scale;       // |scale|, for the log-sum-exp
-    float score_sign;  // 1, or what every score is multiplied by first: -1 for a negative scale, 0 for none
+    int row_work_tiles;  // work tiles per KV head
+    int box_shift;       // log2 of the keys of a box
+    float scale_log2;    // |scale| * log2(e), at least the smallest normal float
+    float scale;         // |scale|, for the log-sum-exp
+    float score_sign;    // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
 using DecodeVariant = Variant<Config, Params>;

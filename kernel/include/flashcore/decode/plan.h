@@ -1,4 +1,4 @@
-// What the host decides for a problem: rows, cuts, grid and workspace. A pure function of the problem and the device. Host code.
+// Host decisions for a problem: rows, split policy, grid and workspace. A pure function of the problem and the device. Host code.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace flashcore::decode {
 
-constexpr int kSpared = 16;   // one multiprocessor in so many may be left idle
-constexpr int kGapTiles = 4;  // that the end of a unit takes as long as
+constexpr int kIdleFraction = 16;  // at most one of this many multiprocessors may stay idle
+constexpr int kGapTiles = 4;       // cost of the end of a work tile, in tiles
 
 struct Problem {
     DType dtype;
@@ -18,20 +18,20 @@ struct Problem {
     int64_t heads;
     int64_t kv_heads;
     int64_t sq;
-    int64_t room;  // keys of a sequence
+    int64_t capacity;  // most keys of a sequence
     bool causal;
     bool deterministic;
     int splits;
 };
 
 struct Plan {
-    Rows rows;
-    Cut cut;
-    int row_units;
+    PackedRows rows;
+    SplitPolicy split_policy;
+    int row_work_tiles;
     int ctas;
-    int64_t tiles;            // of the whole line at most, if every sequence is full
-    int64_t counters;         // that the launch uses
-    int64_t workspace_bytes;  // in all
+    int64_t tiles;            // length of the work list if every sequence is full
+    int64_t counters;         // counters that the launch uses
+    int64_t workspace_bytes;  // in total
 };
 
 inline int log2_of(int power) {
@@ -40,61 +40,68 @@ inline int log2_of(int power) {
     return shift;
 }
 
-// Enough row tiles for the rows, so that keys are read once: each warp has one, and the warps of a row tile divide the keys.
+// Enough row tiles for all rows, so that keys are read once. Each warp has one row tile, and the warps of a row tile divide the
+// keys.
 inline int row_tile_shift(const Config& config, int64_t rows) {
     int shift = 0;
-    while (1 << shift < config.consumer_warps && kTileRows << shift < rows) ++shift;
+    while (1 << shift < config.consumer_warps && kRowTileRows << shift < rows) ++shift;
     return shift;
 }
 
-inline int unit_heads(const Config& config, const Problem& problem, int64_t rows) {
-    return rows <= kTileRows && problem.kv_heads % most_heads(config) == 0 ? most_heads(config) : 1;
+inline int work_tile_heads(const Config& config, const Problem& problem, int64_t rows) {
+    return rows <= kRowTileRows && problem.kv_heads % max_heads(config) == 0 ? max_heads(config) : 1;
 }
 
-inline int64_t piece_floats(const Config& config, const Rows& rows) {
-    return static_cast<int64_t>(rows.per_unit) * (config.head_dim + 2);
+inline int64_t partial_floats(const Config& config, const PackedRows& rows) {
+    return static_cast<int64_t>(rows.per_work_tile) * (config.head_dim + 2);
 }
 
-// CTAs among which full sequences are shared out without cutting more units than must be: each CTA has whole units, or each unit
-// whole CTAs. A few multiprocessors less cost memory little, and a cut costs microseconds. 0 if there is no such number.
-inline int64_t even_ctas(int64_t units, int64_t most) {
-    for (int64_t ctas = most; units > 0 && ctas > most - most / kSpared; --ctas) {
-        if (units % ctas == 0 || ctas % units == 0) return ctas;
+// A number of CTAs for which full sequences need no extra splits: each CTA gets whole work tiles, or each work tile whole CTAs. A
+// few idle multiprocessors cost little bandwidth, and a split costs microseconds. Returns 0 if there is no such number.
+inline int64_t even_ctas(int64_t work_tiles, int64_t cta_limit) {
+    for (int64_t ctas = cta_limit; work_tiles > 0 && ctas > cta_limit - cta_limit / kIdleFraction; --ctas) {
+        if (work_tiles % ctas == 0 || ctas % work_tiles == 0) return ctas;
     }
     return 0;
 }
 
-// As many CTAs for each unit of a sequence, so that they go through the same keys side by side; all, if that left too many idle.
-inline int64_t ctas_in_step(int64_t units, int64_t most) {
-    return units > 0 && most % units < most / kSpared ? most - most % units : most;
+// The same number of CTAs for each work tile of a sequence, so that they read the same keys at the same time. All CTAs if that
+// left too many idle.
+inline int64_t ctas_per_work_tile(int64_t work_tiles, int64_t cta_limit) {
+    return work_tiles > 0 && cta_limit % work_tiles < cta_limit / kIdleFraction ? cta_limit - cta_limit % work_tiles : cta_limit;
 }
 
 inline Plan plan(const Config& config, const Problem& problem, int multiprocessors, int max_ctas) {
     const int64_t group = problem.kv_heads > 0 ? problem.heads / problem.kv_heads : 0;
     const int64_t count = problem.sq * group;
     Plan plan{};
-    const int heads = unit_heads(config, problem, count);
+    const int heads = work_tile_heads(config, problem, count);
     const int shift = heads > 1 ? log2_of(heads) : row_tile_shift(config, count);
-    plan.rows = {
-        heads,         static_cast<int>(problem.sq), static_cast<int>(group), static_cast<int>(count), kTileRows << shift, shift,
-        problem.causal};
-    plan.row_units = heads > 1 ? 1 : static_cast<int>((count + plan.rows.per_unit - 1) / plan.rows.per_unit);
-    const int64_t units = problem.kv_heads / heads * plan.row_units;
+    plan.rows = {heads,
+                 static_cast<int>(problem.sq),
+                 static_cast<int>(group),
+                 static_cast<int>(count),
+                 kRowTileRows << shift,
+                 shift,
+                 problem.causal};
+    plan.row_work_tiles = heads > 1 ? 1 : static_cast<int>((count + plan.rows.per_work_tile - 1) / plan.rows.per_work_tile);
+    const int64_t work_tiles = problem.kv_heads / heads * plan.row_work_tiles;
     const int tile_keys = config.tile_keys / heads;
-    const int64_t unit_tiles = std::max<int64_t>((problem.room + tile_keys - 1) / tile_keys, 1);
-    plan.tiles = problem.batch * units * (unit_tiles + kGapTiles);
-    const int64_t most = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
-    const int64_t all_units = problem.batch * units;
-    const int64_t even = even_ctas(all_units, most);
-    plan.ctas = static_cast<int>(std::min(even > 0 ? even : ctas_in_step(units, most), std::max<int64_t>(plan.tiles, 1)));
-    const int pieces = problem.splits > 0 ? std::min(problem.splits, kMostForced) : problem.deterministic ? -1 : 0;
-    // Where several CTAs have a unit, a gap would give them different numbers of its tiles.
-    const int gap = all_units < even ? 0 : kGapTiles;
-    plan.cut = {log2_of(tile_keys), static_cast<int>(units), static_cast<int>(problem.batch), pieces, 0, gap};
-    if (pieces != 0) plan.cut.most = pieces_of(plan.cut, static_cast<int>(unit_tiles));
-    plan.counters = pieces == 0 ? plan.ctas : all_units;
-    const int64_t places = pieces == 0 ? 2 * plan.ctas : all_units * plan.cut.most;
-    plan.workspace_bytes = kCounterBytes + places * piece_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
+    const int64_t work_tile_tiles = std::max<int64_t>((problem.capacity + tile_keys - 1) / tile_keys, 1);
+    plan.tiles = problem.batch * work_tiles * (work_tile_tiles + kGapTiles);
+    const int64_t cta_limit = max_ctas > 0 ? std::min(max_ctas, multiprocessors) : multiprocessors;
+    const int64_t all_work_tiles = problem.batch * work_tiles;
+    const int64_t even = even_ctas(all_work_tiles, cta_limit);
+    plan.ctas =
+        static_cast<int>(std::min(even > 0 ? even : ctas_per_work_tile(work_tiles, cta_limit), std::max<int64_t>(plan.tiles, 1)));
+    const int splits = problem.splits > 0 ? std::min(problem.splits, kMaxForcedSplits) : problem.deterministic ? -1 : 0;
+    // if several CTAs share a work tile, a gap would give them different numbers of tiles
+    const int gap = all_work_tiles < even ? 0 : kGapTiles;
+    plan.split_policy = {log2_of(tile_keys), static_cast<int>(work_tiles), static_cast<int>(problem.batch), splits, 0, gap};
+    if (splits != 0) plan.split_policy.max_splits = split_count(plan.split_policy, static_cast<int>(work_tile_tiles));
+    plan.counters = splits == 0 ? plan.ctas : all_work_tiles;
+    const int64_t partials = splits == 0 ? 2 * plan.ctas : all_work_tiles * plan.split_policy.max_splits;
+    plan.workspace_bytes = kCounterBytes + partials * partial_floats(config, plan.rows) * static_cast<int64_t>(sizeof(float));
     return plan;
 }
 

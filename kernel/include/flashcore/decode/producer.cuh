@@ -1,46 +1,47 @@
-// The producer: one warp that writes the new keys into the cache and keeps the ring of tiles full.
+// The producer: one warp that appends new keys to the cache and keeps the ring of tiles full.
 #pragma once
 
+#include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
-#include "flashcore/decode/rows.cuh"
 #include "flashcore/decode/shared_storage.cuh"
-#include "flashcore/decode/walk.cuh"
+#include "flashcore/decode/work_list.cuh"
 #include "flashcore/ptx/memory.cuh"
 
 namespace flashcore::decode {
 
-// The pages of one sequence. The warp holds 32 entries of its row of the table and reads the next ones when it gets there.
+// The pages of one sequence. The warp holds 32 entries of the sequence's row of the page table and reads more when it needs them.
 class Pages {
 public:
     __device__ __forceinline__ Pages(const Cache& cache, int lane) : cache_(cache), lane_(lane) {}
 
     __device__ __forceinline__ void enter(int sequence) {
         sequence_ = sequence;
-        first_ = last_ = 0;  // none
+        first_ = last_ = 0;  // no entries held
     }
 
-    // Which entry of its row of the table a key's page is in, and its place in that page.
+    // The page table entry of a key, and the key's position in that page.
     __device__ __forceinline__ int slot(int key) const { return key >> cache_.page_shift; }
-    __device__ __forceinline__ int within(int key, int slot) const { return key - (slot << cache_.page_shift); }
+    __device__ __forceinline__ int key_in_page(int key, int slot) const { return key - (slot << cache_.page_shift); }
 
-    // Makes entries available: each lane wants one, the lanes 32 that follow each other at most. All lanes call.
-    __device__ __forceinline__ void want(int slot) {
-        if (cache_.table == nullptr || __all_sync(sm90::kWholeWarp, first_ <= slot && slot < last_)) return;
-        first_ = __shfl_sync(sm90::kWholeWarp, slot, 0);
+    // Reads entries so that every lane has the one it asks for. The lanes ask for at most 32 consecutive entries. All lanes must
+    // call.
+    __device__ __forceinline__ void hold(int slot) {
+        if (cache_.table == nullptr || __all_sync(sm90::kFullWarpMask, first_ <= slot && slot < last_)) return;
+        first_ = __shfl_sync(sm90::kFullWarpMask, slot, 0);
         last_ = first_ + sm90::kWarpThreads;
-        entry_ = read(least(first_ + lane_, (cache_.room >> cache_.page_shift) - 1));
+        entry_ = read(min_int(first_ + lane_, (cache_.capacity >> cache_.page_shift) - 1));
     }
 
-    // The page in one of these entries, each lane its own. All lanes call.
+    // The page of a held entry, one per lane. All lanes must call.
     __device__ __forceinline__ int page(int slot) const {
         if (cache_.table == nullptr) return sequence_;
-        return __shfl_sync(sm90::kWholeWarp, entry_, slot - first_);
+        return __shfl_sync(sm90::kFullWarpMask, entry_, slot - first_);
     }
 
-    // The page in any entry, straight from the table.
+    // Reads the page of any entry from the table.
     __device__ __forceinline__ int read(int slot) const {
         if (cache_.table == nullptr) return sequence_;
-        return most(least(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
+        return max_int(min_int(__ldg(cache_.table + sequence_ * cache_.table_stride + slot), cache_.pages - 1), 0);
     }
 
 private:
@@ -60,113 +61,121 @@ public:
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
-    // What is this CTA's to do. The consumers may read it once all threads have met.
-    __device__ __forceinline__ void find_share() {
-        const Line line(params_.cache, params_.cut, lane_);
-        shares_ = Parts(params_.cut.units * line.length(), static_cast<int>(gridDim.x));
-        if (lane_ == 0) shared_.shares = shares_;
-        const int begin = shares_.begin(static_cast<int>(blockIdx.x));
-        if (begin < shares_.begin(static_cast<int>(blockIdx.x) + 1)) begin_ = line.find(begin);
+    // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
+    __device__ __forceinline__ void find_cta_range() {
+        const WorkList work_list(params_.cache, params_.split_policy, lane_);
+        cta_ranges_ = EvenPartition(params_.split_policy.work_tiles * work_list.length(), static_cast<int>(gridDim.x));
+        if (lane_ == 0) shared_.cta_ranges = cta_ranges_;
+        const int begin = cta_ranges_.begin(static_cast<int>(blockIdx.x));
+        if (begin < cta_ranges_.begin(static_cast<int>(blockIdx.x) + 1)) begin_ = work_list.find(begin);
     }
 
     __device__ __forceinline__ void run() {
-        Walk<KeysOf> walk(params_.cut, shares_, static_cast<int>(blockIdx.x), begin_, KeysOf{&params_.cache});
-        Piece piece;
-        for (bool first = true; walk.next(piece); first = false) {
-            if (!first) prefetch_query(piece);
-            load(piece);
+        SplitIterator<SequenceKeys> splits(params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_,
+                                           SequenceKeys{&params_.cache});
+        Split split;
+        for (bool first = true; splits.next(split); first = false) {
+            if (!first) prefetch_query(split);
+            load(split);
         }
-        piece.unit = kNoUnit;
-        tell(piece);
+        split.work_tile = kNoWorkTile;
+        push_split(split);
     }
 
 private:
-    // The consumers learn of a piece once its first copies are on their way.
-    __device__ __forceinline__ void tell(const Piece& piece) {
-        told_.wait_empty(shared_.pieces);
+    // Consumers get a split when its first copies are in flight.
+    __device__ __forceinline__ void push_split(const Split& split) {
+        work_queue_.wait_empty(shared_.work_queue_ring);
         if (lane_ == 0) {
-            shared_.piece[told_.slot] = piece;
-            told_.announce(shared_.pieces, 0);
+            shared_.work_queue[work_queue_.slot] = split;
+            work_queue_.arrive_and_expect_tx(shared_.work_queue_ring, 0);
         }
         __syncwarp();
-        told_.advance();
+        work_queue_.advance();
     }
 
-    // While memory is busy, what was not asked for long before is waited for long. A query that is used at once comes by itself.
-    __device__ __forceinline__ void prefetch_query(const Piece& piece) const {
-        constexpr int kLine = 128;  // bytes
-        constexpr int kLines = kConfig.head_dim * kBytesPerElement / kLine;
-        const Rows rows = rows_of<Tuning>(params_);
-        const Unit unit(params_, rows, piece);
+    // A busy memory system answers late. So the query of a later split is prefetched. The first split uses its query at once, so
+    // a prefetch would not help.
+    __device__ __forceinline__ void prefetch_query(const Split& split) const {
+        constexpr int kCacheLineBytes = 128;
+        constexpr int kCacheLines = kConfig.head_dim * kBytesPerElement / kCacheLineBytes;
+        const PackedRows rows = packed_rows<Tuning>(params_);
+        const WorkTile work_tile(params_, rows, split);
 #pragma unroll 1
-        for (int i = lane_; i < rows.per_unit * kLines; i += sm90::kWarpThreads) {
-            const int row = unit.first_row + i / kLines;
+        for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
+            const int row = work_tile.first_row + i / kCacheLines;
             if (!rows.exists(row)) continue;
-            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row(params_, rows, unit, row)) + i % kLines * kLine);
+            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row(params_, rows, work_tile, row)) +
+                             i % kCacheLines * kCacheLineBytes);
         }
     }
 
-    __device__ __forceinline__ void load(const Piece& piece) {
-        pages_.enter(piece.sequence);
-        kv_head_ = kv_head_of(params_, rows_of<Tuning>(params_), piece.unit);
-        if (params_.cache.new_keys > 0) append(piece);
+    __device__ __forceinline__ void load(const Split& split) {
+        pages_.enter(split.sequence);
+        kv_head_ = kv_head_of(params_, packed_rows<Tuning>(params_), split.work_tile);
+        if (params_.cache.new_keys > 0) append(split);
 #pragma unroll 1
-        for (int tile = piece.first; tile < piece.last; ++tile) {
-            load(piece, tile);
-            if (tile == piece.first) tell(piece);
+        for (int tile = split.first; tile < split.last; ++tile) {
+            load(split, tile);
+            if (tile == split.first) push_split(split);
         }
     }
 
-    // One copy for the keys and one for the values of each box; a box is a tile, or a page if that is smaller. Boxes without a
-    // key are not loaded: whatever is in their place is masked.
-    __device__ __forceinline__ void load(const Piece& piece, int tile) {
-        const int first = tile << params_.cut.tile_shift;
-        const int keys = most(least(piece.keys - first, 1 << params_.cut.tile_shift), 0);
+    // One TMA copy for the keys and one for the values of each box. A box is a tile, or a page if that is smaller. Boxes without
+    // keys are not loaded, because their scores are masked.
+    __device__ __forceinline__ void load(const Split& split, int tile) {
+        const int first = tile << params_.split_policy.tile_shift;
+        const int keys = max_int(min_int(split.keys - first, 1 << params_.split_policy.tile_shift), 0);
         const int boxes = (keys + (1 << params_.box_shift) - 1) >> params_.box_shift;
-        const int key = first + (least(lane_, most(boxes - 1, 0)) << params_.box_shift);  // of this lane's box
+        const int key = first + (min_int(lane_, max_int(boxes - 1, 0)) << params_.box_shift);  // key of this lane's box
         const int slot = pages_.slot(key);
-        if (boxes > 0) pages_.want(slot);
+        if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
-        const uint32_t box_bytes = (rows_of<Tuning>(params_).heads * kConfig.head_dim * kBytesPerElement) << params_.box_shift;
-        const int stage = position_.slot;
-        position_.wait_empty(shared_.ring);
-        if (lane_ == 0) position_.announce(shared_.ring, 2 * boxes * box_bytes);
+        const uint32_t box_bytes = (packed_rows<Tuning>(params_).heads * kConfig.head_dim * kBytesPerElement)
+                                   << params_.box_shift;
+        const int stage = ring_.slot;
+        ring_.wait_empty(shared_.ring);
+        if (lane_ == 0) ring_.arrive_and_expect_tx(shared_.ring, 2 * boxes * box_bytes);
         __syncwarp();
         if (lane_ < boxes) {
             uint64_t* const full = &shared_.ring.full[stage];
             const uint32_t offset = lane_ * box_bytes;
-            const int within = pages_.within(key, slot);
-            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, within, 0, kv_head_, page);
-            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, within, 0, kv_head_, page);
+            const int key_in_page = pages_.key_in_page(key, slot);
+            ptx::tma_load_5d(shared_.k[stage] + offset, &params_.k, full, 0, key_in_page, 0, kv_head_, page);
+            ptx::tma_load_5d(shared_.v[stage] + offset, &params_.v, full, 0, key_in_page, 0, kv_head_, page);
         }
-        position_.advance();
+        ring_.advance();
     }
 
-    // Writes the new keys and values of this piece into the cache, which the copies then read like any other. Nobody else reads
-    // them: other units of this KV head write the same for themselves.
-    __device__ __forceinline__ void append(const Piece& piece) {
-        constexpr int kChunkElements = 8;
-        constexpr int kChunks = kConfig.head_dim / kChunkElements;
-        const int old = piece.keys - params_.cache.new_keys;
-        const int first = most(piece.first << params_.cut.tile_shift, old);
-        const int last = least(piece.last << params_.cut.tile_shift, piece.keys);
+    // Writes the new keys and values of this split into the cache, where TMA then reads them like any others. No other work tile
+    // depends on this: those with the same KV head write the same values themselves.
+    __device__ __forceinline__ void append(const Split& split) {
+        constexpr int kUnitElements = 8;
+        constexpr int kUnits = kConfig.head_dim / kUnitElements;
+        const Cache& cache = params_.cache;
+        // New keys are dropped only where the cache is full. Only then the length is read again.
+        const bool all_fit = cache.lengths == nullptr || split.keys < cache.capacity;
+        const int old =
+            all_fit ? split.keys - cache.new_keys : keys_before(__ldg(cache.lengths + split.sequence), cache.capacity);
+        const int first = max_int(split.first << params_.split_policy.tile_shift, old);
+        const int last = min_int(split.last << params_.split_policy.tile_shift, split.keys);
         if (first >= last) return;
-        const int chunks = rows_of<Tuning>(params_).heads * kChunks;  // of a key
+        const int units = packed_rows<Tuning>(params_).heads * kUnits;  // per key
 #pragma unroll 1
-        for (int i = lane_; i < (last - first) * chunks; i += sm90::kWarpThreads) {
-            const int key = first + divide(i, chunks);
-            const int chunk = i - (key - first) * chunks;
-            const int head = kv_head_ + chunk / kChunks;
-            const int column = chunk % kChunks * kChunkElements;
+        for (int i = lane_; i < (last - first) * units; i += sm90::kWarpThreads) {
+            const int key = first + divide(i, units);
+            const int unit = i - (key - first) * units;
+            const int head = kv_head_ + unit / kUnits;
+            const int column = unit % kUnits * kUnitElements;
             const int slot = pages_.slot(key);
             const int page = pages_.read(slot);
-            const int within = pages_.within(key, slot);
-            const uint4 k = *at<const uint4>(params_.k_new, piece.sequence, key - old, head, column);
-            const uint4 v = *at<const uint4>(params_.v_new, piece.sequence, key - old, head, column);
-            *at<uint4>(params_.k_cache, page, within, head, column) = k;
-            *at<uint4>(params_.v_cache, page, within, head, column) = v;
+            const int key_in_page = pages_.key_in_page(key, slot);
+            const uint4 k = *at<const uint4>(params_.k_new, split.sequence, key - old, head, column);
+            const uint4 v = *at<const uint4>(params_.v_new, split.sequence, key - old, head, column);
+            *at<uint4>(params_.k_cache, page, key_in_page, head, column) = k;
+            *at<uint4>(params_.v_cache, page, key_in_page, head, column) = v;
         }
-        ptx::fence_async();
+        ptx::fence_proxy_async();
         __syncwarp();
     }
 
@@ -180,12 +189,12 @@ private:
     const Params& params_;
     SharedStorage<Tuning>& shared_;
     int lane_;
-    Parts shares_{0, 1};
-    Place begin_{};
+    EvenPartition cta_ranges_{0, 1};
+    WorkPosition begin_{};
     Pages pages_;
     int kv_head_ = 0;
-    sm90::RingPosition<kConfig.stages> position_;
-    sm90::RingPosition<kPieceSlots> told_;
+    sm90::RingPosition<kConfig.stages> ring_;
+    sm90::RingPosition<kWorkQueueSlots> work_queue_;
 };
 
 }  // namespace flashcore::decode

@@ -1,17 +1,17 @@
-// The one owner of shared memory.
+// The layout of shared memory.
 #pragma once
 
 #include <cstdint>
 
 #include "flashcore/decode/config.h"
-#include "flashcore/decode/schedule.h"
+#include "flashcore/decode/split_scheduler.h"
 #include "flashcore/ptx/tma.cuh"
-#include "flashcore/sm90/operand.cuh"
 #include "flashcore/sm90/pipeline.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
 
 namespace flashcore::decode {
 
-// A tile lies in boxes, one behind the other: [box][head][column block][key][64 elements], swizzled (sm90/operand.cuh).
+// A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).
 template <class Tuning>
 struct alignas(kSharedAlignment) SharedStorage {
     static constexpr Config kConfig = Tuning::config;
@@ -19,16 +19,16 @@ struct alignas(kSharedAlignment) SharedStorage {
     uint8_t k[kConfig.stages][tile_bytes(kConfig)];
     uint8_t v[kConfig.stages][tile_bytes(kConfig)];
     float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
-    float2 statistics[kConfig.consumer_warps][kTileRows];                          // maximum and sum of every warp's rows
-    float2 totals[kConfig.consumer_warps][kTileRows];                              // the same of every row tile, over its warps
-    Piece piece[kPieceSlots];                                                      // unit kNoUnit: there is no more
-    sm90::RingBarriers<kPieceSlots> pieces;
+    float2 statistics[kConfig.consumer_warps][kRowTileRows];                       // max and sum of every warp's rows
+    float2 totals[kConfig.consumer_warps][kRowTileRows];  // max and sum of every row tile, over its warps
+    Split work_queue[kWorkQueueSlots];                    // kNoWorkTile ends the work
+    sm90::RingBarriers<kWorkQueueSlots> work_queue_ring;
     sm90::RingBarriers<kConfig.stages> ring;
-    Parts shares;      // of the line; written before all threads meet
-    unsigned arrived;  // pieces of a unit that were finished before this one
+    EvenPartition cta_ranges;  // ranges of the work list, written before __syncthreads
+    unsigned finished_splits;  // splits of the work tile that finished before this one
 
     __device__ __forceinline__ void init_barriers() {
-        pieces.init(kConfig.consumer_warps);
+        work_queue_ring.init(kConfig.consumer_warps);
         ring.init(kConfig.consumer_warps);
         ptx::fence_mbarrier_init();
     }

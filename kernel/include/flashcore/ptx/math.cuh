@@ -1,4 +1,4 @@
-// Single instructions on registers, and loads and stores of matrix fragments.
+// Single instructions on registers. Loads and stores of matrix fragments.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,7 +31,7 @@ __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
     return packed;
 }
 
-// Four 8x8 matrices of 16-bit elements; lanes 8i .. 8i+7 name the rows of matrix i.
+// Four 8x8 matrices of 16-bit elements. Lanes 8i .. 8i+7 give the row addresses of matrix i.
 __device__ __forceinline__ void store_matrix_x4(uint32_t address, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0), "r"(m1), "r"(m2),
                  "r"(m3)
@@ -45,7 +45,7 @@ __device__ __forceinline__ void load_matrix_x4(uint32_t* fragment, uint32_t addr
                  : "memory");
 }
 
-// The same, each matrix transposed.
+// Also transposes each matrix.
 __device__ __forceinline__ void load_matrix_x4_transposed(uint32_t* fragment, uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])

@@ -1,4 +1,4 @@
-// mbarrier instructions. A wait on parity p returns once the phase of parity p has completed.
+// mbarrier instructions. A wait on parity p returns when the phase of parity p has completed.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ __device__ __forceinline__ void mbarrier_init(uint64_t* barrier, uint32_t arriva
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// Makes the initialised barriers visible to the copy engine.
+// Makes the initialised barriers visible to TMA.
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-__device__ __forceinline__ void mbarrier_arrive_expect_bytes(uint64_t* barrier, uint32_t bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t* barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 

@@ -1,4 +1,4 @@
-// mma.sync with fp32 accumulators: D[16 x 8] += A[16 x 16] * B[16 x 8], a warp's worth. A row-major, B column-major fragments.
+// mma.sync with fp32 accumulators: D[16 x 8] += A[16 x 16] * B[16 x 8] per warp. A is row-major, B is column-major.
 #pragma once
 
 #include <cuda_bf16.h>

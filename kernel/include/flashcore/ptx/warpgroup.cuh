@@ -1,4 +1,4 @@
-// Register reallocation and named barriers between warpgroups.
+// Register reallocation (setmaxnreg) and named barriers between warpgroups.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 namespace flashcore::ptx {
 
 template <int kRegisters>
-__device__ __forceinline__ void registers_release() {
+__device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 template <int kRegisters>
-__device__ __forceinline__ void registers_acquire() {
+__device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
@@ -23,20 +23,20 @@ __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// Whether `mine` holds for all of `threads`, which wait for each other.
-__device__ __forceinline__ bool named_barrier_all(int barrier, int threads, bool mine) {
-    uint32_t all;
+// Waits for all `threads` and returns whether `predicate` holds for each of them.
+__device__ __forceinline__ bool named_barrier_and(int barrier, int threads, bool predicate) {
+    uint32_t result;
     asm volatile(
         "{\n"
-        ".reg .pred mine, all;\n"
-        "setp.ne.u32 mine, %1, 0;\n"
-        "bar.red.and.pred all, %2, %3, mine;\n"
-        "selp.u32 %0, 1, 0, all;\n"
+        ".reg .pred input, result;\n"
+        "setp.ne.u32 input, %1, 0;\n"
+        "bar.red.and.pred result, %2, %3, input;\n"
+        "selp.u32 %0, 1, 0, result;\n"
         "}\n"
-        : "=r"(all)
-        : "r"(static_cast<uint32_t>(mine)), "r"(barrier), "r"(threads)
+        : "=r"(result)
+        : "r"(static_cast<uint32_t>(predicate)), "r"(barrier), "r"(threads)
         : "memory");
-    return all != 0;
+    return result != 0;
 }
 
 }  // namespace flashcore::ptx

@@ -17,20 +17,21 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroupsInFlight) : "memory");
 }
 
-// Pins registers at this point: the compiler knows nothing of the asynchronous reads and writes of a wgmma in flight.
+// Keeps accesses to these registers on their side of this point. The compiler does not see the asynchronous reads and writes of a
+// wgmma.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&registers)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(float (&registers)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
 template <int kCount>
-__device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
+__device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&registers)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// The register list of an instruction's text: ten operand names that share their tens digit (TEN() is %0 .. %9) ...
+// The register list of the instruction's text: ten operand names that share their tens digit (TEN() is %0 .. %9).
 #define FLASHCORE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define FLASHCORE_NAMES_30 FLASHCORE_TEN() "," FLASHCORE_TEN(1) "," FLASHCORE_TEN(2)
 #define FLASHCORE_NAMES_60 FLASHCORE_NAMES_30 "," FLASHCORE_TEN(3) "," FLASHCORE_TEN(4) "," FLASHCORE_TEN(5)
@@ -39,7 +40,7 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 #define FLASHCORE_NAMES_64 FLASHCORE_NAMES_60 ",%60,%61,%62,%63"
 #define FLASHCORE_NAMES_128 \
     FLASHCORE_NAMES_90 "," FLASHCORE_TEN(9) "," FLASHCORE_TEN(10) "," FLASHCORE_TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
-// ... and the operands themselves, eight at a time.
+// The operands themselves, eight at a time.
 #define FLASHCORE_EIGHT(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FLASHCORE_THIRTY_TWO(d, i) \
@@ -48,16 +49,16 @@ __device__ __forceinline__ void pin(uint32_t (&registers)[kCount]) {
 #define FLASHCORE_OPERANDS_64(d) FLASHCORE_THIRTY_TWO(d, 0), FLASHCORE_THIRTY_TWO(d, 32)
 #define FLASHCORE_OPERANDS_128(d) FLASHCORE_OPERANDS_64(d), FLASHCORE_THIRTY_TWO(d, 64), FLASHCORE_THIRTY_TWO(d, 96)
 
-// A and B in shared memory, both K-major.
+// A and B are in shared memory, both K-major.
 #define FLASHCORE_WGMMA_SS(N, REGISTERS, TYPE, DA, DB, ACCUMULATE)                                                         \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
     " {" FLASHCORE_NAMES_##REGISTERS "}, %" #DA ", %" #DB ", p, 1, 1, 0, 0;\n}\n"
-// A in registers, B in shared memory.
+// A is in registers, B is in shared memory.
 #define FLASHCORE_WGMMA_RS(N, REGISTERS, TYPE, A0, A1, A2, A3, DB, ACCUMULATE, TRANSPOSE)                                  \
     "{\n.reg .pred p;\nsetp.ne.b32 p, %" #ACCUMULATE ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
     " {" FLASHCORE_NAMES_##REGISTERS "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #DB ", p, 1, 1, %" #TRANSPOSE ";\n}\n"
 
-// Along which dimension B is contiguous.
+// The dimension along which B is contiguous.
 enum class Major { kK = 0, kMn = 1 };
 
 template <class Element, int kN>

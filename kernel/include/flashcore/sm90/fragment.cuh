@@ -1,60 +1,60 @@
-// Fragments of mma.sync, and of wgmma, which gives each of its four warps 16 rows: who holds what, and where ldmatrix finds it in
-// a swizzled column block (sm90/operand.cuh).
+// Register fragments of mma.sync and wgmma (16 rows per warp), and their ldmatrix addresses in a swizzled tile
+// (sm90/smem_descriptor.cuh).
 //
-// A lane holds two rows of 16 accumulator rows, r = lane / 4 and r + 8: of every four consecutive accumulators, which cover eight
-// columns, the first two belong to r and the last two to r + 8, in columns 2 (lane % 4) and the next. Four neighbouring lanes (a
-// quad) share both rows.
+// A lane holds two of the 16 accumulator rows, r = lane / 4 and r + 8. Each four consecutive accumulators cover eight columns.
+// The first two belong to row r, the last two to row r + 8, in columns 2 (lane % 4) and 2 (lane % 4) + 1. Four neighbouring lanes
+// (a quad) share both rows.
 #pragma once
 
 #include <cstdint>
 
-#include "flashcore/sm90/operand.cuh"
+#include "flashcore/sm90/smem_descriptor.cuh"
 
 namespace flashcore::sm90 {
 
 constexpr int kWarpThreads = 32;
-constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+constexpr unsigned kFullWarpMask = 0xFFFFFFFFu;
 constexpr int kQuadLanes = 4;
 constexpr int kRowsPerLane = 2;
-constexpr int kMmaRows = 16;
-constexpr int kMmaColumns = 8;
+constexpr int kMmaM = 16;
+constexpr int kMmaN = 8;
 
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
 
 __device__ __forceinline__ float quad_max(float value) {
-    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, 1));
-    return fmaxf(value, __shfl_xor_sync(kWholeWarp, value, 2));
+    value = fmaxf(value, __shfl_xor_sync(kFullWarpMask, value, 1));
+    return fmaxf(value, __shfl_xor_sync(kFullWarpMask, value, 2));
 }
 
 __device__ __forceinline__ float quad_sum(float value) {
-    value += __shfl_xor_sync(kWholeWarp, value, 1);
-    return value + __shfl_xor_sync(kWholeWarp, value, 2);
+    value += __shfl_xor_sync(kFullWarpMask, value, 1);
+    return value + __shfl_xor_sync(kFullWarpMask, value, 2);
 }
 
 __device__ __forceinline__ float warp_max(float value) {
 #pragma unroll
-    for (int lane = 1; lane < kWarpThreads; lane *= 2) value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, lane));
+    for (int lane = 1; lane < kWarpThreads; lane *= 2) value = fmaxf(value, __shfl_xor_sync(kFullWarpMask, value, lane));
     return value;
 }
 
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
-    for (int lane = 1; lane < kWarpThreads; lane *= 2) value += __shfl_xor_sync(kWholeWarp, value, lane);
+    for (int lane = 1; lane < kWarpThreads; lane *= 2) value += __shfl_xor_sync(kFullWarpMask, value, lane);
     return value;
 }
 
-// Byte offset, from the first of 16 rows of a column block, of the chunk that a lane names for ldmatrix.x4: lanes 0-15 the rows
-// of the left 8 columns, lanes 16-31 those of the right 8. The rows begin at a multiple of 8, so the swizzle depends on the lane
-// alone.
-struct LaneChunk {
-    uint32_t row;    // byte offset of the lane's row
-    uint32_t chunk;  // byte offset of its chunk within the row, for the first 16 columns
+// Byte offset of the 16-byte unit that a lane addresses for ldmatrix.x4, from the first of 16 rows of a column of swizzle atoms.
+// Lanes 0-15 address the left 8 columns, lanes 16-31 the right 8. The rows begin at a multiple of 8, so the swizzle depends only
+// on the lane.
+struct LdmatrixOffset {
+    uint32_t row;   // byte offset of the lane's row
+    uint32_t unit;  // byte offset of its unit within the row, for the first 16 columns
 
-    __device__ __forceinline__ explicit LaneChunk(int lane)
-        : row(lane % kMmaRows * kRowBytes), chunk((lane / kMmaRows ^ lane % kGroupRows) * kChunkBytes) {}
+    __device__ __forceinline__ explicit LdmatrixOffset(int lane)
+        : row(lane % kMmaM * kSwizzleBytes), unit((lane / kMmaM ^ lane % kCoreMatrixRows) * kUnitBytes) {}
 
-    // `step`: which 16 of the block's 64 columns. A constant, so that the sum is one exclusive or.
-    __device__ __forceinline__ uint32_t operator()(int step) const { return row + (chunk ^ step * (2 * kChunkBytes)); }
+    // `k_step` selects 16 of the 64 columns. It is a constant, so the addition is one exclusive or.
+    __device__ __forceinline__ uint32_t operator()(int k_step) const { return row + (unit ^ k_step * (2 * kUnitBytes)); }
 };
 
 }  // namespace flashcore::sm90

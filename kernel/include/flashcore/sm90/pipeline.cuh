@@ -1,4 +1,4 @@
-// A ring of shared-memory slots with a full and an empty barrier each.
+// A ring of shared-memory slots, each with a full and an empty barrier.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace flashcore::sm90 {
 
-// Tells the compiler that a value is the same in a whole warp, so that it and what follows from it stay in uniform registers:
-// operand descriptors are needed there, and a loop whose length came from memory would compute them in every lane.
+// Tells the compiler that a value is the same in the whole warp, so that results stay in uniform registers. Matrix descriptors
+// must be there. Without this, a loop whose trip count came from memory computes them in every lane.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 template <int kSlots>
 struct RingBarriers {
-    uint64_t full[kSlots];   // the producer's arrival and the bytes of the copy
-    uint64_t empty[kSlots];  // one arrival of every consumer warp
+    uint64_t full[kSlots];   // the producer's arrival and the bytes of the copies
+    uint64_t empty[kSlots];  // one arrival per consumer warp
 
     __device__ __forceinline__ void init(int consumer_warps) {
         for (int i = 0; i < kSlots; ++i) {
@@ -24,8 +24,8 @@ struct RingBarriers {
     }
 };
 
-// Where one role stands in a ring. A fresh barrier counts as having completed parity 1, so a producer's first round of waits
-// (on the opposite parity) passes at once and a consumer's first wait blocks until the first copy has landed.
+// The position of one role in a ring. A new barrier counts as having completed parity 1. So the producer's first waits, on the
+// opposite parity, return at once. A consumer's first wait blocks until the first copy has landed.
 template <int kSlots>
 struct RingPosition {
     int slot = 0;
@@ -47,16 +47,15 @@ struct RingPosition {
         ptx::mbarrier_wait(&ring.empty[slot], parity ^ 1);
     }
 
-    // Producer: announce the bytes of this round, none for a slot that carries only a message, and return the barrier that
-    // their copies complete.
-    __device__ __forceinline__ uint64_t* announce(RingBarriers<kSlots>& ring, uint32_t bytes) const {
-        ptx::mbarrier_arrive_expect_bytes(&ring.full[slot], bytes);
+    // For the producer: expects the bytes of this slot, 0 if no copy fills it, and returns the barrier that the copies complete.
+    __device__ __forceinline__ uint64_t* arrive_and_expect_tx(RingBarriers<kSlots>& ring, uint32_t bytes) const {
+        ptx::mbarrier_arrive_expect_tx(&ring.full[slot], bytes);
         return &ring.full[slot];
     }
 
     __device__ __forceinline__ void wait_full(RingBarriers<kSlots>& ring) const { ptx::mbarrier_wait(&ring.full[slot], parity); }
 
-    // Consumer: every warp arrives for itself, because a wgmma wait speaks only for the warp that waited.
+    // For a consumer: every warp arrives for itself, because a wgmma wait covers only the warp that waited.
     __device__ __forceinline__ void release(RingBarriers<kSlots>& ring, bool first_lane) const {
         if (first_lane) ptx::mbarrier_arrive(&ring.empty[slot]);
     }

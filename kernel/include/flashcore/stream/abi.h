@@ -4,9 +4,9 @@
 #include <cstdint>
 
 struct FlashcoreStreamArguments {
-    uint32_t size;     // sizeof(FlashcoreStreamArguments), so that a caller of another version is refused
+    uint32_t size;     // sizeof(FlashcoreStreamArguments), so that other versions are refused
     int32_t device;    // ordinal
-    int32_t max_ctas;  // 0: one for every tile
+    int32_t max_ctas;  // 0: one CTA per tile
     float a;
     int64_t count;   // elements
     const float* x;  // all three pointers are multiples of 16 bytes

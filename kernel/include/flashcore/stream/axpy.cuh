@@ -1,5 +1,5 @@
-// out = a * x + y: every byte crosses the memory bus once, in 16-byte accesses. Enough of them are in flight when every
-// multiprocessor is full of threads; hints to the caches and persistent blocks were slower (kernel/TUNING.md).
+// out = a * x + y. Every byte crosses the memory bus once, in 16-byte accesses. Full multiprocessors keep enough of them in
+// flight. Cache hints and persistent CTAs measured slower (kernel/TUNING.md).
 #pragma once
 
 #include "flashcore/core/launch.cuh"
@@ -7,7 +7,7 @@
 
 namespace flashcore::stream {
 
-// One tile: all loads are issued before the first use, so that a thread keeps 2 x kVectors accesses in flight.
+// One tile. All loads are issued before the first use, so a thread keeps 2 x kVectors accesses in flight.
 template <int kThreads, int kVectors>
 __device__ __forceinline__ void axpy_tile(const Params& params, int64_t first, int64_t vectors) {
     const float4* x = reinterpret_cast<const float4*>(params.x);

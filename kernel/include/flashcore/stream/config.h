@@ -12,7 +12,7 @@ constexpr int kFloatsPerVector = 4;  // one 16-byte access
 
 struct Config {
     int threads;
-    int vectors_per_thread;  // loads in flight for each operand
+    int vectors_per_thread;  // loads in flight per operand
 };
 
 struct Params {

@@ -1,4 +1,4 @@
-"""Stands in for nvidia-ml-py: the device of the recording. Clocks, power and temperature as an idle H200 showed them."""
+"""Stand in for nvidia-ml-py: the device of the recording, with clocks, power and temperature of an idle H200."""
 
 # ruff: noqa: N802, N816, N818, N801 - the names are the real module's
 
@@ -16,11 +16,11 @@ NVML_CLOCK_SM = 1
 
 
 class NVMLError(Exception):
-    """What the real module raises."""
+    """The error of the real module."""
 
 
 class NVMLError_NotSupported(NVMLError):
-    """For questions that the GPU has no answer to."""
+    """The error for what a GPU does not support."""
 
 
 def _answers(value: Any) -> Any:

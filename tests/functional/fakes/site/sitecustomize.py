@@ -1,6 +1,6 @@
-"""A clock that is an hour fast until the first worker of a run has started, and is set right then.
+"""Run the clock an hour fast until the first worker of a run has started, then set it right.
 
-``CLOCK_IS_SET_BACK`` names the run's plan: before there is one, the clock is right as well, so that results are dated rightly.
+``CLOCK_IS_SET_BACK`` names the run's plan. Before that exists the clock is right too, so that results are dated correctly.
 """
 
 import os

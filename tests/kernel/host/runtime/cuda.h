@@ -1,11 +1,11 @@
-// As much of the driver's header as core/tensor_map.h does.
+// The part of the driver's header that core/tensor_map.h uses.
 #pragma once
 
 #include <cstdint>
 
 using cuuint32_t = std::uint32_t;
 using cuuint64_t = std::uint64_t;
-enum CUresult { CUDA_SUCCESS };
+enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_CONTEXT = 201 };
 enum CUtensorMapDataType { CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 };
 enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE };
 enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B };

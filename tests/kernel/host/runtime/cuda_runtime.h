@@ -1,4 +1,4 @@
-// As much of launching as core/launch.cuh does.
+// The part of the runtime that core/launch.cuh uses.
 #pragma once
 
 #include "cuda_runtime_api.h"
@@ -17,8 +17,8 @@ struct cudaLaunchConfig_t {
 
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
-    ++runtime::allowed;
-    return runtime::answer;
+    ++runtime::attributes_set;
+    return runtime::set_attribute_result;
 }
 template <class Kernel, class Params>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, Kernel, const Params&) {

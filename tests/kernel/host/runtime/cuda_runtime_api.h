@@ -1,4 +1,4 @@
-// A runtime of three devices that counts what it is asked. The second device is no Hopper; device 70 is one.
+// A fake runtime that counts its calls. Every device number is a Hopper GPU except 1.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,28 @@ using cudaStream_t = void*;
 
 namespace runtime {
 inline int current = 0;
-inline int asked = 0;    // attributes of devices
-inline int allowed = 0;  // attributes of functions that were set
+inline bool has_context = false;  // of the calling thread: a new one has none until cudaSetDevice
+inline int device_queries = 0;    // device attributes that were read
+inline int attributes_set = 0;  // function attributes that were set
 inline int launched = 0;
-inline cudaError_t answer = cudaSuccess;
-inline void* driver = nullptr;  // the one function that it has
+inline cudaError_t set_attribute_result = cudaSuccess;
+inline void* driver_function = nullptr;  // the only function that it has
 }  // namespace runtime
 
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-    ++runtime::asked;
+    ++runtime::device_queries;
     if (device < 0) return cudaErrorInvalidDevice;
     *value = attribute == cudaDevAttrMultiProcessorCount ? 100 + device : attribute == cudaDevAttrComputeCapabilityMajor ? 9 : device == 1;
     return cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) { return *device = runtime::current, cudaSuccess; }
-inline cudaError_t cudaSetDevice(int device) { return runtime::current = device, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int device) { return runtime::current = device, runtime::has_context = true, cudaSuccess; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "refused"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorInvalidDevice"; }
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** address, unsigned, int,
                                                     cudaDriverEntryPointQueryResult* found) {
-    *address = runtime::driver;
+    *address = runtime::driver_function;
     *found = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }

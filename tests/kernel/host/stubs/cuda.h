@@ -1,4 +1,4 @@
-// As much of the driver's header as the kernels' pure headers name, for a compiler that has no CUDA.
+// The part of the driver's header that pure kernel headers use, for a compiler without CUDA.
 #pragma once
 
 struct CUtensorMap {};

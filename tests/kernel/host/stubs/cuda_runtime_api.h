@@ -1,4 +1,4 @@
-// As much of the runtime's header as the kernels' pure headers name, and of the language, for a compiler that has no CUDA.
+// The part of the runtime's header and of the language that pure kernel headers use, for a compiler without CUDA.
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@ import statistics as standard
 
 import pytest
 
-from flashcore_ci.judge.stats.descriptive import mean, relative_std, sample_std, two_groups
+from flashcore_ci.judge.stats.descriptive import mean, relative_std, sample_std, split_at_gap
 
 
 def test_against_the_standard_library():
@@ -29,8 +29,8 @@ def test_what_has_no_relative_spread(values):
         relative_std(values)
 
 
-def test_two_plain_groups():
-    assert two_groups((100.0, 103.0, 100.1, 103.1)) == ((103.0, 103.1), (100.0, 100.1))
+def test_two_clear_groups():
+    assert split_at_gap((100.0, 103.0, 100.1, 103.1)) == ((103.0, 103.1), (100.0, 100.1))
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_two_plain_groups():
         (5.0, 5.0, 5.0, 5.0),
     ],
 )
-def test_no_two_groups(values):
-    assert two_groups(values) is None
+def test_one_group(values):
+    assert split_at_gap(values) is None

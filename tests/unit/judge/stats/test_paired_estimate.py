@@ -1,4 +1,4 @@
-"""The moderated variance: what the recording is worth, and when it is worth nothing."""
+"""The moderated variance: the weight of the prior, and when it is dropped."""
 
 import math
 import random
@@ -8,11 +8,11 @@ from comparing import lognormal, make_noise
 
 from flashcore_ci.judge.stats.descriptive import sample_std
 from flashcore_ci.judge.stats.paired_estimate import (
-    MOST_FREEDOM,
+    MAX_PRIOR_DF,
     Prior,
     chunk_variances,
-    common_freedom,
     estimate,
+    estimate_prior_df,
     priors,
     trigamma,
 )
@@ -20,35 +20,35 @@ from flashcore_ci.judge.stats.paired_estimate import (
 LOGS = tuple(math.log(value) for value in lognormal(3, 12, noise=0.1))
 
 
-def test_alone_it_is_students_t():
+def test_without_a_prior_it_is_students_t():
     found = estimate(LOGS, None)
-    assert (found.freedom, found.today, found.moderated) == (11, None, False)
-    assert found.error == pytest.approx(sample_std(LOGS) / math.sqrt(12))
-    assert found.lower(0.025) == pytest.approx(found.mean - 2.201 * found.error, rel=1e-3)
-    assert found.upper(0.025) == pytest.approx(found.mean + 2.201 * found.error, rel=1e-3)
+    assert (found.df, found.scatter_ratio, found.moderated) == (11, None, False)
+    assert found.standard_error == pytest.approx(sample_std(LOGS) / math.sqrt(12))
+    assert found.lower_bound(0.025) == pytest.approx(found.mean - 2.201 * found.standard_error, rel=1e-3)
+    assert found.upper_bound(0.025) == pytest.approx(found.mean + 2.201 * found.standard_error, rel=1e-3)
 
 
-def test_a_recording_of_the_same_noise_narrows_the_interval():
-    found = estimate(LOGS, Prior(variance=1e-6, freedom=20))
+def test_a_prior_of_equal_noise_narrows_the_interval():
+    found = estimate(LOGS, Prior(variance=1e-6, df=20))
     assert found.moderated
-    assert found.freedom == 31
-    assert found.lower(1e-5) > estimate(LOGS, None).lower(1e-5)
+    assert found.df == 31
+    assert found.lower_bound(1e-5) > estimate(LOGS, None).lower_bound(1e-5)
 
 
-def test_a_recording_of_a_quieter_machine_is_not_used():
-    found = estimate(LOGS, Prior(variance=1e-8, freedom=20))
+def test_a_prior_of_less_noise_is_dropped():
+    found = estimate(LOGS, Prior(variance=1e-8, df=20))
     assert not found.moderated
-    assert found.today == pytest.approx(sample_std(LOGS) / 1e-4)
-    assert (found.error, found.freedom) == (estimate(LOGS, None).error, 11)
+    assert found.scatter_ratio == pytest.approx(sample_std(LOGS) / 1e-4)
+    assert (found.standard_error, found.df) == (estimate(LOGS, None).standard_error, 11)
 
 
-def test_a_recording_of_a_noisier_machine_widens_the_interval():
-    assert estimate(LOGS, Prior(variance=1e-4, freedom=20)).error > 3 * estimate(LOGS, None).error
+def test_a_prior_of_more_noise_widens_the_interval():
+    assert estimate(LOGS, Prior(variance=1e-4, df=20)).standard_error > 3 * estimate(LOGS, None).standard_error
 
 
-def test_nothing_that_was_measured_never_scatters():
-    with pytest.raises(ValueError, match="same to the last digit"):
-        estimate((0.01,) * 8, Prior(variance=1e-6, freedom=20))
+def test_equal_values_are_refused():
+    with pytest.raises(ValueError, match="equal to the last digit"):
+        estimate((0.01,) * 8, Prior(variance=1e-6, df=20))
 
 
 def test_trigamma():
@@ -58,8 +58,8 @@ def test_trigamma():
 
 def test_chunks_cover_every_process():
     series = make_noise(processes=21).workloads[0].same
-    assert [freedom for freedom, _ in chunk_variances(series, "ms")] == [7, 12]
-    assert [freedom for freedom, _ in chunk_variances(make_noise(processes=5).workloads[0].same, "ms")] == [4]
+    assert [df for df, _ in chunk_variances(series, "ms")] == [7, 12]
+    assert [df for df, _ in chunk_variances(make_noise(processes=5).workloads[0].same, "ms")] == [4]
 
 
 def chunked(source, spread):
@@ -71,29 +71,29 @@ def chunked(source, spread):
     return tuple(made)
 
 
-def test_noise_that_never_changes_is_worth_most_and_noise_that_does_little():
-    constant = common_freedom(chunked(random.Random(1), 0.0))
-    restless = common_freedom(chunked(random.Random(1), 1.0))
-    assert constant == MOST_FREEDOM
+def test_constant_noise_has_many_df_and_changing_noise_few():
+    constant = estimate_prior_df(chunked(random.Random(1), 0.0))
+    restless = estimate_prior_df(chunked(random.Random(1), 1.0))
+    assert constant == MAX_PRIOR_DF
     assert restless < 3
 
 
-def test_smyths_freedom_is_found_again():
+def test_the_prior_df_of_smyths_model_is_recovered():
     source, true = random.Random(2), 6.0
     made = []
     for _ in range(400):
         scales = [math.sqrt(true / source.gammavariate(true / 2, 2.0)) for _ in range(5)]
         made.append(tuple((7, sample_std([source.gauss(0.0, scale) for _ in range(8)]) ** 2) for scale in scales))
-    assert common_freedom(tuple(made)) == pytest.approx(true, rel=0.2)
+    assert estimate_prior_df(tuple(made)) == pytest.approx(true, rel=0.2)
 
 
-def test_the_prior_is_of_a_round_of_two_processes():
+def test_the_prior_has_the_variance_of_two_processes():
     noise = make_noise(0.1)
     found = priors(noise, "megacycles")["big"]
     assert math.sqrt(found.variance) == pytest.approx(math.sqrt(2) * 1e-3, rel=0.2)
-    assert found.freedom <= 35
+    assert found.df <= 35
 
 
-def test_a_recording_is_worth_no_more_than_it_holds():
-    assert priors(make_noise(processes=5), "ms")["big"].freedom == 4
-    assert priors(make_noise(processes=40), "ms")["big"].freedom <= MOST_FREEDOM
+def test_the_prior_df_are_limited_by_the_recording():
+    assert priors(make_noise(processes=5), "ms")["big"].df == 4
+    assert priors(make_noise(processes=40), "ms")["big"].df <= MAX_PRIOR_DF

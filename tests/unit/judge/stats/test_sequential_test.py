@@ -1,4 +1,4 @@
-"""The rule for base against head, on rounds whose truth is known."""
+"""The sequential test on rounds with a known slowdown."""
 
 import math
 import random
@@ -8,22 +8,22 @@ from comparing import lognormal, make_noise
 
 from flashcore_ci.judge.stats.paired_estimate import Prior, priors
 from flashcore_ci.judge.stats.sequential_test import (
-    BESIDE,
-    LOOKS,
-    Errors,
+    INTERIM_LOOKS,
+    TIME_SHARE,
+    ErrorBudget,
     Rounds,
+    bimodality,
     decide,
-    detectable,
+    minimum_detectable_slowdown,
     percent,
     primary_share,
-    resolution,
-    two_speeds,
+    resolvable_margin,
 )
 from flashcore_ci.model.codes import Code
 
 MARGIN = math.log1p(0.003)
-ERRORS = Errors.of(rows=16, share=0.9)
-QUIET = Prior(variance=2e-6, freedom=20)  # a process scatters by 0.1 %
+BUDGET = ErrorBudget.of(rows=16, share=0.9)
+QUIET = Prior(variance=2e-6, df=20)  # a process scatters by 0.1 %
 
 
 def made(percent_=0.0, count=8, noise=0.1, seed=1):
@@ -34,29 +34,29 @@ def code(primary, time=None, noise=(QUIET, QUIET), margin=MARGIN):
     return decide(primary, time, margin=margin, rows=16, noise=noise).code
 
 
-def test_errors_are_split_over_rows_scales_and_looks():
-    cycles = [Errors.of(rows=16, share=primary_share(beside=True), rounds=rounds) for rounds in LOOKS]
-    time = [Errors.of(rows=16, share=BESIDE, rounds=rounds) for rounds in LOOKS]
-    assert sum(errors.unchanged for errors in cycles + time) * 16 == pytest.approx(0.001)
-    assert sum(errors.within for errors in cycles + time) * 16 == pytest.approx(0.01)
-    assert sum(errors.same for errors in cycles) == pytest.approx(0.05)
-    assert primary_share(beside=False) == 1.0
+def test_alpha_is_split_over_rows_scales_and_looks():
+    cycles = [ErrorBudget.of(rows=16, share=primary_share(with_time=True), rounds=rounds) for rounds in INTERIM_LOOKS]
+    time = [ErrorBudget.of(rows=16, share=TIME_SHARE, rounds=rounds) for rounds in INTERIM_LOOKS]
+    assert sum(budget.alpha_null for budget in cycles + time) * 16 == pytest.approx(0.001)
+    assert sum(budget.alpha_margin for budget in cycles + time) * 16 == pytest.approx(0.01)
+    assert sum(budget.beta for budget in cycles) == pytest.approx(0.05)
+    assert primary_share(with_time=False) == 1.0
 
 
-def test_each_scale_is_judged_at_its_own_share():
+def test_each_scale_has_its_own_budget():
     found = decide(made(count=12), made(count=12, seed=7), margin=MARGIN, rows=16, noise=(QUIET, QUIET))
-    assert (found.errors, found.beside) == (ERRORS, Errors.of(rows=16, share=BESIDE))
-    assert found.errors.within == pytest.approx(9 * found.beside.within)
+    assert (found.budget, found.time_budget) == (BUDGET, ErrorBudget.of(rows=16, share=TIME_SHARE))
+    assert found.budget.alpha_margin == pytest.approx(9 * found.time_budget.alpha_margin)
 
 
-def test_rounds_that_were_lost_never_widen_an_error():
-    found = [Errors.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
-    for field in ("unchanged", "within", "same"):
-        shares = [getattr(errors, field) for errors in found]
+def test_lost_rounds_never_increase_the_budget():
+    found = [ErrorBudget.of(rows=3, share=1.0, rounds=rounds) for rounds in range(1, 15)]
+    for field in ("alpha_null", "alpha_margin", "beta"):
+        shares = [getattr(budget, field) for budget in found]
         assert shares == sorted(shares)
 
 
-def test_what_is_above_its_margin_must_be_above_zero_too():
+def test_slower_must_be_above_zero_and_above_the_margin():
     hair = math.log1p(1e-9)
     assert code(made(0.12, count=12), margin=hair, noise=(QUIET, None)) is not Code.SLOWER
     assert code(made(0.5, count=12), margin=hair, noise=(QUIET, None)) is Code.SLOWER
@@ -66,33 +66,33 @@ class TestFourOutcomes:
     def test_the_same_speed(self):
         assert code(made(0.0)) is Code.SAME
 
-    def test_plainly_slower(self):
+    def test_clearly_slower(self):
         assert code(made(2.0)) is Code.SLOWER
 
-    def test_plainly_faster(self):
+    def test_clearly_faster(self):
         assert code(made(-2.0)) is Code.FASTER
 
-    def test_at_the_margin_nobody_knows(self):
+    def test_at_the_margin_the_test_is_undecided(self):
         assert code(made(0.3, count=12)) is Code.UNDECIDED
 
     def test_slower_by_less_than_the_margin_is_the_same(self):
         assert code(made(0.1, noise=0.02), noise=(None, None)) is Code.SAME
 
-    def test_without_a_recording_the_rounds_stand_alone(self):
+    def test_without_a_prior(self):
         assert code(made(2.0), noise=(None, None)) is Code.SLOWER
         assert code(made(0.0, noise=0.05), noise=(None, None)) is Code.SAME
 
 
 class TestLooks:
-    def test_the_first_look_never_convicts(self):
+    def test_the_first_look_never_gives_slower(self):
         assert code(made(20.0, count=5)) is Code.UNDECIDED
         assert code(made(20.0, count=7)) is Code.UNDECIDED
         assert code(made(20.0, count=8)) is Code.SLOWER
 
-    def test_the_first_look_may_acquit(self):
+    def test_the_first_look_can_give_same(self):
         assert code(made(0.0, count=5)) is Code.SAME
 
-    def test_before_the_first_look_nothing_is_said(self):
+    def test_before_the_first_look_the_test_is_undecided(self):
         assert code(made(0.0, count=4, noise=0.001)) is Code.UNDECIDED
 
 
@@ -100,26 +100,26 @@ class TestTime:
     def at_clock(self, rounds, factor):
         return Rounds(base=rounds.base, head=tuple(value * factor for value in rounds.head))
 
-    def test_as_many_cycles_at_a_lower_clock(self):
+    def test_equal_cycles_at_a_lower_clock(self):
         cycles = made(0.0)
         assert code(cycles, self.at_clock(cycles, 1.05)) is Code.SLOWER_AT_LOWER_CLOCK
         assert code(cycles, self.at_clock(cycles, 1.01)) is Code.SAME
 
-    def test_a_time_that_may_be_longer_asks_for_another_look(self):
+    def test_an_uncertain_time_needs_another_look(self):
         cycles = made(0.0, count=5)
         assert code(cycles, self.at_clock(cycles, 1.05)) is Code.UNDECIDED
 
-    def test_a_time_that_tells_nothing_does_not_hide_the_cycles(self):
+    def test_a_noisy_time_does_not_hide_the_cycles(self):
         cycles, time = made(0.0, count=12), made(0.0, count=12, noise=5.0, seed=7)
         assert code(cycles, time, noise=(QUIET, None)) is Code.SAME
         assert code(made(0.0, count=8), made(0.0, count=8, noise=5.0, seed=7), noise=(QUIET, None)) is Code.UNDECIDED
 
-    def test_more_cycles_come_first(self):
+    def test_cycles_take_precedence_over_time(self):
         cycles = made(2.0)
         assert code(cycles, self.at_clock(cycles, 1.05)) is Code.SLOWER
 
 
-class TestTwoSpeeds:
+class TestBimodality:
     def coin(self, seed, percent_=0.0, count=12, gap=1.5):
         source = random.Random(seed)
         sides = [
@@ -127,7 +127,7 @@ class TestTwoSpeeds:
         ]
         return Rounds(base=tuple(sides[0]), head=tuple(value * (1 + percent_ / 100) for value in sides[1]))
 
-    def test_it_is_named_and_counted_and_not_averaged(self):
+    def test_the_groups_are_described(self):
         rounds = self.coin(4)
         found = decide(rounds, None, margin=MARGIN, rows=16, noise=(QUIET, QUIET))
         assert found.code is Code.BIMODAL
@@ -135,47 +135,47 @@ class TestTwoSpeeds:
         slow = sum(value > 1.007 for value in rounds.base)
         assert found.modes[0].startswith(f"base: {12 - slow} fast and {slow} slow processes, 1.")
 
-    def test_a_kernel_that_is_slower_in_its_fast_mode_than_base_in_its_slow_one_is_slower(self):
+    def test_a_head_that_is_always_slower_than_the_base_is_slower(self):
         assert code(self.coin(4, percent_=10.0)) is Code.SLOWER
 
-    def test_a_real_change_is_no_second_speed(self):
-        assert two_speeds(made(5.0), MARGIN) == ()
+    def test_a_slowdown_is_not_bimodal(self):
+        assert bimodality(made(5.0), MARGIN) == ()
 
-    def test_a_coin_never_convicts(self):
+    def test_random_speeds_never_give_slower(self):
         codes = {code(self.coin(seed, count=count)) for seed in range(300) for count in (8, 12)}
         assert Code.SLOWER not in codes
 
 
 class TestResolution:
-    def test_a_margin_finer_than_the_machine_sees(self):
+    def test_a_margin_below_the_resolvable_one(self):
         noisy = priors(make_noise(2.0), "ms")["big"]
         found = decide(made(0.0, count=12, noise=2.0), None, margin=MARGIN, rows=16, noise=(noisy, None))
         assert found.code is Code.BELOW_RESOLUTION
-        assert 0.01 < found.resolution < 0.06
+        assert 0.01 < found.resolvable_margin < 0.06
 
-    def test_what_is_plain_is_said_all_the_same(self):
+    def test_a_large_slowdown_is_slower_on_a_noisy_machine(self):
         noisy = priors(make_noise(2.0), "ms")["big"]
         assert code(made(30.0, count=12, noise=2.0), noise=(noisy, None)) is Code.SLOWER
 
-    def test_the_margin_that_it_names_holds(self):
+    def test_the_resolvable_margin_is_resolved(self):
         prior = priors(make_noise(1.0), "ms")["big"]
-        margin = resolution(prior, ERRORS)
+        margin = resolvable_margin(prior, BUDGET)
         trials = [made(0.0, count=12, noise=1.0, seed=seed) for seed in range(1, 400)]
         codes = [code(rounds, noise=(prior, prior), margin=margin) for rounds in trials]
         assert codes.count(Code.SAME) >= 0.95 * len(codes)
         assert Code.SLOWER not in codes
 
-    def test_what_it_can_detect_is_detected(self):
+    def test_the_minimum_detectable_slowdown_is_detected(self):
         prior = priors(make_noise(0.2), "ms")["big"]
-        least = percent(detectable(prior, MARGIN, ERRORS))
+        least = percent(minimum_detectable_slowdown(prior, MARGIN, BUDGET))
         trials = [made(least, count=12, noise=0.2, seed=seed) for seed in range(1, 400)]
         assert sum(code(rounds, noise=(prior, prior)) is Code.SLOWER for rounds in trials) >= 0.9 * len(trials)
 
 
-class TestNonsense:
+class TestImpossibleValues:
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -1.0])
     @pytest.mark.parametrize("side", ["base", "head"])
-    def test_values_that_no_clock_gives(self, bad, side):
+    def test_values_must_be_finite_and_above_zero(self, bad, side):
         values = {"base": (1.0, 1.01, 1.02), "head": (1.0, 1.01, 1.02)}
         with pytest.raises(ValueError, match="finite and above zero"):
             Rounds(**{**values, side: (1.0, bad, 1.02)})

@@ -9,7 +9,7 @@ import pytest
 from evidence_factories import make_observation
 from factories import make_build, make_entry_build, make_entry_spec, make_workload
 from golden.dossiers import DOSSIER, DOSSIERS, TIMED
-from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, passed, verdict
+from golden.reports import ERROR, GREEN, HOSTILE, RED, REPORTS, SHADES, passed, verdict
 from reading_html import Page, read
 
 from flashcore_ci.model.codes import Code
@@ -71,11 +71,40 @@ def test_the_verdict_comes_first() -> None:
     assert found.text.index("4 of 10 checks block this merge") < found.text.index("max-diff")
 
 
+def test_the_header_names_the_evidence_and_both_commits_and_a_pass_is_green() -> None:
+    found = page_of(GREEN)
+    assert "All 6 checks were judged live (H200, 2026-11-21)." in found.text
+    assert "Judged commit 89abcde, evidence of commit 0123456." in found.text
+    assert "✓ correctness 2 of 2" in found.text
+    assert "verdict PASS" in found.values("class")
+    assert "✓ correctness 2 of 2" not in page_of(RED).text
+
+
+def test_what_blocks_comes_before_the_checks_and_what_is_advisory_after_them() -> None:
+    found = page_of(replace(SHADES, verdicts=(*SHADES.verdicts, *RED.verdicts)))
+    sections = [has["id"] for tag, has in found.elements if tag == "section"]
+    assert sections[:5] == ["blocking", "deferred", "checks", "advisory", "waived"]
+    assert "advisory" in found.values("class")
+
+
+def test_code_in_our_texts_is_code() -> None:
+    assert "<code>flashcore-ci</code> must not let a wrong kernel merge" in page.render(RED, DOSSIER)
+
+
+def test_no_label_of_a_chart_is_on_a_line_with_another() -> None:
+    """A unit once stood where the first tick is: ``Mcycle0.4805``."""
+    text = page.render(GREEN, DOSSIER)
+    units = {float(y) for y in re.findall(r'y="([\d.]+)" class="t middle">Mcycles<', text)}
+    numbers = {float(y) for y in re.findall(r'y="([\d.]+)" class="t middle">[\d.]+<', text)}
+    assert units
+    assert not units & numbers
+
+
 def test_the_matrix_has_every_verdict() -> None:
     found = page_of(RED)
     for each in RED.verdicts:
         titles = [has.get("title") for _, has in found.elements]
-        assert f"{formatting.reading(each)}, limit {formatting.limit(each)}" in titles
+        assert formatting.with_limit(each) in titles
         assert str(each.reason.code) in found.text or isinstance(each.reading, Measured)
     assert found.text.count("does not apply") >= 1
 
@@ -120,15 +149,15 @@ def test_a_timed_workload_has_a_panel_that_its_row_leads_to() -> None:
 
 def test_base_and_head_are_drawn_where_both_were_measured() -> None:
     found = page_of(GREEN)
-    assert "8 rounds, a dot a process, Mcycle; median change +1.04 %" in found.text
-    assert "no base was measured" in found.text
+    assert "8 rounds, one dot per process. Median change +1.04 %." in found.text
+    assert "No base: none was measured." in found.text
     assert sum(has.get("class") == "dot base" for _, has in found.elements) == 8
 
 
 def test_why_there_is_one_side_only() -> None:
     same = make_observation(Kind.COMPARISON, TIMED[1], readings=(("comparison/same-code", Measured(value=1.0, unit="count")),))
     dossier = replace(DOSSIER, observations=(*DOSSIER.observations, same))
-    assert "base and head are the same code" in page_of(GREEN, dossier).text
+    assert "No base: it is the same code." in page_of(GREEN, dossier).text
     lost = make_observation(Kind.COMPARISON, TIMED[1], missing=Missing(code=Code.NO_BASE, message="the base lacks it"))
     dossier = replace(DOSSIER, observations=(*DOSSIER.observations, lost))
     assert "no-base: the base lacks it" in page_of(GREEN, dossier).text
@@ -136,8 +165,8 @@ def test_why_there_is_one_side_only() -> None:
 
 def test_what_was_not_measured_is_said() -> None:
     found = page_of(replace(GREEN, verdicts=(passed("stability", "w", 0.1),)), Dossier(workloads=(make_workload("w"),)))
-    assert "Not here: this workload was not timed." in found.text
-    assert "Not here: its outputs were not compared." in found.text
+    assert "No data: this workload was not timed." in found.text
+    assert "No data: its outputs were not compared." in found.text
 
 
 def test_errors_are_drawn_where_they_were_counted() -> None:
@@ -145,12 +174,12 @@ def test_errors_are_drawn_where_they_were_counted() -> None:
     theirs = Histogram(first=-22, counts=(5, 0), zeros=0, not_finite=0, unit="abs")
     seen = make_observation(Kind.CORRECTNESS, TIMED[0], histograms=(("error/ours/out", counted), ("error/pytorch/out", theirs)))
     found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, seen)))
-    assert "out: 1010 elements, 7 exact, 0 not finite; how many lie between powers of two; outlined: PyTorch's own" in found.text
-    assert [has.get("class") for _, has in found.elements].count("bar theirs") == 1
+    assert "out: 1,010 elements, 7 exact, 0 not finite. Counts between powers of two. Outline: PyTorch's errors." in found.text
+    assert [has.get("class") for _, has in found.elements].count("bar outline") == 1
     old = make_observation(Kind.CORRECTNESS, TIMED[0], notes=("largest difference in out[0]: 1, PyTorch 2",))
     found = page_of(GREEN, replace(DOSSIER, observations=(*DOSSIER.observations, old)))
     assert (
-        "Not here: this recording is from before errors were counted; its largest are below. largest difference in out[0]"
+        "No data: this recording is older than the error histograms. Its largest errors are below. largest difference in out[0]"
         in found.text
     )
 
@@ -168,7 +197,7 @@ def test_of_the_others_errors_those_nearest_to_what_is_allowed_are_drawn() -> No
     ]
     dossier = replace(DOSSIER, observations=tuple(seen), workloads=tuple(make_workload(one.target) for one in seen))
     found = page_of(GREEN, dossier)
-    assert "the 30 of 100 nearest to what is allowed" in found.text
+    assert "the 30 of 100 nearest to their limit" in found.text
     assert "w99" in found.text
     assert "w69 " not in found.text
 
@@ -193,7 +222,7 @@ def test_budgets() -> None:
 
 def test_how_to_repeat_it() -> None:
     found = page_of(RED)
-    assert "git checkout 0123456789abcdef0123456789abcdef01234567" in found.text
+    assert f"git checkout {RED.judged_commit}" in found.text
     assert "flashcore-ci gate --suite gates/hopper.toml --live --only racecheck/small-fp16-s113-d64" in found.text
     assert "--only 'finite/weird-" in page_of(HOSTILE).text
 
@@ -210,4 +239,4 @@ def test_a_huge_report_stays_a_page_and_loses_nothing_red() -> None:
     text = page.render(replace(RED, verdicts=(*many, red)), DOSSIER)
     assert len(text.encode()) < 500_000
     assert text.count("the-red-one") >= 2
-    assert "4601 more rows, all of them passes, are in report.json." in read(text).text
+    assert "4601 more rows, all passes, are in report.json." in read(text).text

@@ -1,0 +1,90 @@
+"""The plan of a suite, and its gates in words."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from flashcore_ci.collect.describe import describe
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import SuiteError, UsageError
+from flashcore_ci.model.plan import Check, Plan
+from flashcore_ci.model.suite import Severity, Suite
+from flashcore_ci.plan import planner
+from flashcore_ci.report import explain as words
+from flashcore_ci.report import formatting
+from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store.codec import encode
+from flashcore_ci.suite.loader import load
+
+
+def load_suite(request: Request) -> Suite:
+    """Load the requested suite. SuiteError lists every problem."""
+    return load(request.root / request.suite, root=request.root)
+
+
+def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:
+    """List the checks. ``compared``: with comparisons (None: if the request has a base)."""
+    progress("asking the subjects what they are")
+    with scratch_folder() as scratch:
+        descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=scratch)
+    plan = planner.make_plan(suite, descriptions, compared=request.base is not None if compared is None else compared)
+    if not request.kinds:
+        return planner.narrow(plan, request.only)
+    gates = [gate.id for gate in suite.gates if gate.evidence in request.kinds]
+    if not gates:
+        kinds = ", ".join(request.kinds)
+        raise SuiteError((f"{suite.file}: no gate judges evidence of kind {kinds}",), fix="add one, as gates/hopper.toml does")
+    return planner.narrow(planner.narrow(plan, gates), request.only)
+
+
+as_json = encode
+
+
+def as_text(plan: Plan) -> str:
+    """List every check and limit, then what does not apply."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    gates = dict.fromkeys(check.gate.id for check in plan.checks)
+    yield f"{plan.suite} ({plan.suite_file}): {formatting.plural(len(plan.checks), 'check')} of {formatting.plural(len(gates), 'gate')}"
+    for gate in gates:
+        checks = [check for check in plan.checks if check.gate.id == gate]
+        yield ""
+        yield f"{gate}: {checks[0].gate.title} ({formatting.plural(len(checks), 'check')})"
+        yield from (_line(check) for check in checks)
+    if plan.excluded:
+        yield ""
+        yield f"Not applicable ({formatting.plural(len(plan.excluded), 'pair')}):"
+        yield from (f"  {excluded.gate}  {excluded.target}: {excluded.why}" for excluded in plan.excluded)
+
+
+def _line(check: Check) -> str:
+    limit = formatting.condition(check.gate.rule, check.limit.value, check.limit.unit)
+    why = f"  ({check.limit.severity}: {check.limit.why})" if check.limit.severity is Severity.ADVISORY else ""
+    return f"  {check.target}  {check.gate.metric} {limit}{why}"
+
+
+def explain(name: str, suite: Path, root: Path) -> str:
+    """Explain a reason code or a gate. UsageError for other names."""
+    if name in set(Code):
+        return words.render_code(Code(name))
+    gates = {gate.id: gate for gate in load(suite, root=root).gates}
+    if name in gates:
+        return words.render(gates[name])
+    similar = difflib.get_close_matches(name, [*gates, *Code], n=1, cutoff=0.5)
+    meant = f"; did you mean {similar[0]}?" if similar else ""
+    message = f"{name} is neither a gate of {suite} nor a reason code{meant}\ngates: {', '.join(gates)}"
+    raise UsageError(message, fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}")
+
+
+def names(suite: Path, root: Path) -> list[str]:
+    """List the gates, if any, and the reason codes."""
+    gates: list[str] = []
+    with contextlib.suppress(SuiteError):
+        gates = [gate.id for gate in load(suite, root=root).gates]
+    return [*gates, *Code]

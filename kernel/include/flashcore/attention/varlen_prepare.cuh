@@ -1,0 +1,98 @@
+// Lays out a varlen batch for the attention kernel. One CTA sorts the sequences by length and numbers their tiles.
+#pragma once
+
+#include "flashcore/attention/plan.h"
+#include "flashcore/attention/varlen.h"
+#include "flashcore/core/launch.cuh"
+#include "flashcore/sm90/fragment.cuh"
+
+namespace flashcore::attention {
+
+// Sequences are sorted by length buckets, eight per power of two, the longest first. The order within a bucket is arbitrary. No
+// result depends on it.
+constexpr int kLengthBuckets = 256;
+
+__device__ __forceinline__ int length_bucket(int length) {
+    constexpr int kMantissaBits = 23;
+    constexpr int kExponentOfOne = 127;
+    constexpr int kBucketBits = 3;
+    const int bits = __float_as_int(static_cast<float>(length)) >> (kMantissaBits - kBucketBits);
+    return kLengthBuckets - 1 - max(0, bits - (kExponentOfOne << kBucketBits) + 1);
+}
+
+// Adds numbers of tiles. Garbage in the lengths must not make them overflow.
+__device__ __forceinline__ int saturating_add(int a, int b) {
+    return static_cast<int>(min(static_cast<unsigned>(a) + static_cast<unsigned>(b), static_cast<unsigned>(kTileLimit)));
+}
+
+struct BlockScan {
+    int exclusive;  // of all threads before this one
+    int total;
+};
+
+// Scan over a whole CTA. `warps` has one number per warp.
+template <int kThreads>
+__device__ __forceinline__ BlockScan block_scan(int value, int (&warps)[kThreads / kWarpThreads]) {
+    static_assert(kThreads / kWarpThreads <= kWarpThreads, "every warp adds up the sums of all warps");
+    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+    const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+#pragma unroll
+    for (int distance = 1; distance < kWarpThreads; distance *= 2) {
+        const int preceding = __shfl_up_sync(sm90::kFullWarpMask, value, distance);
+        if (lane >= distance) value = saturating_add(value, preceding);
+    }
+    if (lane == kWarpThreads - 1) warps[warp] = value;
+    __syncthreads();
+    const int exclusive_in_warp = __shfl_up_sync(sm90::kFullWarpMask, value, 1);
+    int total = lane < kThreads / kWarpThreads ? warps[lane] : 0;
+    int exclusive = lane < warp ? total : 0;
+#pragma unroll
+    for (int distance = 1; distance < kWarpThreads; distance *= 2) {
+        total = saturating_add(total, __shfl_xor_sync(sm90::kFullWarpMask, total, distance));
+        exclusive = saturating_add(exclusive, __shfl_xor_sync(sm90::kFullWarpMask, exclusive, distance));
+    }
+    __syncthreads();  // `warps` may be written again
+    return {lane > 0 ? saturating_add(exclusive, exclusive_in_warp) : exclusive, total};
+}
+
+// Returns the info with the sequence's number of tiles in the place of its first tile.
+__device__ __forceinline__ SequenceInfo info_with_tile_count(const VarlenBatch& batch, int sequence) {
+    const SequenceRange q = sequence_range(batch.q, sequence);
+    const SequenceRange k = sequence_range(batch.k, sequence);
+    const int row_tiles = (q.length + batch.tile_m - 1) / batch.tile_m;
+    const auto group = static_cast<int>(group_size(batch.causal, batch.head_dim, k.length, batch.heads));
+    return {row_tiles * batch.heads, row_tiles, group, q.end, k.end, q.length, k.length};
+}
+
+template <int kThreads>
+__device__ __forceinline__ void prepare(const VarlenBatch& batch) {
+    __shared__ int bucket_offsets[kLengthBuckets];  // sequences of each bucket, then the index of its next sequence
+    __shared__ int warps[kThreads / kWarpThreads];
+    static_assert(kLengthBuckets <= kThreads, "one thread per bucket");
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < kLengthBuckets) bucket_offsets[thread] = 0;
+    __syncthreads();
+    for (int i = thread; i < batch.batch; i += kThreads)
+        atomicAdd(&bucket_offsets[length_bucket(sequence_range(batch.k, i).length)], 1);
+    __syncthreads();
+    const int bucket_offset = block_scan<kThreads>(thread < kLengthBuckets ? bucket_offsets[thread] : 0, warps).exclusive;
+    if (thread < kLengthBuckets) bucket_offsets[thread] = bucket_offset;
+    __syncthreads();
+    for (int i = thread; i < batch.batch; i += kThreads) {
+        const SequenceInfo info = info_with_tile_count(batch, i);
+        batch.sequence_infos[atomicAdd(&bucket_offsets[length_bucket(info.sk)], 1)] = info;
+    }
+    __syncthreads();
+    int tiles = 0;
+    for (int first = 0; first < batch.batch; first += kThreads) {
+        const int i = first + thread;
+        const BlockScan scan = block_scan<kThreads>(i < batch.batch ? batch.sequence_infos[i].first_tile : 0, warps);
+        if (i < batch.batch) batch.sequence_infos[i].first_tile = saturating_add(tiles, scan.exclusive);
+        tiles = saturating_add(tiles, scan.total);
+    }
+    if (thread > 0) return;
+    batch.sequence_infos[batch.batch].first_tile = tiles;
+    *batch.tile_counter = {0, 0};
+}
+
+}  // namespace flashcore::attention

@@ -1,0 +1,78 @@
+// The linearised work list, which the producer computes from the lengths in device memory.
+#pragma once
+
+#include "flashcore/decode/params.h"
+#include "flashcore/sm90/fragment.cuh"
+
+namespace flashcore::decode {
+
+// The number of keys of a sequence, including the new ones.
+struct SequenceKeys {
+    const Cache* cache;
+
+    __device__ __forceinline__ int operator()(int sequence) const {
+        const int old = cache->lengths == nullptr ? cache->capacity : __ldg(cache->lengths + sequence);
+        return keys_after(old, cache->new_keys, cache->capacity);
+    }
+};
+
+__device__ __forceinline__ int inclusive_sum(int value, int lane) {
+#pragma unroll
+    for (int distance = 1; distance < sm90::kWarpThreads; distance *= 2) {
+        const int below = __shfl_up_sync(sm90::kFullWarpMask, value, distance);
+        if (lane >= distance) value += below;
+    }
+    return value;
+}
+
+// Finds where a CTA's range of the work list begins. Each lane adds up some consecutive sequences. With one sequence per lane
+// there is no loop, because its start alone costs a short launch 1 %.
+class WorkList {
+public:
+    __device__ __forceinline__ WorkList(const Cache& cache, const SplitPolicy& split_policy, int lane)
+        : keys_{&cache}, split_policy_(split_policy), per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
+        const int first = lane * per_lane_;
+        const int last = min_int(first + per_lane_, split_policy.sequences);
+        lane_tiles_ = first < last ? tiles(first) : 0;
+        if (per_lane_ > 1) {
+#pragma unroll 4
+            for (int sequence = first + 1; sequence < last; ++sequence) lane_tiles_ += tiles(sequence);
+        }
+        inclusive_sum_ = inclusive_sum(lane_tiles_, lane);
+    }
+
+    // Length of one work tile of every sequence.
+    __device__ __forceinline__ int length() const {
+        return __shfl_sync(sm90::kFullWarpMask, inclusive_sum_, sm90::kWarpThreads - 1);
+    }
+
+    // The work tile that contains a tile or the gap before the next one. The list must be longer than `tile`.
+    __device__ __forceinline__ WorkPosition find(int tile) const {
+        const int work_tile = divide(tile, length());
+        const int before = work_tile * length();
+        const int lane = __ffs(static_cast<int>(__ballot_sync(sm90::kFullWarpMask, before + inclusive_sum_ > tile))) - 1;
+        WorkPosition position{lane * per_lane_, work_tile,
+                              before + __shfl_sync(sm90::kFullWarpMask, inclusive_sum_ - lane_tiles_, lane)};
+        if (per_lane_ == 1) return position;
+#pragma unroll 1
+        for (;;) {
+            const int end = position.origin + tiles(position.sequence);
+            if (end > tile) return position;
+            position.origin = end;
+            ++position.sequence;
+        }
+    }
+
+private:
+    __device__ __forceinline__ int tiles(int sequence) const {
+        return tiles_of(split_policy_, keys_(sequence)) + split_policy_.gap;
+    }
+
+    SequenceKeys keys_;
+    const SplitPolicy& split_policy_;
+    int per_lane_;        // sequences per lane
+    int lane_tiles_ = 0;  // tiles and gaps of these
+    int inclusive_sum_;   // over the lanes up to this one
+};
+
+}  // namespace flashcore::decode

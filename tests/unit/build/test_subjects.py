@@ -1,0 +1,48 @@
+"""Entry functions that a subject's sources define and its ``build()`` does not name."""
+
+import pytest
+from factories import make_description, make_entry_spec
+
+from flashcore_ci.adapters import nvcc, nvdisasm
+from flashcore_ci.build.objects import CompiledEntry, CompiledUnit
+from flashcore_ci.build.subjects import find_unnamed_entries
+from flashcore_ci.model.evidence import CompileError
+
+KERNEL, LAUNCHER = "kernel/scale_f32.cu", "kernel/scale.cu"
+SPEC = make_description().build
+BROKEN = CompileError(file=LAUNCHER, line=3, message='identifier "seven" is undefined')
+
+
+def unit(*symbols: str) -> CompiledUnit:
+    code = nvdisasm.Function(name="", opcodes=(), waits=0, unfenced_tma_stores=0, highest_register=0)
+    entries = tuple(CompiledEntry(symbol=symbol, resources=nvcc.PtxasInfo(), code=code) for symbol in symbols)
+    return CompiledUnit(digest="object", machine_code="code", host_code="host", entries=entries)
+
+
+def test_sources_that_define_only_named_entries_are_accepted() -> None:
+    assert find_unnamed_entries(SPEC, {KERNEL: unit("scale_f32"), LAUNCHER: unit()}) == []
+
+
+@pytest.mark.parametrize(
+    ("units", "file", "symbol"),
+    [
+        ({KERNEL: unit("scale_f32", "scale_f16"), LAUNCHER: unit()}, KERNEL, "scale_f16"),
+        ({KERNEL: unit("scale_f32"), LAUNCHER: unit("fill")}, LAUNCHER, "fill"),
+        ({KERNEL: unit("scale_f32"), LAUNCHER: unit("scale_f32")}, LAUNCHER, "scale_f32"),
+    ],
+)
+def test_an_unnamed_entry_is_an_error_with_source_symbol_and_fix(units, file, symbol) -> None:
+    (error,) = find_unnamed_entries(SPEC, units)
+    assert (error.file, error.line) == (file, 0)
+    assert error.message.startswith(f"defines the entry function {symbol}, ")
+    assert error.message.endswith("name it in `entries`, or remove it")
+
+
+def test_a_source_that_does_not_compile_defines_nothing() -> None:
+    assert find_unnamed_entries(SPEC, {KERNEL: unit("scale_f32"), LAUNCHER: BROKEN}) == []
+
+
+def test_several_entries_of_one_source_may_all_be_named() -> None:
+    entries = tuple(make_entry_spec(symbol, source=KERNEL) for symbol in ("a", "b"))
+    spec = type(SPEC)(library="l", launchers=(), includes=(), binding=(), entries=entries)
+    assert find_unnamed_entries(spec, {KERNEL: unit("a", "b")}) == []

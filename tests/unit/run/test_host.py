@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.adapters import nvml
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.run import host
+from flashcore_ci.run.host import has_gpu
+
+
+def test_no_driver_no_gpu(tmp_path: Path) -> None:
+    assert not has_gpu(tmp_path)
+
+
+def test_a_driver_without_gpus_is_none(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia/gpus").mkdir(parents=True)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    assert not has_gpu(tmp_path)
+
+
+def test_the_driver_lists_it(tmp_path: Path) -> None:
+    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
+    assert has_gpu(tmp_path)
+
+
+def test_a_container_shows_only_the_device(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia3").touch()
+    assert has_gpu(tmp_path)
+
+
+def silent(gpu: str) -> None:
+    raise CannotCollectError(f"no answer for {gpu}")
+
+
+@pytest.mark.parametrize(("shown", "said"), [(False, "no NVIDIA GPU"), (True, "no answer for 0")])
+def test_without_an_answer_of_the_driver_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, shown: bool, said: str) -> None:
+    monkeypatch.setattr(nvml, "read", silent)
+    monkeypatch.setattr(host, "has_gpu", lambda: shown)
+    with pytest.raises(CannotCollectError, match=said):
+        host.require_gpu("0")
+
+
+def test_a_driver_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "read", lambda gpu: gpu)
+    monkeypatch.setattr(host, "has_gpu", lambda: False)
+    host.require_gpu("0")
