@@ -30,7 +30,7 @@ class ProgressLine:
         self.live = sys.stderr.isatty() and environ.get("TERM", "") != "dumb" and not environ.get("CI")
         self._now = now
         self._durations = Durations.at_home(environ, eta.command_key())
-        self._estimate = eta.Estimate(before=self._durations.load())
+        self._estimate = eta.TimeLeft(before=self._durations.load())
         self._writing = threading.Lock()
         self._over = threading.Event()
         self._ticker: threading.Thread | None = None

@@ -7,7 +7,7 @@ import os
 import click
 
 from flashcore_ci.cli import options
-from flashcore_ci.doctor.probe import examine
+from flashcore_ci.doctor.facts import examine
 from flashcore_ci.model.errors import ExitCode
 
 

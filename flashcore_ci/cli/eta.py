@@ -22,7 +22,7 @@ STEP = 10
 
 
 @dataclass(slots=True, kw_only=True)
-class Estimate:
+class TimeLeft:
     """The time left, from the seconds of each earlier stage (``before``)."""
 
     before: Mapping[str, float]

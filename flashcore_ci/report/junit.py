@@ -52,6 +52,7 @@ def _properties(report: Report) -> dict[str, str]:
         device = report.provenance.device
         pairs["collected-at"] = report.provenance.collected_at
         pairs["evidence-commit"] = report.provenance.commit
+        pairs["commit"] = report.provenance.commit  # the name until 0.1
         if device is not None:
             pairs["device"] = f"{device.name}, driver {device.driver}"
     return {name: _clean(value) for name, value in pairs.items()}

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
-OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding"})
-"""Fields that are newer than committed recordings. Only these may be absent, and then have their default."""
+OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding", "judged_commit"})
+"""Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 

@@ -30,8 +30,10 @@ from flashcore_ci.suite.loader import load
 
 LOUD = 1.0
 """Per cent: five processes that scatter by more cannot tell 5 % from nothing at the error that all rows share; that blocks as undecided."""
-LOUD_ROWS: frozenset[str] = frozenset()
-"""That did so in the recorded run: none, at 0.54 % the loudest. A new recording has its own, and whoever commits it says which."""
+LOUD_ROWS = frozenset({"prefill-fp16-b64-h8-s512-d256-causal"})
+"""The rows of the recorded run that did so. Each new recording names its own."""
+TWO_SPEEDS = frozenset({"prefill-fp16-b64-h16-s512-d128"})
+"""The rows whose five recorded processes form two groups when they are repeated as rounds."""
 ROUNDS = 8
 SUITE = ROOT / "gates/hopper.toml"
 
@@ -115,8 +117,9 @@ def test_what_the_base_could_not_run_is_out_of_the_plan(tmp_path: Path) -> None:
     first, *rest = timed().values()
     cannot = replace(compared(first, 0.0), samples=(), missing=Missing(code=Code.NO_BASE, message="the base has no such kernel"))
     status, _, report = judged(tmp_path / "run", (cannot, *(compared(one, -5.0) for one in rest)))
-    assert status == 0
-    assert {verdict["reason"]["code"] for verdict in report["verdicts"]} == {"faster"}
+    codes = {verdict["target"]: verdict["reason"]["code"] for verdict in report["verdicts"]}
+    assert codes == {one.target: "bimodal" if one.target in TWO_SPEEDS else "faster" for one in rest}
+    assert status == (11 if TWO_SPEEDS else 0)
     assert {e["target"]: e["why"] for e in report["excluded"]}[first.target] == "no-base: the base has no such kernel"
 
 
@@ -142,10 +145,11 @@ def scatter(target: str) -> float:
     return relative_std(dict(timed("no-drift")[target].samples)["cycles/gpu/cold"].values)
 
 
-@pytest.mark.parametrize("gate", ["no-slower", "no-drift"])
-def test_what_was_recorded_is_not_red(gate: str) -> None:
-    assert {verdict.outcome for verdict in verdicts(gate, 0.0)} <= {"PASS", "INCONCLUSIVE"}
+def test_what_was_recorded_is_not_slower() -> None:
+    assert {verdict.outcome for verdict in verdicts("no-slower", 0.0)} <= {"PASS", "INCONCLUSIVE"}
 
 
 def test_the_baseline_that_ships_covers_what_is_recorded() -> None:
-    assert {verdict.outcome for verdict in verdicts("no-drift", 0.0)} == {"PASS"}
+    """Except the rows that a dated waiver names, and each of these waivers is needed."""
+    waived = {waiver.target for waiver in load(SUITE, root=ROOT).waivers if waiver.gate == "no-drift"}
+    assert {verdict.target for verdict in verdicts("no-drift", 0.0) if verdict.outcome != "PASS"} == waived

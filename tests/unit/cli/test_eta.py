@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from flashcore_ci.cli.eta import Estimate, command_key, describe, stage_of
+from flashcore_ci.cli.eta import TimeLeft, command_key, describe, stage_of
 
 BEFORE = {"asking": 20.0, "correctness and sanitizers": 60.0, "profile": 30.0, "timing": 90.0}
 
@@ -23,7 +23,7 @@ def test_a_stage_is_named_by_its_words(line: str, stage: str) -> None:
 
 
 def test_as_long_as_the_last_time() -> None:
-    estimate = Estimate(before=BEFORE)
+    estimate = TimeLeft(before=BEFORE)
     assert estimate.enter("asking 1 of 10: a.py", 100.0)
     assert estimate.left(100.0) == 200.0
     assert estimate.left(115.0) == 185.0
@@ -33,7 +33,7 @@ def test_as_long_as_the_last_time() -> None:
 
 
 def test_a_stage_that_a_cache_can_skip_is_not_predicted_by_its_cold_time() -> None:
-    estimate = Estimate(before={"asking": 2.0, "building the kernels": 40.0, "compiled": 100.0, "judging": 30.0})
+    estimate = TimeLeft(before={"asking": 2.0, "building the kernels": 40.0, "compiled": 100.0, "judging": 30.0})
     estimate.enter("asking", 0.0)
     assert estimate.left(0.0) == 32.0
     estimate.enter("building the kernels", 2.0)
@@ -43,7 +43,7 @@ def test_a_stage_that_a_cache_can_skip_is_not_predicted_by_its_cold_time() -> No
 
 
 def test_a_cold_cache_is_seen_by_its_count_and_cached_items_say_nothing() -> None:
-    estimate = Estimate(before={"asking": 2.0, "judging": 30.0})
+    estimate = TimeLeft(before={"asking": 2.0, "judging": 30.0})
     estimate.enter("compiled 7 of 12: g.cu", 10.0)
     assert estimate.left(11.0) is None
     estimate.enter("compiled 9 of 12: i.cu", 20.0)
@@ -51,7 +51,7 @@ def test_a_cold_cache_is_seen_by_its_count_and_cached_items_say_nothing() -> Non
 
 
 def test_a_stage_that_takes_longer_is_nearly_over_and_the_last_one_is_unknown() -> None:
-    estimate = Estimate(before=BEFORE)
+    estimate = TimeLeft(before=BEFORE)
     estimate.enter("profile", 0.0)
     assert estimate.left(500.0) == 90.0
     estimate.enter("timing: process 1 of 5", 500.0)
@@ -59,7 +59,7 @@ def test_a_stage_that_takes_longer_is_nearly_over_and_the_last_one_is_unknown() 
 
 
 def test_what_was_never_seen_is_told_by_its_count_or_not_at_all() -> None:
-    estimate = Estimate(before={})
+    estimate = TimeLeft(before={})
     estimate.enter("profile", 0.0)
     assert estimate.left(5.0) is None
     estimate.enter("A/A: process 1 of 40", 10.0)
@@ -69,7 +69,7 @@ def test_what_was_never_seen_is_told_by_its_count_or_not_at_all() -> None:
 
 
 def test_durations_are_kept_in_order_without_those_of_a_cache() -> None:
-    estimate = Estimate(before={})
+    estimate = TimeLeft(before={})
     for line, now in (("asking", 0.0), ("compiled 1 of 2: a", 1.0), ("profile", 4.0), ("asking", 5.0)):
         estimate.enter(line, now)
     assert estimate.finish(8.0) == {"profile": 1.0, "asking": 4.0}

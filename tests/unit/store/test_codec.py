@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
+from flashcore_ci.model.verdict import Report
 from flashcore_ci.store.codec import decode, encode, schema_of
 
 PROBLEM = make_problem()
@@ -108,3 +110,9 @@ def test_recordings_from_before_comparisons_are_read():
     assert old != data
     assert b'"base"' not in old
     assert decode(Evidence, old, where="x") == good_evidence()
+
+
+def test_a_report_of_the_last_version_names_no_judged_commit():
+    written = json.loads(encode(make_report()))
+    del written["judged_commit"]
+    assert decode(Report, json.dumps(written).encode(), where="report.json").judged_commit == ""
