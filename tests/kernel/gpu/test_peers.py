@@ -24,7 +24,7 @@ def test_one_small_row_is_measured(tmp_path: Path, flashcore: object, monkeypatc
     out = tmp_path / "samples.json.xz"
     row = ["--row", "1,2,300,64,causal,bf16"]
     assert peers.main(["measure", "--library", library, *row, "--settle", "0.05", "--seconds", "0.05", "--out", str(out)]) == 0
-    (measured,) = samples.read(out).rows
+    (measured,) = samples.decode(out.read_bytes()).rows
     assert {"flashcore", "fa2", "cudnn"} <= set(measured.series)
     assert ("fa3" in measured.missing) == (importlib.util.find_spec("flash_attn_interface") is None)
     for series in measured.series.values():
