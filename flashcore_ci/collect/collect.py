@@ -14,7 +14,7 @@ from flashcore_ci.collect.child import StartSignal
 from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance
+from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, machine_class
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
@@ -104,7 +104,9 @@ def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:
     workers = ((name, str(environment[name])) for name in WORKER_TOOLS if name in environment)
     device, tools = device_of(state, environment), tuple(sorted((*session.versions, *workers)))
-    return replace(session.origin, device=device, tools=tools, clock_policy=session.clock_policy)
+    return replace(
+        session.origin, device=device, tools=tools, clock_policy=session.clock_policy, machine_class=machine_class(device)
+    )
 
 
 def device_of(state: GpuState, environment: dict[str, object]) -> Device:

@@ -48,10 +48,26 @@ class EntryBuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JitModule:
+    """Machine code that a framework compiled at run time. ``digest`` covers the cubin, ``sources`` what it was made from.
+
+    ``launches`` are (entry function, grid and block as ``x,y,z/x,y,z``). ``configuration`` is what an autotuner chose.
+    """
+
+    framework: str
+    name: str
+    digest: str
+    sources: str
+    launches: tuple[tuple[str, str], ...] = ()
+    configuration: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildEvidence:
     """One subject's build. If it failed, ``error`` is set and ``entries`` compiled.
 
-    ``launcher`` (with headers), ``binding`` and ``source`` are token digests.
+    ``launcher`` (with headers), ``binding`` and ``source`` are token digests. ``preprocessed`` and ``host_objects`` digest the
+    host code as this machine's compiler read and compiled it. ``dependencies`` are (framework, version).
     """
 
     subject: str
@@ -64,6 +80,9 @@ class BuildEvidence:
     source: str
     entries: tuple[EntryBuild, ...]
     error: CompileError | None = None
+    preprocessed: str = ""
+    host_objects: str = ""
+    dependencies: tuple[tuple[str, str], ...] = ()
 
     def entry(self, symbol: str) -> EntryBuild | None:
         """Return the entry function, if built."""
@@ -104,10 +123,22 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What kept an untrusted candidate apart while it was measured. An empty word is no barrier."""
+
+    mode: str
+    network: str = ""
+    user: str = ""
+    filesystem: str = ""
+    clock: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """All that one collector learned about one target, compared with ``base``.
 
-    ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each.
+    ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each. ``attempt`` counts
+    from 1. ``isolation`` is None for a trusted subject, ``jit`` the code that frameworks compiled.
     """
 
     kind: Kind
@@ -122,6 +153,9 @@ class Observation:
     seconds: float = 0.0
     base: Identity | None = None
     histograms: tuple[tuple[str, Histogram], ...] = ()
+    attempt: int = 1
+    isolation: Isolation | None = None
+    jit: tuple[JitModule, ...] = ()
 
     def __post_init__(self) -> None:
         for pairs in (self.readings, self.samples, self.histograms):
@@ -150,7 +184,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs."""
+    """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs.
+
+    ``machine_class`` names GPUs whose measurements may be compared, as in ``NVIDIA H200, sm_90, 132 multiprocessors``.
+    """
 
     collected_at: str
     device: Device | None
@@ -159,17 +196,44 @@ class Provenance:
     dirty: bool
     clock_policy: str
     version: str
+    machine_class: str = ""
 
     def __post_init__(self) -> None:
         dt.datetime.fromisoformat(self.collected_at)
 
 
+def machine_class(device: Device) -> str:
+    """Name the class of GPUs that this one belongs to."""
+    capability = device.compute_capability.replace(".", "")
+    return f"{device.name}, sm_{capability}, {device.multiprocessors} multiprocessors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of one shard on one GPU, and why it ended. ``reason`` is empty for the try that counts."""
+
+    number: int
+    gpu: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """The part of a plan that was measured: number ``index`` of ``count``, counted from 1, of the plan with this digest."""
+
+    index: int
+    count: int
+    plan: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The content of ``evidence.json``."""
+    """The content of ``evidence.json``. ``shard`` is None for a whole plan."""
 
     provenance: Provenance
     builds: tuple[BuildEvidence, ...]
     observations: tuple[Observation, ...]
     notes: tuple[str, ...] = ()
-    schema: Literal["evidence-v1"] = "evidence-v1"
+    attempts: tuple[Attempt, ...] = ()
+    shard: Shard | None = None
+    schema: Literal["evidence-v2"] = "evidence-v2"

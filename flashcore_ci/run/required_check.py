@@ -22,6 +22,7 @@ from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
 
 SUCCESS = "success"
+V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measurement of this version has"
 
 
 def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
@@ -33,6 +34,7 @@ def require(evidence: Path, request: Request, progress: Progress, *, needs: str 
         reports.clear(request.out)
     _refuse(unmet_jobs(job_results(needs)) if needs is not None else ())
     run = read_run(evidence)
+    _refuse((V1_REFUSED,) if run.is_v1 else ())
     with scratch_folder() as logs:
         here = git.checkout(request.root, logs=logs)
         if base is not None:

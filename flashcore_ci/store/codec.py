@@ -13,7 +13,12 @@ from pydantic import TypeAdapter, ValidationError
 from flashcore_ci.model.errors import EvidenceError
 
 T = TypeVar("T")
-OPTIONAL_FIELDS = frozenset({"base", "histograms", "thread", "block", "count", "finding", "judged_commit"})
+OPTIONAL_FIELDS = frozenset(
+    {
+        *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
+        *("preprocessed", "host_objects", "dependencies", "machine_class"),
+    }
+)
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.store import bundle
+from flashcore_ci.store import bundle, legacy
 from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
@@ -31,10 +31,11 @@ from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back, with the tools' own ``files``."""
+    """A run as read back, with the tools' own ``files``. ``is_v1``: its evidence is of the first schema."""
 
     plan: Plan
     evidence: Evidence
+    is_v1: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -84,9 +85,12 @@ def read_run(path: Path) -> Run:
         if manifest is None:
             raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
         content = verify_files(manifest, files, files.__getitem__, where=where)
+    is_v1 = legacy.is_v1(content[EVIDENCE])
+    at = f"{where}/{EVIDENCE}"
     return Run(
         plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
-        evidence=decode(Evidence, content[EVIDENCE], where=f"{where}/{EVIDENCE}"),
+        evidence=legacy.decode_v1(content[EVIDENCE], where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
+        is_v1=is_v1,
         files={name: data for name, data in content.items() if name not in RUN_FILES},
     )
 

@@ -82,8 +82,8 @@ def test_a_record_refuses_its_own_nonsense():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (b'"schema": "evidence-v1"', b'"schema": "evidence-v2"', "schema:"),
-        (b',\n "schema": "evidence-v1"', b"", "schema: the field is absent"),
+        (b'"schema": "evidence-v2"', b'"schema": "evidence-v3"', "schema:"),
+        (b',\n "schema": "evidence-v2"', b"", "schema: the field is absent"),
         (
             b'"unit": "abs",\n      "kind": "measured"',
             b'"unit": "abs"',

@@ -6,7 +6,7 @@ import pytest
 from stored import EVIDENCE, FILES, PLAN, contents, refused
 
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
-from flashcore_ci.store import manifest
+from flashcore_ci.store import legacy, manifest
 from flashcore_ci.store import run as run_module
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.manifest import Manifest, member_of
@@ -134,7 +134,7 @@ class TestAlteredFolder:
 
     def test_evidence_of_another_version_with_a_matching_manifest(self, run):
         text = (run / "evidence.json").read_bytes()
-        (run / "evidence.json").write_bytes(text.replace(b"evidence-v1", b"evidence-v2"))
+        (run / "evidence.json").write_bytes(text.replace(b"evidence-v2", b"evidence-v3"))
         remanifest(run)
         refused(run, "evidence.json: schema")
 
@@ -185,3 +185,15 @@ def remanifest(run, change=lambda files: files):
     names = [name for name in contents(run) if name != "manifest.json"]
     files = change(tuple(member_of(name, (run / name).read_bytes()) for name in names))
     (run / "manifest.json").write_bytes(encode(Manifest(files=files)))
+
+
+class TestFirstSchema:
+    def test_only_known_files_are_read(self, run):
+        text = (run / "evidence.json").read_bytes()
+        (run / "evidence.json").write_bytes(text.replace(b"evidence-v2", b"evidence-v1"))
+        remanifest(run)
+        refused(run, "evidence-v1 is no longer read")
+
+    def test_the_mark_is_found_at_the_end_only(self):
+        assert legacy.is_v1(b'{"a": 1, "schema": "evidence-v1"\n}\n')
+        assert not legacy.is_v1(b'{"a": "\\"schema\\": \\"evidence-v1\\"", "schema": "evidence-v2"\n}\n')
