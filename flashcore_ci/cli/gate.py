@@ -21,7 +21,6 @@ from flashcore_ci.run.request import Request
 @options.build
 @options.only
 @options.stale
-@options.as_of
 @click.option("--live/--recorded", "live", default=None, help="Measure here, or use recorded runs.  [default: live with a GPU]")
 @click.option(
     "--changed",

@@ -26,10 +26,10 @@ class Moment(click.ParamType[str, Any]):
         """Convert to UTC, to the second."""
         try:
             moment = dt.datetime.fromisoformat(value)
-        except ValueError:
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+            return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
-        zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-        return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:

@@ -101,7 +101,7 @@ def _evaluate_decision(check: Check, decision: Decision, context: ComparisonCont
     shown = decision.time if code is Code.SLOWER_AT_LOWER_CLOCK and decision.time else decision.primary
     reason = Reason(code=code, message=_message(check, decision, context), facts=(*_statistics_facts(decision, context), *facts))
     pair = dict(facts).get("pair")
-    accept = (f'to accept it: a waiver with pair = "{pair}"',) if outcome is Outcome.FAIL and pair else ()
+    accept = (f'to accept it: a waiver with pair = "{pair}" and codes = ["{code}"]',) if outcome is Outcome.FAIL and pair else ()
     notes = (*decision.modes, *accept)
     return Evaluation(outcome=outcome, reading=measured(percent(shown.mean), "%"), reason=reason, notes=notes)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
+from flashcore_ci.model.codes import WAIVABLE
+from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured
-from flashcore_ci.model.suite import Waiver
+from flashcore_ci.model.suite import FINDING, Waiver
 from flashcore_ci.model.verdict import Outcome, Verdict
 
 MAX_DURATION = dt.timedelta(days=366)
@@ -32,13 +33,25 @@ def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether all findings match the waiver, if it names one."""
-    if not waiver.finding:
-        return True
-    findings = verdict.findings
-    is_complete = isinstance(verdict.reading, Measured) and verdict.reading.value == sum(finding.count for finding in findings)
-    texts = (f"{finding.kernel} {finding.file}:{finding.line} {finding.message}" for finding in findings)
-    return is_complete and bool(findings) and all(fnmatchcase(text, waiver.finding) for text in texts)
+    """Whether there is a reading, the waiver names its code, and all findings match the waiver, if it names one."""
+    if not isinstance(verdict.reading, Measured) or not names_code(waiver, verdict):
+        return False
+    is_complete = verdict.reading.value == sum(finding.count for finding in verdict.findings)
+    all_match = bool(verdict.findings) and all(_matches(waiver.finding, finding) for finding in verdict.findings)
+    return not waiver.finding or (is_complete and all_match)
+
+
+def names_code(waiver: Waiver, verdict: Verdict) -> bool:
+    """Whether the waiver names the reason of this verdict."""
+    return verdict.reason.code in WAIVABLE and verdict.reason.code in waiver.codes
+
+
+def _matches(pattern: str, finding: Finding) -> bool:
+    found = FINDING.fullmatch(pattern)
+    if found is None or (found["kernel"], found["file"]) != (finding.kernel, finding.file):
+        return False
+    is_message = finding.message.startswith(found["message"]) if found["rest"] else finding.message == found["message"]
+    return is_message and found["line"] in ("*", str(finding.line))
 
 
 def apply_waivers(verdict: Verdict, waivers: Iterable[Waiver], day: dt.date) -> Verdict:
@@ -69,6 +82,8 @@ def waiver_notes(waivers: Iterable[Waiver], verdicts: Sequence[Verdict], day: dt
             yield f"{name} ended on {waiver.expires} and has no effect"
         elif verdict is None and not waiver.pair:
             yield f"{name} matches no check of this plan"
+        elif verdict is not None and verdict.outcome in NOT_PASSING and not names_code(waiver, verdict):
+            yield f"{name} is for {', '.join(waiver.codes)}, and the check is {verdict.reason.code}"
         elif verdict is not None and verdict.outcome in NOT_PASSING and not covers(waiver, verdict):
             yield f"{name} is for findings like {waiver.finding!r}, and there are others"
         elif verdict is not None and verdict.outcome is Outcome.PASS:

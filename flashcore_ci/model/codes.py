@@ -63,6 +63,9 @@ PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
 FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
 """The codes of a number that breaks its limit: FAIL."""
 
+WAIVABLE = FAILING | {Code.UNDECIDED, Code.BELOW_RESOLUTION, Code.BIMODAL}
+"""The codes that a waiver may name. Each comes with a reading."""
+
 SUBJECT_FAILURES = frozenset(
     {
         Code.COMPILE_ERROR,

@@ -182,6 +182,9 @@ class Device:
     l2: int
 
 
+YEARS = range(2000, 3000)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Where and when (ISO 8601 UTC). ``tools`` are (name, version) pairs.
@@ -199,7 +202,10 @@ class Provenance:
     machine_class: str = ""
 
     def __post_init__(self) -> None:
-        dt.datetime.fromisoformat(self.collected_at)
+        if dt.datetime.fromisoformat(self.collected_at).year not in YEARS:
+            raise ValueError(f"the evidence is of an impossible day, {self.collected_at[:10]}")
+        if len(dict(self.tools)) != len(self.tools):
+            raise ValueError("a tool is named twice")
 
 
 def machine_class(device: Device) -> str:

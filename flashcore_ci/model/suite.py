@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from flashcore_ci.model.codes import Code
 
 Scalar = str | int | float | bool
 
@@ -121,12 +124,18 @@ class Gate:
     owner: str
 
 
+FINDING = re.compile(
+    r"(?P<kernel>\w[^\n]*?) (?P<file>[^\s*?]+):(?P<line>\d+|\*) (?P<message>[^\s*]{3,} [^\s*][^*\n]{2,})(?P<rest>\*?)"
+)
+"""``Waiver.finding``. Kernel, file and at least two words of the message are literal. Line and the message's end may be ``*``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """A red or inconclusive check that may pass until a day or for one pair.
+    """A reading that may break its limit until a day or for one pair.
 
-    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of digests. Exactly one is set. ``finding``, a glob
-    over ``KERNEL FILE:LINE MESSAGE``, restricts the waiver to findings that all match.
+    ``expires`` is the last day (ISO date, UTC). ``pair`` is the verdict's pair of digests. Exactly one is set. ``codes`` are the
+    reasons that it covers. ``finding`` (``KERNEL FILE:LINE MESSAGE``) restricts it to findings that all match.
     """
 
     gate: str
@@ -136,6 +145,7 @@ class Waiver:
     expires: str = ""
     pair: str = ""
     finding: str = ""
+    codes: tuple[Code, ...] = (Code.OVER_LIMIT, Code.UNDER_LIMIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

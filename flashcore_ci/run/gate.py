@@ -15,7 +15,7 @@ from flashcore_ci.model.errors import EvidenceError, FlashcoreError, Interrupted
 from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
-from flashcore_ci.model.verdict import Origin, Report, StalePolicy
+from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
@@ -85,7 +85,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
         run.plan = drop_comparisons(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
         progress("judging")
-        report = judge_partial(run, request, as_of=request.as_of or clock.now())
+        report = judge_partial(run, request, as_of=clock.now())
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - CI needs reports whatever ended the run. The error is raised again
         return _end(error, run, request)
@@ -166,11 +166,19 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         run.sources.append(recorded.source_of(recording))
         run.plan = drop_comparisons(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
-        report = judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at)
+        report = _name_day(judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at), request)
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
         return _end(error, run, request)
     return report
+
+
+def _name_day(report: Report, request: Request) -> Report:
+    """Say in the headline by which day waivers were judged, if it is not today's."""
+    if all(verdict.outcome is not Outcome.WAIVED for verdict in report.verdicts):
+        return report
+    why = "--as-of" if request.as_of else "the day of collection"
+    return replace(report, headline=f"{report.headline} (waivers as of {report.as_of[:10]}, {why})")
 
 
 def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:

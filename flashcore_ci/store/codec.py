@@ -17,6 +17,7 @@ OPTIONAL_FIELDS = frozenset(
     {
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
         *("preprocessed", "host_objects", "dependencies", "machine_class"),
+        *("codes", "accepts"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""

@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from flashcore_ci.model.codes import WAIVABLE, Code
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.suite import STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.model.suite import FINDING, STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import ProtocolTable
+from flashcore_ci.suite.tables import ProtocolTable, WaiverTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
 """Metrics with a statistic of their own, which compares measurements."""
+LIMIT_CODES = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
+WAIVABLE_BY_STATISTIC = {
+    Statistic.VALUE: LIMIT_CODES,
+    Statistic.RELATIVE_STD: LIMIT_CODES,
+    Statistic.SLOWDOWN: WAIVABLE - LIMIT_CODES - {Code.DRIFTED},
+    Statistic.DRIFT: frozenset({Code.DRIFTED, Code.UNDECIDED}),
+}
 
 
 def is_name(text: str) -> bool:
@@ -59,6 +67,21 @@ def check(
         key = keys[gate.id]
         _check_metric(problems, key, gate, protocol)
         _check_selection(problems, key, gate, subjects, workloads)
+
+
+def check_waiver(problems: Problems, key: str, table: WaiverTable, gate: Gate | None) -> None:
+    """Report codes that no waiver covers or that ``gate`` never gives, and findings that are not named."""
+    if len(set(table.codes)) != len(table.codes):
+        problems.add(f"{key}.codes", "a code is given twice")
+    for code in sorted(set(table.codes) - WAIVABLE):
+        problems.add(f"{key}.codes", f'no waiver covers "{code}"{suggest(code, WAIVABLE)}')
+    possible = WAIVABLE_BY_STATISTIC[gate.statistic] if gate else WAIVABLE
+    if gate and not possible & set(table.codes):
+        names = " or ".join(f'codes = ["{code}"]' for code in sorted(possible))
+        problems.add(f"{key}.codes", f"{gate.id} never gives {', '.join(table.codes)}: name what it gives, {names}")
+    if table.finding and not FINDING.fullmatch(table.finding):
+        grammar = "KERNEL FILE:LINE MESSAGE. Only LINE and the end of MESSAGE, after two words, may be *"
+        problems.add(f"{key}.finding", f'"{table.finding}" does not name a finding: write {grammar}')
 
 
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:

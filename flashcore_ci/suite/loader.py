@@ -30,7 +30,7 @@ def load(path: Path, *, root: Path) -> Suite:
     gates = reader.gates(reader.tables(top, "gate", GateTable))
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
-    waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader)
+    waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader, gates)
     problems = (*reader.problems.lines, *waiver_problems)
     if problems or head is None:
         raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
@@ -126,7 +126,7 @@ def _gate(table: GateTable) -> Gate:
     return Gate(**{**table.model_dump(), **lists, "limits": limits})
 
 
-def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[Waiver, ...]]:
+def _waivers(path: Path, root: Path, suite: _Reader, gates: dict[str, Gate]) -> tuple[list[str], tuple[Waiver, ...]]:
     if not path.exists():
         return [], ()
     reader = _Reader(Problems(_shown(path, root)), suite.sources)
@@ -138,8 +138,10 @@ def _waivers(path: Path, root: Path, suite: _Reader) -> tuple[list[str], tuple[W
             reader.problems.add(key, f"{table.gate} on {table.target} is waived twice")
         if (table.expires is None) == (not table.pair):
             reader.problems.add(key, "a waiver needs either a last day (expires) or the pair of builds in the verdict (pair)")
+        check.check_waiver(reader.problems, key, table, gates.get(table.gate))
         expires = table.expires.isoformat() if table.expires else ""
-        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), "expires": expires})
+        changed = {"expires": expires, "codes": tuple(table.codes)}
+        waivers[table.gate, table.target] = Waiver(**{**table.model_dump(), **changed})
         reader.remember(f"waiver {table.gate} {table.target}", key)
     return reader.problems.lines, tuple(waivers.values())
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic
 
 
@@ -116,8 +117,9 @@ class WaiverTable(Table):
 
     gate: Text
     target: Text
-    reason: Text
-    owner: Text
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    owner: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    codes: Annotated[list[Code], Field(min_length=1)] = [Code.OVER_LIMIT, Code.UNDER_LIMIT]
     expires: dt.date | None = None
     pair: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}\.\.[0-9a-f]{12}$")] = ""
     finding: str = ""

@@ -8,7 +8,7 @@ from judging import GOOD, RED, judged, only
 from flashcore_ci.judge import waivers
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Finding
-from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome
 
@@ -23,10 +23,22 @@ class TestWaivers:
         assert report.headline == "PASS: 6 of 7 checks passed, 1 waived"
         assert report.waivers == (make_waiver(),)
 
-    def test_an_inconclusive_check_is_waived_too(self):
-        report = judged(waivers=tuple(make_waiver(*check.key) for check in CHECKS))
-        assert {verdict.outcome for verdict in report.verdicts} == {Outcome.WAIVED}
-        assert report.exit_code == 0
+    def test_a_missing_reading_is_never_waived(self):
+        report = judged(waivers=tuple(make_waiver(*check.key, codes=tuple(Code)) for check in CHECKS))
+        assert {verdict.outcome for verdict in report.verdicts} == {Outcome.INCONCLUSIVE}
+        assert "the waiver of finite on big is for " in "".join(report.notes)
+
+    @pytest.mark.parametrize("code", [Code.CRASH, Code.HANG, Code.NOT_FINITE, Code.CONTROL_FAILED, Code.TOOL_LOST_TRACK])
+    def test_a_crash_or_a_failed_control_is_never_waived(self, code):
+        crashed = with_reading(GOOD, Kind.CORRECTNESS, "big", FINITE.metric, Missing(code=code, message="it"))
+        for codes in ((Code.OVER_LIMIT,), (code,), tuple(Code)):
+            assert only(judged(crashed, waivers=(make_waiver(codes=codes),)), "finite").blocks
+
+    def test_a_waiver_covers_the_codes_that_it_names(self):
+        report = judged(RED, waivers=(make_waiver(codes=(Code.UNDER_LIMIT, Code.DRIFTED)),))
+        assert only(report, "finite").outcome is Outcome.FAIL
+        assert "the waiver of finite on big is for under-limit, drifted, and the check is over-limit" in report.notes
+        assert only(judged(RED, waivers=(make_waiver(codes=(Code.OVER_LIMIT,)),)), "finite").outcome is Outcome.WAIVED
 
     @pytest.mark.parametrize(
         ("expires", "outcome"), [("2027-11-22", Outcome.WAIVED), ("2027-11-23", Outcome.FAIL), ("9999-12-31", Outcome.FAIL)]
@@ -77,15 +89,26 @@ class TestSuppressions:
     FOUND = Finding(tool="initcheck", message="Uninitialized read", kernel="k", file="k.cu", line=7, count=2)
     OTHER = Finding(tool="initcheck", message="Uninitialized read", kernel="k", file="k.cu", line=8)
 
-    def covers(self, *findings, glob="k k.cu:7 *", value=None):
+    def covers(self, *findings, name="k k.cu:7 Uninitialized read", value=None):
         total = float(sum(one.count for one in findings)) if value is None else value
         verdict = replace(only(judged(RED), "finite"), findings=findings, reading=Measured(value=total, unit="count"))
-        return waivers.covers(make_waiver(finding=glob), verdict)
+        return waivers.covers(make_waiver(finding=name), verdict)
 
     def test_every_finding_must_match(self):
         assert self.covers(self.FOUND)
-        assert self.covers(self.FOUND, self.OTHER, glob="k k.cu:*")
+        assert self.covers(self.FOUND, self.OTHER, name="k k.cu:* Uninitialized read")
+        assert self.covers(replace(self.FOUND, message="Uninitialized read of 4 bytes"), name="k k.cu:7 Uninitialized read*")
         assert not self.covers(self.FOUND, self.OTHER)
+
+    @pytest.mark.parametrize(
+        "change", [{"kernel": "kk"}, {"file": "kk.cu"}, {"line": 77}, {"message": "Uninitialized reads"}, {"file": ""}]
+    )
+    def test_another_finding_is_not_suppressed(self, change):
+        assert not self.covers(replace(self.FOUND, **change))
+
+    @pytest.mark.parametrize("name", ["*", "k k.cu:7 *", "* k.cu:7 Uninitialized read", "k *:7 Uninitialized read", "k k.cu:*"])
+    def test_a_catch_all_suppresses_nothing(self, name):
+        assert not self.covers(self.FOUND, name=name)
 
     def test_findings_that_were_not_printed_are_not_suppressed(self):
         assert not self.covers(self.FOUND, value=3.0)
@@ -93,16 +116,14 @@ class TestSuppressions:
         assert not self.covers()
 
     def test_a_failure_without_findings_is_not_suppressed(self):
-        report = judged(RED, waivers=(make_waiver(finding="*"),))
+        report = judged(RED, waivers=(make_waiver(finding="k k.cu:7 Uninitialized read"),))
         assert only(report, "finite").outcome is Outcome.FAIL
-        assert "the waiver of finite on big is for findings like '*', and there are others" in report.notes
+        assert any("is for findings like 'k k.cu:7 Unin" in note for note in report.notes)
 
     def test_a_suppression_shows_its_findings(self):
         verdict = replace(only(judged(RED), "finite"), findings=(self.FOUND,), reading=Measured(value=2.0, unit="count"))
-        found = waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2026-11-21"))
+        waiver = make_waiver(finding="k k.cu:7 Uninitialized read")
+        found = waivers.apply_waivers(verdict, (waiver,), waivers.day_of("2026-11-21"))
         assert found.outcome is Outcome.WAIVED
-        assert found.notes[-1].startswith("suppressed (k k.cu:7 *) until 2026-12-31 by kernels: ")
-        assert (
-            waivers.apply_waivers(verdict, (make_waiver(finding="k k.cu:7 *"),), waivers.day_of("2027-01-01")).outcome
-            is Outcome.FAIL
-        )
+        assert found.notes[-1].startswith("suppressed (k k.cu:7 Uninitialized read) until 2026-12-31 by kernels: ")
+        assert waivers.apply_waivers(verdict, (waiver,), waivers.day_of("2027-01-01")).outcome is Outcome.FAIL

@@ -8,11 +8,12 @@ from factories import make_waiver
 from judging import judged
 
 from flashcore_ci.judge.no_slower import pair_of
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.verdict import Outcome
 
 SLOWER = comparison(rounds(2.0))
 PAIR = pair_of(SLOWER.base, SLOWER.identity)
-WAIVER = make_waiver("no-slower", "big", expires="", pair=PAIR)
+WAIVER = make_waiver("no-slower", "big", expires="", pair=PAIR, codes=(Code.SLOWER,))
 
 
 def report(observation=SLOWER, waiver=WAIVER):
@@ -20,13 +21,18 @@ def report(observation=SLOWER, waiver=WAIVER):
 
 
 def test_the_verdict_names_the_pair_for_a_waiver():
-    assert f'pair = "{PAIR}"' in verdict_on(SLOWER).notes[-1]
+    assert f'pair = "{PAIR}" and codes = ["slower"]' in verdict_on(SLOWER).notes[-1]
 
 
 def test_the_waiver_covers_its_pair_on_every_day():
     (verdict,) = report().verdicts
     assert (verdict.outcome, verdict.blocks) == (Outcome.WAIVED, False)
     assert f"waived for {PAIR} by kernels" in verdict.notes[-1]
+
+
+def test_the_waiver_of_another_code_covers_nothing():
+    (verdict,) = report(waiver=replace(WAIVER, codes=(Code.OVER_LIMIT, Code.DRIFTED))).verdicts
+    assert verdict.outcome is Outcome.FAIL
 
 
 def test_the_waiver_covers_no_other_pair():

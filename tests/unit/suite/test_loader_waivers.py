@@ -44,3 +44,42 @@ def test_an_intended_slow_down_is_waived_for_a_pair_and_not_until_a_day(read, ch
 def test_a_waiver_has_one_end(problems, checkout, text, words):
     (checkout / "gates/waivers.toml").write_text(text)
     assert any(words in line for line in problems(WHOLE))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('codes = ["crash"]', 'waiver[0].codes: no waiver covers "crash"'),
+        ('codes = ["over-limit", "no-evidence"]', 'no waiver covers "no-evidence"'),
+        ('codes = ["within-limit"]', 'no waiver covers "within-limit"'),
+        ('codes = ["drifted"]', "finite never gives drifted: name what it gives"),
+        ('codes = ["over-limit", "over-limit"]', "a code is given twice"),
+        ("codes = []", "waiver[0].codes: "),
+        ('codes = ["*"]', "waiver[0].codes"),
+        ('finding = "*"', '"*" does not name a finding'),
+        ('finding = "* *:* *"', "does not name a finding"),
+        ('finding = "k k.cu:7 *"', "does not name a finding"),
+        ('finding = "k k.cu:7 ?nvalid read*"', ""),
+        ('finding = "k *.cu:7 Invalid read"', "does not name a finding"),
+        ('finding = "*k k.cu:7 Invalid read"', "does not name a finding"),
+        ('finding = "k k.cu:7 Invalid*read of size 4"', "does not name a finding"),
+        ('finding = "k k.cu:[0-9] Invalid read of size 4"', "does not name a finding"),
+    ],
+)
+def test_what_a_waiver_may_cover(problems, read, checkout, line, words):
+    (checkout / "gates/waivers.toml").write_text(WAIVER + line)
+    if words:
+        assert any(words in problem for problem in problems(WHOLE))
+    else:
+        assert read(WHOLE).waivers
+
+
+@pytest.mark.parametrize("key", ["reason", "owner"])
+def test_a_blank_reason_is_none(problems, checkout, key):
+    (checkout / "gates/waivers.toml").write_text(WAIVER.replace('"known"' if key == "reason" else '"kernels"', '" \\t "'))
+    assert any(f"waiver[0].{key}" in line for line in problems(WHOLE))
+
+
+def test_the_codes_of_a_waiver(read, checkout):
+    (checkout / "gates/waivers.toml").write_text(WAIVER + 'codes = ["under-limit"]')
+    assert read(WHOLE).waivers[0].codes == ("under-limit",)
