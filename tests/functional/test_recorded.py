@@ -161,3 +161,25 @@ def test_a_folder_without_measurements_says_what_it_holds_and_keeps_its_reports(
     assert "runs/latest holds no measurements (manifest.json). It holds: artifacts, build, comment.md, " in done.stderr
     assert done.stderr.endswith("fix: flashcore-ci report runs/latest\n")
     assert {name: (folder / name).read_bytes() for name in REPORTS} == before
+
+
+def test_only_judge_uses_the_day_of_collection_and_names_it(cli, checkout: Path, recorded: Path) -> None:
+    edit(checkout / "suite.toml", 'value = 0, unit = "byte"', 'value = 1, unit = "byte"')  # exactly one spilled byte: red
+    day = make_provenance().collected_at[:10]
+    waiver = f'[[waiver]]\ngate = "spills"\ntarget = "twice_f32"\nreason = "known"\nowner = "tests"\nexpires = {day}\n'
+    target = next(v["target"] for v in _verdicts(cli, checkout, recorded, "0") if v["gate"] == "spills")
+    (checkout / "waivers.toml").write_text(waiver.replace("twice_f32", target))
+    outs = []
+    for out in ("a", "b"):
+        done = cli("judge", recorded, "--suite", "suite.toml", "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert f"1 waived (waivers as of {day}, the day of collection)" in done.stdout
+        outs.append([(checkout / out / name).read_bytes() for name in REPORTS])
+    assert outs[0] == outs[1]
+    assert gate(cli, checkout)[0] == 10
+    assert cli("gate", "--suite", "suite.toml", "--recorded", "--as-of", day).returncode == 2
+
+
+def _verdicts(cli, checkout: Path, run: Path, out: str) -> list[dict]:
+    cli("judge", run, "--suite", "suite.toml", "--out", out)
+    return json.loads((checkout / out / "report.json").read_text(encoding="utf-8"))["verdicts"]
