@@ -32,14 +32,14 @@ CHOICES = {
 MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python"})
 INPUTS = {
     "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "out", "gpu", "toolchain", "python", "build"),
-    "require": ("evidence", "needs", "suite", "base", "out", "toolchain", "build"),
+    "require": ("evidence", "needs", "demand", "suite", "base", "out", "toolchain", "build"),
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
 }
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
-SAME_NAME_OPTIONS = ("needs", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
+SAME_NAME_OPTIONS = ("needs", "demand", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
 """Inputs that become options of the same name."""
 
 

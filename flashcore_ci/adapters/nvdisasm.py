@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from flashcore_ci.model import strict_json
 
 _REGISTER = re.compile(r"\bR(\d+)\b(\.64)?")
 _ADDRESS = re.compile(r"\[[^\]]*\]")
@@ -42,7 +43,7 @@ def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
 def parse(text: str) -> tuple[Function, ...]:
     """Parse the functions. ValueError if this is not JSON of schema 12 or 13."""
     try:
-        header, functions = json.loads(text)
+        header, functions = strict_json.loads(text)
         major = header["SchemaVersion"]["major"]
         parsed = tuple(_function(function) for function in functions)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -18,6 +18,7 @@ from flashcore_ci.run.required_check import require
 @options.suite
 @options.path("--out", default=Path("runs/required"), text="Folder for reports.")
 @click.option("--needs", default=None, metavar="JSON", help="GitHub's `toJSON(needs)`. Every job in it must have succeeded.")
+@click.option("--demand", default=None, metavar="JOBS", help="The jobs that --needs must hold, as in `ci gpu attest`.")
 @click.option(
     "--base", metavar="REVISION", help="Also require the comparison with the commit at which this branch left REVISION."
 )
@@ -26,7 +27,9 @@ from flashcore_ci.run.required_check import require
 @options.toolchain
 @options.jobs
 @options.as_json
-def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, as_json: bool, **arguments: Any) -> int:
+def command(
+    *, evidence: Path, out: Path, needs: str | None, demand: str | None, base: str | None, as_json: bool, **arguments: Any
+) -> int:
     """Require that EVIDENCE, which the GPU job packed, is of this commit and green.
 
     Builds the kernels again. Only measurements with the digests of these builds count. Exit code 11 when a needed job failed,
@@ -34,6 +37,6 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     """
     request = Request(out=out, environ=os.environ, live=False, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        report = require(evidence, request, progress, needs=needs, base=base)
+        report = require(evidence, request, progress, needs=needs, demand=demand, base=base)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

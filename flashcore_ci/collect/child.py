@@ -17,6 +17,7 @@ from typing import Any
 import flashcore_ci
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.adapters.process import Completed
+from flashcore_ci.model import strict_json
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
 from flashcore_ci.model.reading import Missing
@@ -141,7 +142,7 @@ def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) ->
     """Read the result bound by ``nonce`` and digest ``job``. Any other is Missing."""
     try:
         written = path.stat().st_mtime
-        content = json.loads(path.read_bytes())
+        content = strict_json.loads(path.read_bytes())
     except FileNotFoundError:
         return Missing(code=Code.INVALID_RESULT, message="the worker wrote no result")
     except (OSError, ValueError) as error:

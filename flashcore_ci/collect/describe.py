@@ -58,7 +58,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
 
 def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]) -> list[Description]:
     try:
-        record = {"subject": subject.name, "file": subject.file, **given, "build": _with_defaults(given["build"])}
+        record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given["build"])}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:

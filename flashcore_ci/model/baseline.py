@@ -40,6 +40,10 @@ class Baseline:
     rows: tuple[BaselineRow, ...]
     schema: Literal["baseline-v1"] = "baseline-v1"
 
+    def __post_init__(self) -> None:
+        if len({row.workload for row in self.rows}) != len(self.rows):
+            raise ValueError("a workload has two rows")
+
     def of(self, workload: str) -> BaselineRow | None:
         """Find the row of this workload."""
         return next((row for row in self.rows if row.workload == workload), None)

@@ -243,3 +243,7 @@ class Evidence:
     attempts: tuple[Attempt, ...] = ()
     shard: Shard | None = None
     schema: Literal["evidence-v2"] = "evidence-v2"
+
+    def __post_init__(self) -> None:
+        if len({build.subject for build in self.builds}) != len(self.builds):
+            raise ValueError("a subject has two builds")

@@ -85,6 +85,10 @@ class Noise:
     workloads: tuple[WorkloadNoise, ...]
     schema: Literal["noise-v1"] = "noise-v1"
 
+    def __post_init__(self) -> None:
+        if len({noise.workload for noise in self.workloads}) != len(self.workloads):
+            raise ValueError("a workload has two recordings")
+
     def of(self, workload: str) -> WorkloadNoise | None:
         """Find the recording of this workload."""
         return next((noise for noise in self.workloads if noise.workload == workload), None)

@@ -54,6 +54,10 @@ class Description:
     build: BuildSpec | None
     problems: tuple[Problem, ...]
 
+    def __post_init__(self) -> None:
+        if len({problem.workload for problem in self.problems}) != len(self.problems):
+            raise ValueError(f"{self.subject} describes a workload twice")
+
     def problem(self, workload: str) -> Problem:
         """Return the problem of this workload, or raise KeyError."""
         for problem in self.problems:

@@ -19,8 +19,12 @@ BASELINES = "baselines"
 
 def of(suite: Path) -> References:
     """Read all references. EvidenceError for a broken or duplicate one."""
-    noises = tuple(noise for _, noise in files.read_all(Noise, suite.parent / NOISE))
-    return References(noises=noises, baselines=tuple(baseline for _, baseline in baselines(suite.parent / BASELINES)))
+    noises = files.read_all(Noise, suite.parent / NOISE)
+    _refuse_same_machine([(file, (noise.device, noise.clock_policy)) for file, noise in noises])
+    return References(
+        noises=tuple(noise for _, noise in noises),
+        baselines=tuple(baseline for _, baseline in baselines(suite.parent / BASELINES)),
+    )
 
 
 def margins(suite: Suite) -> dict[str, float]:
@@ -37,12 +41,16 @@ def margins(suite: Suite) -> dict[str, float]:
 def baselines(folder: Path) -> tuple[tuple[Path, Baseline], ...]:
     """Read every baseline with its file. EvidenceError for two of one kind of machine."""
     entries = files.read_all(Baseline, folder)
-    by_key: dict[tuple[str, str, str], Path] = {}
-    for file, baseline in entries:
-        if baseline.key in by_key:
-            raise EvidenceError(f"{file} and {by_key[baseline.key].name} are for the same machine", fix="delete one of them")
-        by_key[baseline.key] = file
+    _refuse_same_machine([(file, baseline.key) for file, baseline in entries])
     return entries
+
+
+def _refuse_same_machine(keys: list[tuple[Path, tuple[str, ...]]]) -> None:
+    by_key: dict[tuple[str, ...], Path] = {}
+    for file, key in keys:
+        if key in by_key:
+            raise EvidenceError(f"{file} and {by_key[key].name} are for the same machine", fix="delete one of them")
+        by_key[key] = file
 
 
 def file_of(baseline: Baseline, folder: Path) -> Path:

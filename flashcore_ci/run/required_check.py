@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import git
 from flashcore_ci.adapters.git import Checkout
 from flashcore_ci.judge.judge import Source
+from flashcore_ci.model import strict_json
 from flashcore_ci.model.errors import UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.verdict import Origin, Report
@@ -22,17 +23,21 @@ from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
 
 SUCCESS = "success"
+JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measurement of this version has"
 
 
-def require(evidence: Path, request: Request, progress: Progress, *, needs: str | None, base: str | None) -> Report:
+def require(
+    evidence: Path, request: Request, progress: Progress, *, needs: str | None, demand: str | None = None, base: str | None
+) -> Report:
     """Judge the evidence, and with ``base`` its comparison with the fork point, against binaries built again here.
 
-    ``needs`` is ``toJSON(needs)``. UnmetError when a job failed, or the evidence is of another commit.
+    ``needs`` is ``toJSON(needs)``, and ``demand`` names the jobs in it that must be there. UnmetError when a job failed or is absent,
+    or the evidence is of another commit.
     """
     with claim_folder(request.out):
         reports.clear(request.out)
-    _refuse(unmet_jobs(job_results(needs)) if needs is not None else ())
+    _refuse(unmet_jobs(*demanded_results(needs, demand)))
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
     with scratch_folder() as logs:
@@ -44,23 +49,39 @@ def require(evidence: Path, request: Request, progress: Progress, *, needs: str 
     return gate.gate(request, progress, evidence=(Source(origin=live, evidence=run.evidence, files=run.files),))
 
 
+def demanded_results(needs: str | None, demand: str | None) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return the results and the demanded jobs. UsageError for one without the other."""
+    if (needs is None) != (demand is None):
+        fix = 'give both: --needs "$NEEDS" --demand "ci gpu attest"'
+        raise UsageError("--needs has the results of jobs, and --demand names the jobs that must be among them", fix=fix)
+    if needs is None or demand is None:
+        return (), ()
+    names = tuple(demand.replace(",", " ").split())
+    if not names or len(set(names)) != len(names) or not all(map(JOB.fullmatch, names)):
+        raise UsageError(f"--demand names no jobs, or one of them twice: {demand!r}", fix='--demand "ci gpu attest"')
+    return job_results(needs), names
+
+
 def job_results(text: str) -> tuple[tuple[str, str], ...]:
     """Read each job's result. UsageError when the text is not ``toJSON(needs)``."""
     fix = "give the JSON of GitHub's needs context: --needs \"$NEEDS\", with NEEDS: ${{ toJSON(needs) }} in the step's env"
     try:
-        jobs = json.loads(text)
-        results = tuple((str(name), str(job["result"])) for name, job in jobs.items())
-    except (ValueError, AttributeError, TypeError, KeyError):
-        raise UsageError("--needs is not a JSON object of jobs and their results", fix=fix) from None
-    if not results:
-        raise UsageError("--needs names no job", fix=fix)
+        jobs = strict_json.loads(text)
+        results = tuple((name, job["result"]) for name, job in jobs.items())
+        is_text = all(isinstance(result, str) for _, result in results)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        twice = f": {error}" if type(error) is ValueError else ""
+        raise UsageError(f"--needs is not a JSON object of jobs and their results{twice}", fix=fix) from None
+    if not results or not is_text:
+        raise UsageError("--needs names no job, or a result that is not text", fix=fix)
     return results
 
 
-def unmet_jobs(jobs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Write one line per job that did not succeed."""
+def unmet_jobs(jobs: tuple[tuple[str, str], ...], demanded: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Write one line per job that did not succeed, and per demanded job that is absent."""
     more = {"skipped": ", and a skipped job is not a pass"}
-    return tuple(f"job {name}: {result}{more.get(result, '')}" for name, result in jobs if result != SUCCESS)
+    failed = tuple(f"job {name}: {result}{more.get(result, '')}" for name, result in jobs if result != SUCCESS)
+    return failed + tuple(f"job {name}: demanded, and --needs has no such job" for name in demanded if name not in dict(jobs))
 
 
 def unmet_evidence(provenance: Provenance, here: Checkout, *, version: str) -> tuple[str, ...]:

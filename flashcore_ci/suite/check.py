@@ -88,10 +88,19 @@ def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any]
     subject = table.get("subject")
     if isinstance(subject, str) and "{" not in subject and subject not in subjects:
         problems.add(f"{key}.subject", f'"{subject}" is not a [[subject]]{suggest(subject, subjects)}')
+    _check_axes(problems, key, table)
     kinds = table.get("collect")
     for kind in sorted(STATIC_KINDS):
         if isinstance(kinds, list) and kind in kinds:
             problems.add(f"{key}.collect", f'"{kind}" is not collected for workloads: it comes from the build')
+
+
+def _check_axes(problems: Problems, key: str, table: Mapping[str, Any]) -> None:
+    """Refuse a parameter that ``cases`` and ``each`` both give: one of them would be ignored."""
+    each, cases = table.get("each"), table.get("cases")
+    if isinstance(each, dict) and isinstance(cases, list):
+        for name in sorted({name for case in cases if isinstance(case, dict) for name in case} & each.keys()):
+            problems.add(f"{key}.each.{name}", "the parameter is given twice (also in cases)")
 
 
 def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], seen: set[str]) -> None:
@@ -163,6 +172,9 @@ def _check_selection(
     scope = scope_of(gate.evidence)
     if scope is not Scope.WORKLOAD and (gate.roofs or gate.tags):
         problems.add(key, f'roofs and tags select workloads, but "{gate.evidence}" is judged for each {scope}')
+    for index, limit in enumerate(gate.limits):
+        if limit.on in {earlier.on for earlier in gate.limits[:index]}:
+            problems.add(f"{key}.limits[{index}].on", f'a limit for "{limit.on}" is given twice')
     tags = {tag for workload in workloads.values() for tag in workload.tags}
     for tag in gate.tags:
         if tag not in tags:
@@ -170,7 +182,7 @@ def _check_selection(
     if scope is Scope.ENTRY:
         return
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
-    globs = ((f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits))
+    globs = [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
     for where, glob in (*(("on", glob) for glob in gate.on), *globs):
         if not any(fnmatchcase(name, glob) for name in ids):
             problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

@@ -28,7 +28,7 @@ def _describe(job: Job, subject: Subject) -> dict[str, Any]:
         if workload.subject != subject.name:
             continue
         try:
-            problems.append({"workload": workload.id, **module.problem(workload.params)})
+            problems.append({**module.problem(workload.params), "workload": workload.id})
         except Exception as error:  # noqa: BLE001 - as above
             mistakes.append((workload.id, last_line(error)))
     if mistakes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.model import strict_json
 from flashcore_ci.model.codes import Code
 
 JOB_SCHEMA = "job-v1"
@@ -51,7 +52,7 @@ class Job:
     def read(cls, path: Path) -> Job:
         """Read a job file. ValueError if it has another schema."""
         data = path.read_bytes()
-        content = json.loads(data)
+        content = strict_json.loads(data)
         if content.get("schema") != JOB_SCHEMA:
             raise ValueError(f"{path} has the schema {content.get('schema')!r}, not {JOB_SCHEMA!r}")
         return cls(

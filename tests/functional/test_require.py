@@ -38,7 +38,7 @@ def altered(measured: Path, tmp_path: Path, *, observations: tuple | None = None
 
 
 def required(repository: Repository, evidence: Path, needs: str = GREEN) -> tuple[int, str]:
-    done = repository.tool("require", evidence, "--needs", needs)
+    done = repository.tool("require", evidence, "--needs", needs, "--demand", "ci gpu")
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -61,6 +61,12 @@ def test_a_skipped_job_is_named_also_where_it_left_no_evidence(repository: Repos
     assert "job gpu: skipped, and a skipped job is not a pass" in said
     assert "job ci" not in said
     assert not (repository.folder / "runs/required/report.json").exists()
+
+
+def test_a_job_that_is_not_needed_any_more_is_named(repository: Repository, measured: Path) -> None:
+    status, said = required(repository, measured, json.dumps({"ci": {"result": "success"}}))
+    assert (status, "job gpu: demanded, and --needs has no such job" in said) == (11, True)
+    assert repository.tool("require", measured, "--needs", GREEN).returncode == 2
 
 
 def test_no_evidence_is_an_error(repository: Repository, tmp_path: Path) -> None:

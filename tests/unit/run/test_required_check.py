@@ -28,10 +28,45 @@ def test_all_that_succeeded() -> None:
     assert required_check.unmet_jobs(required_check.job_results('{"ci": {"result": "success"}}')) == ()
 
 
-@pytest.mark.parametrize("needs", ["", "{}", "[]", "null", '{"gpu": {}}', '{"gpu": "success"}', '{"gpu": null}', "gpu", "7"])
+@pytest.mark.parametrize(
+    "needs",
+    [
+        *("", "{}", "[]", "null", '{"gpu": {}}', '{"gpu": "success"}', '{"gpu": null}', "gpu", "7", "[" * 100_000),
+        *('{"gpu": {"result": ["success"]}}', '{"gpu": {"result": true}}'),
+        '{"gpu": {"result": "failure"}, "gpu": {"result": "success"}}',
+        '{"gpu": {"result": "failure", "result": "success"}}',
+        '{"gpu": {"result": "failure"}, "\\u0067pu": {"result": "success"}}',
+    ],
+)
 def test_needs_that_are_none_are_refused(needs: str) -> None:
     with pytest.raises(UsageError):
         required_check.job_results(needs)
+
+
+SUCCEEDED = '{"ci": {"result": "success"}, "gpu": {"result": "success"}}'
+
+
+def test_a_demanded_job_that_is_absent_is_named() -> None:
+    results, demanded = required_check.demanded_results(SUCCEEDED, "ci gpu, attest")
+    assert required_check.unmet_jobs(results, demanded) == ("job attest: demanded, and --needs has no such job",)
+    assert required_check.unmet_jobs(*required_check.demanded_results(SUCCEEDED, "gpu ci")) == ()
+    assert required_check.unmet_jobs(*required_check.demanded_results(None, None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("needs", "demand"),
+    [
+        (SUCCEEDED, None),
+        (None, "ci"),
+        (SUCCEEDED, ""),
+        (SUCCEEDED, " , "),
+        (SUCCEEDED, "ci ci"),
+        (SUCCEEDED, "*"),
+    ],
+)
+def test_results_without_demanded_jobs_are_refused(needs: str | None, demand: str | None) -> None:
+    with pytest.raises(UsageError, match="--demand"):
+        required_check.demanded_results(needs, demand)
 
 
 def test_evidence_of_this_very_commit() -> None:

@@ -209,3 +209,14 @@ class TestProblems:
         (checkout / "gates/tiny.toml").write_bytes(b"\xff")
         with pytest.raises(SuiteError, match="not valid TOML"):
             load(checkout / "gates/tiny.toml", root=checkout)
+
+
+def test_a_second_limit_for_the_same_targets_is_refused(problems):
+    rows = '{ on = "big-*", value = 9, unit = "count" }, { on = "big-*", value = 0, unit = "count" }, '
+    twice = GATE.replace("limits = [", f"limits = [{rows}")
+    assert any('limits[1].on: a limit for "big-*" is given twice' in line for line in problems(WITHOUT_GATES + twice))
+
+
+def test_a_parameter_of_cases_and_axes_is_refused(problems):
+    both = WHOLE.replace("each = {", "cases = [{ n = 7 }]\neach = {")
+    assert any("each.n: the parameter is given twice (also in cases)" in line for line in problems(both))
