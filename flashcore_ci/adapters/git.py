@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore_ci.adapters import process
+from flashcore_ci.adapters import process, worktree
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 TIMEOUT_SECONDS = 30.0
 EXPORT_SECONDS = 300.0
+REAL_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "GIT_OPTIONAL_LOCKS": "0"}
+"""Neither replace refs nor grafts put another object in the place of one."""
 SHORT = 12
 """Digits of a commit that people read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """The commit (empty if unknown), and whether tracked files differ from it."""
+    """The commit (empty if unknown), and whether the files differ from it. ``changes`` has a line for each that does."""
 
     commit: str
     dirty: bool
+    changes: tuple[str, ...] = ()
 
 
 def short(commit: str) -> str:
@@ -33,9 +37,15 @@ def commit_argv(root: Path) -> tuple[str, ...]:
     return ("git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD")
 
 
-def status_argv(root: Path) -> tuple[str, ...]:
-    """Ask which tracked files differ from the commit."""
-    return ("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
+def top_argv(root: Path) -> tuple[str, ...]:
+    """Ask for the top folder of the work tree."""
+    return ("git", "-C", str(root), "rev-parse", "--show-toplevel")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that point git at no other repository, index or objects."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")}
+    return {**kept, **REAL_OBJECTS}
 
 
 def parse_commit(text: str) -> str:
@@ -44,15 +54,44 @@ def parse_commit(text: str) -> str:
     return word if len(word) in (40, 64) and set(word) <= set("0123456789abcdef") else ""
 
 
-def checkout(root: Path, *, logs: Path) -> Checkout:
-    """Return the state of the checkout at ``root``, empty without git or history."""
+def checkout(root: Path, *, logs: Path, outputs: Collection[Path] = ()) -> Checkout:
+    """Compare the checkout at ``root`` with its commit by content, but not ``outputs``. Empty without git or history."""
     try:
-        commit = process.run(commit_argv(root), logs=logs, name="git-commit", timeout=TIMEOUT_SECONDS)
-        status = process.run(status_argv(root), logs=logs, name="git-status", timeout=TIMEOUT_SECONDS)
-    except CannotCollectError:
+        head = parse_commit(_ask(commit_argv(root), logs, "git-commit").decode("ascii", errors="replace"))
+        if not head:
+            return Checkout(commit="", dirty=False)
+        top = Path(os.fsdecode(_ask(top_argv(root), logs, "git-top").removesuffix(b"\n")))
+        content = _ask(("git", "-C", str(root), "cat-file", "commit", head), logs, "git-object")
+        tree = worktree.parse_tree(_ask(worktree.tree_argv(root, head), logs, "git-tree"))
+    except (CannotCollectError, ValueError):
         return Checkout(commit="", dirty=False)
-    head = parse_commit(commit.text()) if commit.returncode == 0 else ""
-    return Checkout(commit=head, dirty=bool(head) and (status.returncode != 0 or bool(status.text().strip())))
+    if not root.resolve().is_relative_to(top.resolve()) or not worktree.is_tree_of(head, content, tree):
+        return Checkout(commit=head, dirty=True, changes=("git's files or objects are not those of the commit",))
+    changes = (*worktree.find_changes(top, tree, outputs), *_submodule_changes(top, tree, logs))
+    return Checkout(commit=head, dirty=bool(changes), changes=changes)
+
+
+def _submodule_changes(top: Path, tree: Mapping[str, worktree.Entry], logs: Path) -> list[str]:
+    """Find submodules that are not empty, and have another commit or changes."""
+    found = []
+    for path, entry in tree.items():
+        if (
+            entry.mode == worktree.SUBMODULE
+            and (top / path).exists()
+            and (not (top / path).is_dir() or any((top / path).iterdir()))
+        ):
+            nested = checkout(top / path, logs=logs)
+            if nested.dirty or nested.commit != entry.digest:
+                found.append(f"{path} is a submodule with another commit or with changes")
+    return found
+
+
+def _ask(argv: Sequence[str], logs: Path, name: str) -> bytes:
+    """Return what git prints. ValueError when it fails."""
+    done = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS, env=environment(os.environ))
+    if done.returncode != 0:
+        raise ValueError(name)
+    return done.stdout.read_bytes()
 
 
 def revision_argv(root: Path, revision: str) -> tuple[str, ...]:
@@ -86,7 +125,7 @@ def fork_point(root: Path, ref: str, *, logs: Path) -> str:
 
 
 def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> str:
-    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS)
+    found = process.run(argv, logs=logs, name=name, timeout=TIMEOUT_SECONDS, env=environment(os.environ))
     commit = parse_commit(found.text()) if found.returncode == 0 else ""
     if not commit:
         raise UsageError(
@@ -100,7 +139,7 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
     into.mkdir(parents=True)
     file = logs / "base.tar"
     for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
-        done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS)
+        done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS, env=environment(os.environ))
         if done.returncode != 0:
             lines = done.error_text().splitlines()
             raise CannotCollectError(f"cannot read the files of {short(commit)}: {lines[0] if lines else name}", fix="git fsck")
@@ -108,4 +147,6 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
 
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
     """Tell whether a tracked file under ``paths`` differs from ``commit``."""
-    return process.run(difference_argv(root, commit, paths), logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS).returncode != 0
+    argv = difference_argv(root, commit, paths)
+    done = process.run(argv, logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS, env=environment(os.environ))
+    return done.returncode != 0

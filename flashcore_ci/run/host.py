@@ -95,7 +95,9 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)
-    checkout = git.Checkout(commit=request.commit, dirty=False) if request.commit else git.checkout(request.root, logs=scratch)
+    outputs = (request.root / request.out, request.root / request.binaries)
+    commit = request.commit
+    checkout = git.Checkout(commit=commit, dirty=False) if commit else git.checkout(request.root, logs=scratch, outputs=outputs)
     return Provenance(
         collected_at=clock.now(),
         device=None,

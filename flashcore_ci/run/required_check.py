@@ -23,6 +23,8 @@ from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
 
 SUCCESS = "success"
+SHOWN = 3
+"""Changed files that a message names."""
 JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measurement of this version has"
 
@@ -41,7 +43,8 @@ def require(
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
     with scratch_folder() as logs:
-        here = git.checkout(request.root, logs=logs)
+        outputs = (request.out, evidence, *filter(None, (request.build, request.base_build)))
+        here = git.checkout(request.root, logs=logs, outputs=tuple(request.root / path for path in outputs))
         if base is not None:
             request = replace(request, base=git.fork_point(request.root, base, logs=logs))
     _refuse(unmet_evidence(run.evidence.provenance, here, version=__version__))
@@ -98,7 +101,8 @@ def _differences(provenance: Provenance, here: Checkout, version: str) -> Iterat
     if provenance.dirty:
         yield "the evidence is of a checkout with uncommitted changes"
     if here.dirty:
-        yield "this checkout has uncommitted changes"
+        more = f", and {len(here.changes) - SHOWN} more" if len(here.changes) > SHOWN else ""
+        yield f"this checkout has uncommitted changes: {'; '.join(here.changes[:SHOWN])}{more}"
     if provenance.device is None:
         yield "the evidence names no GPU"
     if provenance.version != version:

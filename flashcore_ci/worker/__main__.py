@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from flashcore_ci.worker.job import Job, Result
+from flashcore_ci.worker.subject_file import ignore_bytecode
 
 JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
 """The module of each kind of job."""
@@ -25,6 +26,7 @@ def main(argv: list[str]) -> int:
     if job.kind not in JOBS:
         sys.stderr.write(f"unknown job kind {job.kind!r}\n")
         return 2
+    ignore_bytecode(job.root)
     result = Result(job, Path(argv[1]))
     result.write()
     completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)

@@ -297,4 +297,5 @@ def test_git_knows_the_commit_and_whether_files_differ(tmp_path):
     assert len(clean.commit) == 40
     assert not clean.dirty
     (tmp_path / "a").write_text("2")
-    assert git.checkout(tmp_path, logs=tmp_path / "logs") == git.Checkout(commit=clean.commit, dirty=True)
+    changed = git.checkout(tmp_path, logs=tmp_path / "logs")
+    assert (changed.commit, changed.dirty, changed.changes) == (clean.commit, True, ("a differs from the commit",))

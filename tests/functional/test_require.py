@@ -95,9 +95,12 @@ def test_committed_evidence_does_not_answer_for_a_job_that_measured_nothing(
     """What an author puts into gates/evidence is never asked here."""
     (repository.folder / "gates/evidence").mkdir()
     assert repository.tool("pack", measured, "gates/evidence/h200.tar.xz").returncode == 0
-    status, said = required(repository, altered(measured, tmp_path, observations=()))
+    status, said = required(repository, measured)
+    assert (status, "gates/evidence/h200.tar.xz is not in the commit" in said) == (11, True)
+    commit = repository.commit("evidence")
+    status, said = required(repository, altered(measured, tmp_path, observations=(), commit=commit))
+    repository.git("reset", "--quiet", "--hard", "HEAD~1")
     assert (status, "no-evidence" in said) == (11, True)
-    shutil.rmtree(repository.folder / "gates/evidence")
 
 
 def test_a_forged_commit_does_not_help_other_code(measured: Path, tmp_path: Path, environment: dict[str, str]) -> None:

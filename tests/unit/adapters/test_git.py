@@ -16,7 +16,7 @@ def test_only_a_full_hash_is_a_commit(text, commit):
 
 
 def test_git_is_asked_about_the_checkout_and_not_about_where_we_are():
-    for argv in (git.commit_argv(Path("/a/b")), git.status_argv(Path("/a/b"))):
+    for argv in (git.commit_argv(Path("/a/b")), git.top_argv(Path("/a/b"))):
         assert argv[:3] == ("git", "-C", "/a/b")
 
 
@@ -32,3 +32,10 @@ def test_the_files_of_a_commit_and_the_difference_from_it():
         "tool",
         ":(exclude)tool/report",
     )
+
+
+def test_variables_that_point_git_elsewhere_are_dropped():
+    elsewhere = {"GIT_DIR": "/x", "GIT_INDEX_FILE": "/x", "GIT_OBJECT_DIRECTORY": "/x", "GIT_REPLACE_REF_BASE": "x", "HOME": "/h"}
+    kept = git.environment({**elsewhere, "GIT_CONFIG_COUNT": "0"})
+    assert not kept.keys() & (elsewhere.keys() - {"HOME"})
+    assert (kept["HOME"], kept["GIT_CONFIG_COUNT"], kept["GIT_NO_REPLACE_OBJECTS"]) == ("/h", "0", "1")

@@ -1,10 +1,13 @@
+import importlib.util
+import py_compile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
 from flashcore_ci.worker import describe
 from flashcore_ci.worker.job import Job, Result, Subject, Work
-from flashcore_ci.worker.subject_file import Subjects, last_line, load
+from flashcore_ci.worker.subject_file import Subjects, ignore_bytecode, last_line, load
 
 GOOD = """
 loaded = []
@@ -98,3 +101,15 @@ def test_a_file_that_lacks_a_function(tmp_path):
 )
 def test_last_line(error, line):
     assert last_line(error) == line
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_forged_bytecode_next_to_a_subject_does_not_run(tmp_path, monkeypatch, ignored):
+    monkeypatch.setattr(SourceFileLoader, "get_code", SourceFileLoader.get_code)
+    job = make_job(tmp_path, GOOD)
+    (tmp_path / "forged.py").write_text(f"{GOOD}\nFORGED = True")
+    cache = importlib.util.cache_from_source(str(job.subjects[0].file))
+    py_compile.compile(str(tmp_path / "forged.py"), cfile=cache, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    if ignored:
+        ignore_bytecode(tmp_path)
+    assert hasattr(load(job.subjects[0]), "FORGED") is not ignored

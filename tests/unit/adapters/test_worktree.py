@@ -1,0 +1,39 @@
+import pytest
+
+from flashcore_ci.adapters import worktree
+
+EMPTY = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+LISTED = f"100644 blob {EMPTY}       0\ta/b\x00160000 commit {'1' * 40}       -\tsub\x00".encode()
+
+
+def test_files_and_submodules_of_a_commit():
+    found = worktree.parse_tree(LISTED)
+    assert found["a/b"] == worktree.Entry(mode="100644", digest=EMPTY, size=0)
+    assert found["sub"] == worktree.Entry(mode="160000", digest="1" * 40, size=-1)
+
+
+@pytest.mark.parametrize("data", [b"x\x00", b"100644 blob\ta\x00", b"100644 blob 1 x\ta\x00"])
+def test_other_text_is_an_error(data):
+    with pytest.raises(ValueError):
+        worktree.parse_tree(data)
+
+
+def test_a_tree_without_its_commit_is_not_believed():
+    tree = worktree.parse_tree(LISTED)
+    assert not worktree.is_tree_of("2" * 40, b"tree 0", tree)
+
+
+def test_the_command_s_own_folders_are_no_changes(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").touch()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/x.py").touch()
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured/gpu.tar.xz").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/pyvenv.cfg").touch()
+    (tmp_path / ".venv/x.py").touch()
+    tree = worktree.parse_tree(LISTED)
+    assert list(worktree.find_changes(tmp_path, tree, (tmp_path / "out",))) == []
+    assert list(worktree.find_changes(tmp_path, tree)) == ["out/x.py is not in the commit"]
