@@ -14,6 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_SUITE = Path("gates/hopper.toml")
 DEFAULT_OUT = Path("runs/latest")
 DEFAULT_JUDGED = Path("runs/judged")
+END_OF_DAY = 86_399
 DEFAULT_EVIDENCE = Path("gates/evidence")
 
 
@@ -23,9 +24,10 @@ class Moment(click.ParamType[str, Any]):
     name = "ISO 8601"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Convert to UTC, to the second."""
+        """Convert to UTC, to the second. A day alone is its last second."""
         try:
             moment = dt.datetime.fromisoformat(value)
+            moment += dt.timedelta(seconds=END_OF_DAY) if len(value) == len("2026-11-21") else dt.timedelta()
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
             return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         except (ValueError, OverflowError):

@@ -38,14 +38,16 @@ def judge(
     tool: str,
     references: References | None = None,
     base: Mapping[str, Identity] | None = None,
+    max_age_days: float | None = None,
 ) -> Report:
     """Give each check one verdict, in plan order, as of the ISO 8601 day ``as_of``.
 
-    Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). ValueError: no date.
+    Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). Evidence older than
+    ``max_age_days`` does not count. ValueError: no date.
     """
     day = waiving.day_of(as_of)
     references = references or References()
-    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {})
+    matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {}, as_of=as_of, max_age_days=max_age_days)
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
     same_code = workloads_with_same_code(plan, matcher)
     results = [_evaluate_matches(plan, check, matcher.matches(check), references, same_code) for check in plan.checks]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
 from flashcore_ci.model.identity import static_identity, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
-from flashcore_ci.model.suite import Kind, Scope
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
 from flashcore_ci.model.verdict import Origin
 
 NO_ORIGIN = Origin(kind="none")
@@ -42,12 +43,14 @@ class MatchedEvidence:
 
 @dataclass(slots=True)
 class Matcher:
-    """Matches sources with checks. ``base``: the required base by workload."""
+    """Matches sources with checks. ``base``: the required base by workload. ``as_of`` (empty: any time) and age as in ``refusal``."""
 
     plan: Plan
     builds: tuple[BuildEvidence, ...]
     sources: tuple[Source, ...]
     base: Mapping[str, Identity] = field(default_factory=dict)
+    as_of: str = ""
+    max_age_days: float | None = None
     _index: list[dict[tuple[Kind, str], list[Observation]]] = field(init=False)
     _matches: dict[tuple[Kind, str], tuple[MatchedEvidence, ...]] = field(init=False, default_factory=dict)
 
@@ -66,11 +69,14 @@ class Matcher:
         if isinstance(expected, Missing):
             return (MatchedEvidence(missing=expected),)
         matches: list[MatchedEvidence] = []
+        refused: list[MatchedEvidence] = []
         identities: list[Identity] = []
         for source, index in zip(self.sources, self._index, strict=True):
             observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
             current = [o for o in observations if o.identity == expected and self._has_expected_base(check, o)]
-            if current and any(observation != current[0] for observation in current):
+            if current and (missing := self._refusal(source, check.gate.evidence)):
+                refused.append(MatchedEvidence(source=source, missing=missing))
+            elif current and any(observation != current[0] for observation in current):
                 contradiction = f"{len(current)} observations of the same code contradict each other"
                 matches.append(MatchedEvidence(source=source, missing=Missing(code=Code.INVALID_RESULT, message=contradiction)))
             elif current:
@@ -78,7 +84,12 @@ class Matcher:
             if current and source.origin.kind == "live":
                 break
             identities += [observation.identity for observation in observations]
-        return tuple(matches) or (_unmatched(check, expected, identities),)
+        return tuple(matches) or tuple(refused) or (_unmatched(check, expected, identities),)
+
+    def _refusal(self, source: Source, kind: Kind) -> Missing | None:
+        if kind in STATIC_KINDS:
+            return None
+        return refusal(source.evidence.provenance, kind, self.plan.accepts, as_of=self.as_of, max_age_days=self.max_age_days)
 
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests cover what was measured. Else only live evidence counts."""

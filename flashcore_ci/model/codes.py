@@ -35,6 +35,12 @@ class Code(StrEnum):
 
     NO_EVIDENCE = "no-evidence"
     STALE_EVIDENCE = "stale-evidence"
+    OTHER_DEVICE = "other-device"
+    OTHER_DRIVER = "other-driver"
+    OTHER_TOOLS = "other-tools"
+    NO_TOOLS = "no-tools"
+    FROM_THE_FUTURE = "from-the-future"
+    TOO_OLD = "too-old"
     METRIC_ABSENT = "metric-absent"
     UNIT_MISMATCH = "unit-mismatch"
     INVALID_REPORT = "invalid-report"
@@ -101,6 +107,12 @@ NEXT_STEP: dict[Code, str] = {
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.STALE_EVIDENCE: "The code differs from the code that was measured. Run `flashcore-ci gate --live` on a machine with the GPU.",
+    Code.OTHER_DEVICE: "The evidence is of a GPU that the suite does not accept. Measure on one that it names, or name this one in a reviewed change.",
+    Code.OTHER_DRIVER: "The suite does not accept the driver. Measure with a driver in its range, or widen the range in a reviewed change.",
+    Code.OTHER_TOOLS: "The suite does not accept the tool's version. Install one in its range, or widen the range in a reviewed change.",
+    Code.NO_TOOLS: "The evidence does not name its tools. Run `flashcore-ci gate --live` on a machine with the GPU.",
+    Code.FROM_THE_FUTURE: "The evidence is newer than now. Correct the clock of the machine that measures, then run the gate again.",
+    Code.TOO_OLD: "The evidence is older than the suite allows. Run the GPU job again on this commit.",
     Code.METRIC_ABSENT: "The tool did not report this metric. Check the tool's version with `flashcore-ci doctor`.",
     Code.UNIT_MISMATCH: "The reading and the limit have different units. Correct the gate or the collector.",
     Code.INVALID_REPORT: "The tool's report is damaged. Delete the run folder and collect again.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Limit, Protocol, Scope, Workload
+from flashcore_ci.model.suite import Accepts, Gate, Kind, Limit, Protocol, Scope, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,7 @@ class Plan:
     workloads: tuple[Workload, ...]
     descriptions: tuple[Description, ...]
     protocol: Protocol
+    accepts: Accepts | None = None
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
         """Return the workloads that need this evidence."""

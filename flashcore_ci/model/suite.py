@@ -158,6 +158,24 @@ class Ridge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRange:
+    """Versions from ``first`` up to, but not, ``below``."""
+
+    first: str
+    below: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepts:
+    """The evidence that counts: devices by name, driver, tools by name, and how old it may be for ``require``."""
+
+    devices: tuple[str, ...]
+    driver: VersionRange
+    tools: tuple[tuple[str, VersionRange], ...]
+    max_age_days: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
     """How much to measure. These numbers are not thresholds."""
 
@@ -168,7 +186,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """One checked suite file. ``sources`` maps each value to its ``file:key``."""
+    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine."""
 
     name: str
     file: str
@@ -179,3 +197,4 @@ class Suite:
     ridge: Ridge
     protocol: Protocol
     sources: tuple[tuple[str, str], ...] = ()
+    accepts: Accepts | None = None

@@ -50,6 +50,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         workloads=suite.workloads if compared else _not_compared(suite.workloads, {workload.id for workload in suite.workloads}),
         descriptions=descriptions,
         protocol=suite.protocol,
+        accepts=suite.accepts,
     )
     return _only_needed(whole)
 

@@ -41,6 +41,7 @@ class PartialRun:
     base: dict[str, Identity] = field(default_factory=dict)
     commit: str = ""
     narrowing: str = ""
+    max_age_days: float | None = None
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
@@ -69,6 +70,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         here = host.provenance(request)
         run.commit = here.commit
         suite = run.suite = load_suite(request)
+        run.max_age_days = suite.accepts.max_age_days if evidence and suite.accepts else None
         plan = run.plan = make_plan(suite, request, progress)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
@@ -195,6 +197,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         tool=__version__,
         references=references.of(request.root / request.suite),
         base=run.base,
+        max_age_days=run.max_age_days,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
     narrowing = "; ".join(filter(None, (only, run.narrowing)))

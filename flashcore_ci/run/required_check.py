@@ -18,6 +18,7 @@ from flashcore_ci.model.verdict import Origin, Report
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import gate, reports
 from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
@@ -40,6 +41,7 @@ def require(
     with claim_folder(request.out):
         reports.clear(request.out)
     _refuse(unmet_jobs(*demanded_results(needs, demand)))
+    accepts = load_suite(request).accepts
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
     with scratch_folder() as logs:
@@ -47,7 +49,8 @@ def require(
         here = git.checkout(request.root, logs=logs, outputs=tuple(request.root / path for path in outputs))
         if base is not None:
             request = replace(request, base=git.fork_point(request.root, base, logs=logs))
-    _refuse(unmet_evidence(run.evidence.provenance, here, version=__version__))
+    named = () if accepts else (f"{request.suite} has no [accepts]: it names no device, driver, tools and age of the evidence",)
+    _refuse((*named, *unmet_evidence(run.evidence.provenance, here, version=__version__)))
     live = Origin(kind="live", detail=f"{recorded.where_and_when(run.evidence.provenance)}, of this commit")
     return gate.gate(request, progress, evidence=(Source(origin=live, evidence=run.evidence, files=run.files),))
 

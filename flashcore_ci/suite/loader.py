@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from flashcore_ci.model.errors import SuiteError
-from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Waiver, Workload
+from flashcore_ci.model.suite import Accepts, Gate, Limit, Protocol, Ridge, SubjectRef, Suite, VersionRange, Waiver, Workload
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
+from flashcore_ci.suite.tables import AcceptsTable, GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
 WAIVERS = "waivers.toml"
@@ -47,6 +47,7 @@ def load(path: Path, *, root: Path) -> Suite:
         ridge=Ridge(**head.ridge.model_dump()),
         protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
+        accepts=_accepts(head.accepts),
     )
 
 
@@ -118,6 +119,14 @@ class _Reader:
             for index, limit in enumerate(table.limits):
                 self.remember(f"limit {table.id} {limit.on}", f"{key}.limits[{index}]")
         return found
+
+
+def _accepts(table: AcceptsTable | None) -> Accepts | None:
+    if table is None:
+        return None
+    tools = tuple(sorted((name, VersionRange(**each.model_dump())) for name, each in table.tools.items()))
+    driver = VersionRange(**table.driver.model_dump())
+    return Accepts(devices=tuple(table.devices), driver=driver, tools=tools, max_age_days=table.max_age_days)
 
 
 def _gate(table: GateTable) -> Gate:

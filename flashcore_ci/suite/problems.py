@@ -66,14 +66,14 @@ def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
     for part in location:
-        if isinstance(part, str):
+        if isinstance(part, str) and part in model.model_fields:
             model = _table_in(model.model_fields[part].annotation)
     return list(model.model_fields)
 
 
 def _table_in(annotation: Any) -> type[BaseModel]:
     while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        annotation = get_args(annotation)[-1]
+        annotation = [part for part in get_args(annotation) if part is not type(None)][-1]
     return annotation
 
 

@@ -40,6 +40,25 @@ class RidgeTable(Table):
     bandwidth: Positive
 
 
+Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,9}$")]
+
+
+class RangeTable(Table):
+    """Versions: ``from`` one, ``below`` another."""
+
+    first: Annotated[Version, Field(alias="from")]
+    below: Version
+
+
+class AcceptsTable(Table):
+    """``[accepts]``: the evidence that counts."""
+
+    devices: Annotated[list[Text], Field(min_length=1)]
+    driver: RangeTable
+    tools: Annotated[dict[Text, RangeTable], Field(min_length=1)]
+    max_age_days: Annotated[float, Field(gt=0, le=366, allow_inf_nan=False)]
+
+
 class ProtocolTable(Table):
     """``[protocol]``: how much to measure. ``timeouts`` are seconds per process."""
 
@@ -107,6 +126,7 @@ class SuiteTable(Table):
     name: Name
     ridge: RidgeTable
     protocol: ProtocolTable
+    accepts: AcceptsTable | None = None
     subject: Tables
     workload: Tables
     gate: Tables

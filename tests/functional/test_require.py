@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from evidence_factories import make_device
 from replayed import ROOT, environ
-from repository import Repository
+from repository import SUITE, Repository
 
 from flashcore_ci.store.run import read_run, write_run
 
@@ -80,6 +81,32 @@ def test_needs_that_are_none_are_a_usage_error(repository: Repository, measured:
 def test_a_base_that_is_not_here_is_a_usage_error(repository: Repository, measured: Path) -> None:
     done = repository.tool("require", measured, "--base", "nowhere")
     assert (done.returncode, "fetch" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"device": make_device(name="NVIDIA A100-SXM4-80GB")}, "other-device"),
+        ({"device": make_device(driver="535.104.05")}, "other-driver"),
+        ({"tools": ()}, "no-tools"),
+        ({"collected_at": "2020-01-01T00:00:00Z"}, "too-old"),
+        ({"collected_at": "2999-01-01T00:00:00Z"}, "from-the-future"),
+    ],
+)
+def test_evidence_that_the_suite_does_not_accept(
+    repository: Repository, measured: Path, tmp_path: Path, changes: dict[str, object], code: str
+) -> None:
+    status, said = required(repository, altered(measured, tmp_path, **changes))
+    assert (status, code in said) == (11, True), said
+
+
+def test_a_suite_that_accepts_any_machine_is_refused(measured: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    repository = Repository(tmp_path / "repository", environment)
+    text = (repository.folder / SUITE).read_text()
+    (repository.folder / SUITE).write_text(text[: text.index("[accepts]")] + text[text.index("[protocol]") :])
+    commit = repository.commit("accept anything")
+    status, said = required(repository, altered(measured, tmp_path, commit=commit))
+    assert (status, "has no [accepts]" in said) == (11, True)
 
 
 def test_a_red_gate_is_red_again(repository: Repository, measured: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from evidence_factories import good_observation, make_evidence, make_provenance
 from replayed import ROOT
 
 from flashcore_ci import __version__
+from flashcore_ci.adapters import clock
 from flashcore_ci.build.records import read_builds
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
@@ -77,7 +78,7 @@ class Repository:
             "twice-n4096",
             readings=tuple((name, Measured(value=difference, unit=unit)) for name, unit in READINGS),
         )
-        provenance = {"commit": self.git("rev-parse", "HEAD"), "version": __version__, **provenance}
+        provenance = {"commit": self.git("rev-parse", "HEAD"), "version": __version__, "collected_at": clock.now(), **provenance}
         prepare_run(into, plan)
         write_run(into, plan, make_evidence(provenance=make_provenance(**provenance), builds=builds, observations=(observation,)))
         return into

@@ -220,3 +220,37 @@ def test_a_second_limit_for_the_same_targets_is_refused(problems):
 def test_a_parameter_of_cases_and_axes_is_refused(problems):
     both = WHOLE.replace("each = {", "cases = [{ n = 7 }]\neach = {")
     assert any("each.n: the parameter is given twice (also in cases)" in line for line in problems(both))
+
+
+ACCEPTS = """
+[accepts]
+devices = ["NVIDIA H200"]
+driver = { from = "570.1", below = "600" }
+tools = { ncu = { from = "2025", below = "2027" } }
+max_age_days = 7
+"""
+
+
+def test_a_suite_names_the_evidence_that_it_accepts(read):
+    accepts = read(HEAD.replace("[protocol]", f"{ACCEPTS}[protocol]", 1) + WHOLE.removeprefix(HEAD)).accepts
+    assert (accepts.devices, accepts.driver.first, accepts.max_age_days) == (("NVIDIA H200",), "570.1", 7)
+    assert accepts.tools[0][1].below == "2027"
+    assert read(WHOLE).accepts is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"570.1"', '"*"', "accepts.driver.from"),
+        ('"570.1"', "570.1", "accepts.driver.from"),
+        ('devices = ["NVIDIA H200"]', "devices = []", "accepts.devices"),
+        ("max_age_days = 7", "max_age_days = 1e9", "accepts.max_age_days"),
+        ("max_age_days = 7", "", "accepts.max_age_days"),
+        ("tools = {", "tool = {", "accepts.tool"),
+        ('below = "2027"', 'below = "2027", above = "1"', "accepts.tools.ncu.above"),
+        ('tools = { ncu = { from = "2025", below = "2027" } }', "tools = {}", "accepts.tools"),
+    ],
+)
+def test_wrong_ranges_are_named(problems, old, new, words):
+    text = HEAD.replace("[protocol]", f"{ACCEPTS.replace(old, new)}[protocol]", 1) + WHOLE.removeprefix(HEAD)
+    assert any(words in line for line in problems(text)), problems(text)
