@@ -57,19 +57,24 @@ def estimate_drift(before: tuple[float, ...], now: tuple[float, ...], prior: Pri
     return moderated_estimate(mean(logs[1]) - mean(logs[0]), variance, df, weight, rounds=len(now), prior=process)
 
 
+def decide(drift: Estimate, *, limit: float, rows: int) -> tuple[Outcome, Code]:
+    """Compare a drift with the limit (%). ``rows`` share alpha."""
+    margin = math.log1p(limit / 100.0)
+    lower, upper = drift.lower_bound(ALPHA_NULL / rows), drift.upper_bound(BETA)
+    if lower > margin:
+        return Outcome.FAIL, Code.DRIFTED
+    if upper <= margin:
+        return Outcome.PASS, Code.FASTER if upper < -margin else Code.SAME
+    return Outcome.INCONCLUSIVE, Code.UNDECIDED
+
+
 def _is_comparable(row: BaselineRow, observation: Observation) -> bool:
     return (row.asked, row.collector) == (observation.identity.workload, observation.identity.collector)
 
 
 def _evaluated(check: Check, drift: Estimate, context: ComparisonContext, baseline: Baseline, row: BaselineRow) -> Evaluation:
-    margin = math.log1p(check.limit.value / 100.0)
+    outcome, code = decide(drift, limit=check.limit.value, rows=context.rows)
     lower, upper = drift.lower_bound(ALPHA_NULL / context.rows), drift.upper_bound(BETA)
-    if lower > margin:
-        outcome, code = Outcome.FAIL, Code.DRIFTED
-    elif upper <= margin:
-        outcome, code = Outcome.PASS, Code.FASTER if upper < -margin else Code.SAME
-    else:
-        outcome, code = Outcome.INCONCLUSIVE, Code.UNDECIDED
     result = f"{percent(drift.mean):+.2f} % compared with the baseline of {row.collected_at[:10]}"
     bounds = f"(confidence bounds {percent(lower):+.2f} % and {percent(upper):+.2f} %)"
     message = f"{result} {bounds}, margin {check.limit.value:g} %"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.plan import Check, Plan
-from flashcore_ci.model.suite import Severity, Suite
+from flashcore_ci.model.suite import Severity, Statistic, Suite
 from flashcore_ci.plan import planner
 from flashcore_ci.report import explain as words
 from flashcore_ci.report import formatting
@@ -22,8 +23,12 @@ from flashcore_ci.suite.loader import load
 
 
 def load_suite(request: Request) -> Suite:
-    """Load the requested suite. SuiteError lists every problem."""
-    return load(request.root / request.suite, root=request.root)
+    """Load the requested suite. SuiteError lists every problem. Gates of another suite that compare measurements are left out."""
+    suite = load(request.root / request.suite, root=request.root)
+    if request.gates_of is None:
+        return suite
+    gates = load(request.root / request.gates_of, root=request.root).gates
+    return replace(suite, gates=tuple(gate for gate in gates if gate.statistic not in {Statistic.SLOWDOWN, Statistic.DRIFT}))
 
 
 def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: bool | None = None) -> Plan:

@@ -24,6 +24,7 @@ class Request:
     - ``build``, ``base_build``: binaries from elsewhere. ``libraries``: the folder to build into (None: in the run folder).
     - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
     - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
+    - ``gates_of``: a suite whose gates and limits judge in place of those of ``suite``.
     - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
@@ -49,6 +50,7 @@ class Request:
     checkout: Path | None = None
     commit: str | None = None
     lock_clocks: int | None = None
+    gates_of: Path | None = None
 
     @property
     def root(self) -> Path:

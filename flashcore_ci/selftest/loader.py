@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError
@@ -30,7 +30,7 @@ class SelfTestTable(Table):
     """The file."""
 
     suite: Text
-    compared: Text
+    guard: Annotated[Text, Field(validation_alias=AliasChoices("guard", "compared"))]  # the name in bases until 0.1
     recording: Text
     clean: Annotated[list[Text], Field(min_length=1)]
     defect: Annotated[list[DefectTable], Field(min_length=1)]
@@ -51,7 +51,7 @@ def load(path: Path) -> SelfTest:
     if table is None or problems.lines:
         raise SuiteError(tuple(problems.lines), fix=f"correct {path}")
     defects, clean = tuple(_defect(row) for row in table.defect), tuple(table.clean)
-    return SelfTest(suite=table.suite, compared=table.compared, recording=table.recording, clean=clean, defects=defects)
+    return SelfTest(suite=table.suite, guard=table.guard, recording=table.recording, clean=clean, defects=defects)
 
 
 def _defect(row: DefectTable) -> Defect:

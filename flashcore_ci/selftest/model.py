@@ -29,10 +29,13 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """``gates/selftest.toml``: the mutants' ``suite``, its ``recording``, globs of ``clean`` targets, the slowdowns' suite."""
+    """``gates/selftest.toml``: the mutants' ``suite``, its ``recording``, globs of ``clean`` targets.
+
+    ``guard`` is the suite whose gates and limits judge the defects.
+    """
 
     suite: str
-    compared: str
+    guard: str
     recording: str
     clean: tuple[str, ...]
     defects: tuple[Defect, ...]
@@ -55,13 +58,19 @@ class Detection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTestResult:
-    """All detections, sound checks that are not green, and gates that were never green."""
+    """All detections, sound checks that are not green, and gates that were never green.
+
+    ``undefended`` gates caught no defect, and ``dropped`` defects were in the base.
+    """
 
     detections: tuple[Detection, ...]
     not_green: tuple[Verdict, ...]
     uncontrolled: tuple[str, ...]
+    undefended: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every defect was caught and all else is green."""
-        return all(detection.is_right for detection in self.detections) and not self.not_green and not self.uncontrolled
+        """Whether every gate caught every defect of it and of the base, and all else is green."""
+        wrong = (*self.not_green, *self.uncontrolled, *self.undefended, *self.dropped)
+        return all(detection.is_right for detection in self.detections) and not wrong

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from flashcore_ci.model.evidence import Observation
@@ -38,10 +40,18 @@ def gates_without_a_control(test: SelfTest, report: Report) -> tuple[str, ...]:
     return tuple(gate for gate in gates if gate not in green)
 
 
-def gates_without_a_defect(test: SelfTest, gates: Iterable[str]) -> tuple[str, ...]:
-    """List the gates that have no mutant."""
-    covered = {defect.gate for defect in test.defects if defect.target}
+def gates_without_a_defect(detections: Iterable[Detection], gates: Iterable[str]) -> tuple[str, ...]:
+    """List the gates that caught no broken kernel and no planted slowdown."""
+    covered = {detection.defect.gate for detection in detections if detection.defect.target and detection.is_right}
     return tuple(gate for gate in gates if gate not in covered)
+
+
+def dropped_defects(base: SelfTest, head: SelfTest) -> tuple[str, ...]:
+    """List the defects of ``base`` that ``head`` lacks. A new name for one is no loss."""
+    kept = Counter(replace(defect, name="") for defect in head.defects)
+    kept.subtract(replace(defect, name="") for defect in base.defects)
+    lost = {defect for defect, count in kept.items() if count < 0}
+    return tuple(defect.name for defect in base.defects if replace(defect, name="") in lost)
 
 
 def _is_clean(test: SelfTest, verdict: Verdict) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,24 +28,29 @@ FILE = Path("gates/selftest.toml")
 def load_selftest(root: Path) -> SelfTest:
     """Read the self-test of the checkout. SuiteError when a file is missing."""
     test = load(root / FILE)
-    missing = [name for name in (test.suite, test.compared) if not (root / name).is_file()]
+    missing = [name for name in (test.suite, test.guard) if not (root / name).is_file()]
     if missing:
         raise SuiteError(tuple(f"{FILE}: there is no suite {name}" for name in missing), fix=f"correct {FILE}")
     return test
 
 
-def run_live(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
-    """Measure the mutants here, then tamper with the evidence."""
-    return _score(test, gate.gate(request, progress), request.out, progress)
+def run_live(test: SelfTest, request: Request, progress: Progress, base: Path | None = None) -> SelfTestResult:
+    """Measure the mutants here, then tamper with the evidence. ``base``: the base's ``gates/selftest.toml``."""
+    return _score(test, gate.gate(_by_guard(test, request), progress), request.out, progress, base)
 
 
-def run_recorded(test: SelfTest, request: Request, progress: Progress) -> SelfTestResult:
-    """Judge the recording, then tamper with its evidence."""
+def run_recorded(test: SelfTest, request: Request, progress: Progress, base: Path | None = None) -> SelfTestResult:
+    """Judge the recording, then tamper with its evidence. ``base`` as for ``run_live``."""
     run = request.root / test.recording
-    return _score(test, gate.judge_run(run, request, progress), run, progress)
+    return _score(test, gate.judge_run(run, _by_guard(test, request), progress), run, progress, base)
 
 
-def _score(test: SelfTest, report: Report, run: Path, progress: Progress) -> SelfTestResult:
+def _by_guard(test: SelfTest, request: Request) -> Request:
+    """Judge by the gates and limits of the suite that guards."""
+    return replace(request, gates_of=Path(test.guard))
+
+
+def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: Path | None) -> SelfTestResult:
     idle = score.idle_globs(test, report)
     if idle:
         problems = tuple(f'{FILE}: clean: "{glob}" matches no target of {test.suite}' for glob in idle)
@@ -52,23 +58,34 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress) -> Sel
     progress("tampering with evidence")
     content = read_run(run)
     with scratch_folder() as scratch:
-        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=partial(_judge, content.plan))
+        guard = load_suite(Path.cwd() / test.guard, root=Path.cwd())
+        plan, as_of = replace(content.plan, accepts=guard.accepts), content.evidence.provenance.collected_at
+        judge_altered = partial(_judge, plan, as_of)
+        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=judge_altered)
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     uncontrolled = score.gates_without_a_control(test, report)
-    return SelfTestResult(detections=detections, not_green=score.not_green(test, report), uncontrolled=uncontrolled)
+    return SelfTestResult(
+        detections=detections,
+        not_green=score.not_green(test, report),
+        uncontrolled=uncontrolled,
+        undefended=score.gates_without_a_defect(detections, (gate.id for gate in guard.gates)),
+        dropped=score.dropped_defects(load(base), test) if base else (),
+    )
 
 
 def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.GoodRun) -> Detection:
     if defect.tampering:
         return tampering.detect(defect, good)
     if defect.slowdown:
-        compared = Path.cwd() / test.compared
-        return slowdowns.detect(defect, load_suite(compared, root=Path.cwd()), references.of(compared).noises)
+        guard = Path.cwd() / test.guard
+        return slowdowns.detect(defect, load_suite(guard, root=Path.cwd()), references.of(guard).noises)
     return score.detect(defect, report, good.run.evidence.observations)
 
 
-def _judge(plan: Plan, evidence: Evidence) -> Report:
+def _judge(plan: Plan, as_of: str, evidence: Evidence) -> Report:
     compiled = compiler_evidence(plan, evidence.builds, evidence.provenance)
     sources = tuple(Source(origin=Origin(kind="recorded"), evidence=source) for source in (compiled, evidence))
-    as_of = evidence.provenance.collected_at
-    return judge(plan, evidence.builds, sources, waivers=(), as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__)
+    age = plan.accepts.max_age_days if plan.accepts else None
+    return judge(
+        plan, evidence.builds, sources, waivers=(), as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__, max_age_days=age
+    )

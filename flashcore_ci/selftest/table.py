@@ -28,6 +28,8 @@ def summary(result: SelfTestResult) -> list[str]:
     red = result.not_green
     wrong = [f"did not pass without a defect: {v.gate} on {v.target}: {v.reason.code}, {v.reason.message}" for v in red]
     wrong += [f"never passed in this run: {gate}" for gate in result.uncontrolled]
+    wrong += [f"caught no defect: {gate}" for gate in result.undefended]
+    wrong += [f"a defect of the base is gone: {name}" for name in result.dropped]
     count = f"{sum(row.is_right for row in result.detections)} of {len(result.detections)} caught"
     return [*wrong, count if wrong else f"{count}, and everything without a defect passed"]
 

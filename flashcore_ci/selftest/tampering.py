@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci.adapters import clock, sanitizer
 from flashcore_ci.collect import child
@@ -114,6 +115,20 @@ def _altered_observation(alter: Callable[[Observation], tuple[Observation, ...]]
     return tamper
 
 
+def _altered_provenance(**changes: Any) -> Callable[[GoodRun, str], str]:
+    def tamper(good: GoodRun, gate: str) -> str:
+        """Say that a green check was measured elsewhere, reseal, and return the gate's new reason."""
+        _, target = good.green_check(gate)
+        evidence = good.run.evidence
+        device = replace(evidence.provenance.device, **changes.get("device", {})) if evidence.provenance.device else None
+        provenance = replace(evidence.provenance, **{**changes, "device": device})
+        data = encode(replace(evidence, provenance=provenance))
+        report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
+        return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+    return tamper
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename the kernels in the sanitizer's launch list."""
     _, target = good.green_check(gate)
@@ -155,6 +170,12 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "stale-digest": _altered_observation(lambda old: (replace(old, identity=replace(old.identity, machine_code="0" * 64)),)),
     "forged-number": _forged_number,
     "older-schema": _older_schema,
+    "other-device": _altered_provenance(device={"name": "another GPU"}),
+    "other-driver": _altered_provenance(device={"driver": "1.0"}),
+    "other-tools": _altered_provenance(tools=(("ncu", "1.0"), ("compute-sanitizer", "1.0"), ("torch", "1.0"))),
+    "no-tools": _altered_provenance(tools=()),
+    "future-evidence": _altered_provenance(collected_at="2999-01-01T00:00:00Z"),
+    "old-evidence": _altered_provenance(collected_at="2000-01-01T00:00:00Z"),
     "wrong-kernel": _wrong_kernel,
     "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _cut_log,

@@ -15,6 +15,7 @@ from replayed import COMMAND, ROOT, SUITE, environ
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Gate
 from flashcore_ci.selftest.loader import load as load_selftest
+from flashcore_ci.selftest.model import Detection
 from flashcore_ci.selftest.score import gates_without_a_defect
 from flashcore_ci.suite.loader import load
 
@@ -22,7 +23,7 @@ FILE = ROOT / "gates/selftest.toml"
 SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
 SECONDS = 10.0
 NOT_RECORDED = {"no-slower", "no-drift"}
-"""Gates that hold one measurement against another: test_planted_slowdowns.py has their red cases."""
+"""Gates that hold one measurement against another: their defects are planted slowdowns, which no suite of mutants has."""
 
 
 def selftest(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
@@ -57,7 +58,8 @@ def test_the_self_test_takes_a_gpu_for_ten_minutes_at_most() -> None:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_every_gate_that_ships_has_a_defect(file: Path) -> None:
-    assert set(gates_without_a_defect(load_selftest(FILE), gates(file))) <= NOT_RECORDED
+    caught = [Detection(defect=defect, reason=defect.reason, red=True, seconds=None) for defect in load_selftest(FILE).defects]
+    assert gates_without_a_defect(caught, gates(file)) == ()
 
 
 @pytest.mark.parametrize("gate", gates(ROOT / "gates/hopper.toml").values(), ids=lambda gate: gate.id)
@@ -127,6 +129,41 @@ def test_a_clean_target_that_is_none_is_refused(tmp_path: Path) -> None:
     done = altered(tmp_path, '"sound-*", "defect_sound",', '"sond-*", "defect_sound",')
     assert done.returncode == 3
     assert 'clean: "sond-*" matches no target of gates/defects.toml' in done.stderr
+
+
+def guarded(tmp_path: Path, old: str, new: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The self-test of a checkout whose guarding suite is altered in one place."""
+    shutil.copytree(ROOT / "kernel", tmp_path / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    shutil.copytree(ROOT / "gates", tmp_path / "gates", ignore=shutil.ignore_patterns("evidence"))
+    text = (tmp_path / "gates/hopper.toml").read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (tmp_path / "gates/hopper.toml").write_text(text.replace(old, new), encoding="utf-8")
+    argv = [*COMMAND, "selftest", "--recorded", *arguments]
+    environment = {**environ(), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_limit_of_the_suite_that_guards_is_what_the_defects_meet(tmp_path: Path) -> None:
+    limit = '{ on = "*", value = 2e-3, unit = "abs" }'
+    done = guarded(tmp_path, limit, '{ on = "*", value = 1e9, unit = "abs" }')
+    assert done.returncode == 10
+    assert "causal mask off by one" in "".join(line for line in done.stdout.splitlines() if line.startswith("MISSED"))
+
+
+def test_a_gate_without_a_defect_and_a_dropped_defect_fail(tmp_path: Path) -> None:
+    gate = (
+        '[[gate]]\nid = "shared"\ntitle = "t"\nevidence = "resources"\nmetric = "shared/bytes"\nrule = "<="\n'
+        'limits = [{ value = 1000000, unit = "byte" }]\nwhy = "w"\nowner = "o"\n\n[[gate]]\nid = "max-diff"\n'
+    )
+    base = tmp_path.with_name(f"{tmp_path.name}-base.toml")
+    row = '  { name = "trap", gate = "max-diff", target = "trap-n100003", reason = "crash" },\n'
+    text = FILE.read_text(encoding="utf-8")
+    base.write_text(text.replace(row, f"{row}{row.replace('trap', 'gone')}"), encoding="utf-8")
+    done = guarded(tmp_path, '[[gate]]\nid = "max-diff"\n', gate, "--base", str(base))
+    assert done.returncode == 10, done.stderr
+    assert "caught no defect: shared" in done.stdout
+    assert "a defect of the base is gone: gone" in done.stdout
 
 
 def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:

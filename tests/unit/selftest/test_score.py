@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
 from factories import CHECKS
 from judging import GOOD, RED, judged
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Severity
-from flashcore_ci.selftest import score
-from flashcore_ci.selftest.model import Defect, SelfTest
+from flashcore_ci.selftest import score, table
+from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
 
-TEST = SelfTest(suite="s", recording="r", compared="c", clean=("big", "smal*"), defects=())
+TEST = SelfTest(suite="s", recording="r", guard="c", clean=("big", "smal*"), defects=())
 DEFECT = Defect(name="one bad value", gate="finite", target="big", reason=Code.OVER_LIMIT)
 
 
@@ -38,3 +39,34 @@ def test_a_gate_that_was_green_on_nothing_is_named():
     gates = dict.fromkeys(check.gate.id for check in CHECKS)
     assert score.gates_without_a_control(replace(TEST, clean=("*",)), judged(GOOD)) == ()
     assert score.gates_without_a_control(replace(TEST, clean=("nothing",)), judged(GOOD)) == tuple(gates)
+
+
+def caught(gate, **changes):
+    defect = replace(DEFECT, gate=gate, **changes)
+    return Detection(defect=defect, reason=defect.reason, red=True, seconds=None)
+
+
+def test_a_gate_that_caught_nothing_is_named():
+    missed = replace(caught("spills"), red=False)
+    altered = caught("memcheck", target="", tampering="cut-log")
+    assert score.gates_without_a_defect([caught("finite"), missed, altered], ["finite", "spills", "memcheck"]) == (
+        "spills",
+        "memcheck",
+    )
+
+
+def test_a_defect_of_the_base_may_not_go():
+    second = replace(DEFECT, name="second", target="small")
+    base = replace(TEST, defects=(DEFECT, second))
+    assert score.dropped_defects(base, replace(TEST, defects=(second, replace(DEFECT, name="another name")))) == ()
+    assert score.dropped_defects(base, replace(TEST, defects=(DEFECT,))) == ("second",)
+    assert score.dropped_defects(base, replace(TEST, defects=(DEFECT, replace(second, reason=Code.CRASH)))) == ("second",)
+    assert score.dropped_defects(base, replace(TEST, defects=(DEFECT, replace(second, target="easy")))) == ("second",)
+
+
+@pytest.mark.parametrize("field", ["undefended", "dropped", "uncontrolled"])
+def test_what_is_missing_fails(field):
+    whole = SelfTestResult(detections=(caught("finite"),), not_green=(), uncontrolled=())
+    assert whole.passed
+    assert not replace(whole, **{field: ("finite",)}).passed
+    assert "finite" in table.summary(replace(whole, **{field: ("finite",)}))[0]
