@@ -37,6 +37,8 @@ INPUTS = {
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
 }
+OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
+"""Nothing else from the report's file becomes an output: a line end in it would add outputs."""
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
 SAME_NAME_OPTIONS = ("needs", "demand", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
@@ -74,6 +76,8 @@ def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if not value and name not in MAY_BE_EMPTY:
             raise InputError(f"{name}: is empty")
+        if not value.isprintable() and name != "needs":
+            raise InputError(f"{name}: {value!r} has characters that cannot be printed")
         if value.startswith("-"):
             raise InputError(f"{name}: {value!r} looks like an option")
         if value not in CHOICES.get(name, (value,)):
@@ -125,9 +129,10 @@ def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:
 
 def _verdict(out: Path) -> str:
     try:
-        return str(json.loads((out / "report.json").read_bytes())["outcome"])
-    except (OSError, ValueError, KeyError, TypeError):
+        outcome = json.loads((out / "report.json").read_bytes())["outcome"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "INCONCLUSIVE"
+    return next((known for known in OUTCOMES if known == outcome), "INCONCLUSIVE")
 
 
 def _run(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> int:

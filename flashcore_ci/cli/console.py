@@ -13,8 +13,9 @@ from typing import Self, TextIO
 import click
 
 from flashcore_ci.cli import eta
+from flashcore_ci.model.text import inert, visible
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.run import github, reports
+from flashcore_ci.run import reports, streams
 from flashcore_ci.run.durations import Durations
 from flashcore_ci.run.host import is_stopping
 
@@ -45,7 +46,7 @@ class ProgressLine:
         with self._writing:
             self._over.set()
             if self._ticker is not None:
-                click.echo(CLEAR_LINE, err=True, nl=False)
+                streams.write_trusted(CLEAR_LINE, err=True)
 
     def __call__(self, line: str) -> None:
         """Show ``line``, in a log with the time left once per stage."""
@@ -70,7 +71,8 @@ class ProgressLine:
                 return
             left = eta.describe(self._estimate.left(self._now()))
             text = f"{self._estimate.line} · {left}" if left else self._estimate.line
-            click.echo(CLEAR_LINE + text[: width_of(sys.stderr) - 1], err=True, nl=False)
+            streams.write_trusted(CLEAR_LINE, err=True)
+            click.echo(visible(text)[: width_of(sys.stderr) - 1].replace("\n", " "), err=True, nl=False)
 
 
 def width_of(stream: TextIO) -> int:
@@ -87,7 +89,7 @@ def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False)
     tty = stream.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
     text = reports.terminal_text(report, width=width_of(stream) if tty else LOG_WIDTH, color=color)
-    click.echo(github.inert(text) if github.is_github(environ) else text, nl=False, color=color, err=on_stderr)
+    streams.write_trusted(inert(text) if streams.is_github(environ) else text, err=on_stderr)
 
 
 def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:

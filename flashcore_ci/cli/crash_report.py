@@ -7,6 +7,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from flashcore_ci.model.text import visible
 from flashcore_ci.run.request import settings_of
 
 MAX_MESSAGE = 200
@@ -20,7 +21,7 @@ def first_line(error: BaseException) -> str:
 
 def keep(error: BaseException) -> str:
     """Write the traceback to home or a temporary folder. Return its path, else the text."""
-    text = "".join(traceback.format_exception(error))
+    text = visible("".join(traceback.format_exception(error)))
     for folder in (settings_of(os.environ).home / "bugs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)

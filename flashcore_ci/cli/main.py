@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import os
@@ -15,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
+from flashcore_ci.run import streams
 
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
@@ -73,7 +73,17 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line. Return its exit code."""
+    """Run one command line. Return its exit code, also where the output has lost its reader."""
+    with streams.guarded(os.environ):
+        status = _run(arguments)
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            return status or _report_unexpected(error)
+        return status
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
     except click.ClickException as error:
@@ -85,8 +95,6 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("flashcore-ci: stopped", err=True)
         return ExitCode.INCONCLUSIVE
-    except BrokenPipeError:
-        return _close_broken_pipe()
     except Exception as error:  # noqa: BLE001 - the user gets one line whatever went wrong
         return _report_unexpected(error)
     return status if isinstance(status, int) else ExitCode.BUG  # a command without an exit code did not pass
@@ -106,13 +114,6 @@ def _print_error(error: FlashcoreError) -> None:
     click.echo("\n".join(f"flashcore-ci: {line}" for line in lines), err=True)
     if error.fix:
         click.echo(f"fix: {error.fix}", err=True)
-
-
-def _close_broken_pipe() -> int:
-    """Drop all further output, also at exit."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter flushes into the closed pipe
-    return ExitCode.BUG
 
 
 def _report_unexpected(error: Exception) -> int:

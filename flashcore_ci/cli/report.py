@@ -9,7 +9,7 @@ import click
 
 from flashcore_ci.cli import console, options
 from flashcore_ci.model.errors import ExitCode, UsageError
-from flashcore_ci.run import reports
+from flashcore_ci.run import reports, streams
 
 TERMINAL = "terminal"
 
@@ -36,6 +36,8 @@ def command(*, path: Path, form: str | None, html: bool) -> int:
         console.show(reports.rewrite(path), os.environ)
     elif form == TERMINAL:
         console.show(reports.read(path), os.environ)
+    elif form == "annotations":
+        streams.write_trusted(reports.printable(path, form).decode())
     else:
         click.echo(reports.printable(path, form), nl=False)
     return ExitCode.PASSED

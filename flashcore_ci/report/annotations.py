@@ -31,17 +31,6 @@ def render(report: Report, dossier: Dossier) -> str:
     return "".join(f"{_command(annotation)}\n" for annotation in _bounded(_annotations(report, dossier)))
 
 
-def inert(text: str) -> str:
-    """Break what GitHub reads as a command."""
-    return "".join(_inert(line) for line in text.splitlines(keepends=True))
-
-
-def _inert(line: str) -> str:
-    body = line.lstrip()
-    guarded = line.replace("::", ": :", 1) if body.startswith("::") else line
-    return guarded.replace("##[", "# #[")
-
-
 def _annotations(report: Report, dossier: Dossier) -> Iterator[Annotation]:
     if not formatting.is_judged(report):
         yield Annotation(level="error", title="flashcore-ci", message=formatting.plain(report.headline))

@@ -50,7 +50,7 @@ def number(value: float, unit: str, *, digits: int = FEWEST_DIGITS) -> str:
         whole = f"{int(value):,}"
         return whole if unit == "count" else f"{whole} byte{'' if value == 1 else 's'}"
     text = _error(value, digits) if unit == "abs" else f"{value:.{digits}g}"
-    return text + SUFFIXES.get(unit, f" {unit}")
+    return text + SUFFIXES.get(unit, f" {printable(unit)}")
 
 
 def _error(value: float, digits: int) -> str:

@@ -10,21 +10,14 @@ from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.verdict import Report
 from flashcore_ci.report import annotations as github_annotations
 from flashcore_ci.report import markdown
-
-
-def is_github(environ: Mapping[str, str]) -> bool:
-    """Tell whether GitHub Actions runs this."""
-    return environ.get("GITHUB_ACTIONS") == "true"
-
-
-inert = github_annotations.inert
+from flashcore_ci.run import streams
 
 
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
     """Annotate the log, and append to the step's summary."""
-    if not is_github(environ):
+    if not streams.is_github(environ):
         return
-    sys.stderr.write(github_annotations.render(report, dossier))
+    streams.write_trusted(github_annotations.render(report, dossier), err=True)
     if environ.get("GITHUB_STEP_SUMMARY"):
         _append(Path(environ["GITHUB_STEP_SUMMARY"]), report)
 

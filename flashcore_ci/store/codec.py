@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.strict_json import unique_keys
+from flashcore_ci.model.text import UNSEEN
 
 T = TypeVar("T")
 OPTIONAL_FIELDS = frozenset(
@@ -28,10 +29,16 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 def encode(record: Any) -> bytes:
     """Encode as indented JSON, equal bytes for equal records. ValueError for NaN and infinity.
 
-    Half of a surrogate pair, which file names may contain, becomes ``?``.
+    Half of a surrogate pair, which file names may contain, becomes ``?``. What cannot be seen, and what GitHub takes for a command,
+    is escaped.
     """
     plain = _adapter(type(record)).dump_python(record, mode="json")
-    return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
+    text = (
+        json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+        .replace("##[", "\\u0023#[")
+        .replace("##vso[", "\\u0023#vso[")
+    )
+    return (UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n").encode("utf-8", errors="replace")
 
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Finding
+from flashcore_ci.model.text import inert
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.report import annotations
 
@@ -75,7 +76,7 @@ def test_any_text_stays_in_its_place(text: str) -> None:
 
 @given(text=st.text() | st.lists(st.sampled_from(["::error::x", " ", "\t", "::", "##[", "\n", "\r"])).map("".join))
 def test_inert_text_holds_no_command_and_loses_nothing_else(text: str) -> None:
-    guarded = annotations.inert(text)
+    guarded = inert(text)
     for line in re.split(r"[\r\n]", guarded):
         assert not line.strip().startswith("::")
         assert "##[" not in line
