@@ -32,6 +32,7 @@ class GuardedStream(io.TextIOBase):
         self.stream = stream
         self.buffer = _ReportBuffer(self)
         self._github = github
+        self._error: OSError | None = None
         self._line = ""  # what the current line holds so far
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -55,10 +56,13 @@ class GuardedStream(io.TextIOBase):
 
     def write_trusted(self, text: str) -> None:
         """Write ``text`` as it is."""
-        self._try(lambda: self.stream.write(text))
+        if text:
+            self._try(lambda: self.stream.write(text))
 
     def flush(self) -> None:
-        """Flush."""
+        """Flush. OSError also for an earlier error of the disk."""
+        if self._error is not None:
+            raise self._error
         self._try(self.stream.flush)
 
     def isatty(self) -> bool:
@@ -84,6 +88,7 @@ class GuardedStream(io.TextIOBase):
         except OSError as error:
             self.drop()
             if error.errno not in READER_GONE:
+                self._error = error  # it counts even if the writer ignores it
                 raise
 
 
