@@ -11,6 +11,7 @@ from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import gate, references
 from flashcore_ci.run.build import compiler_evidence
@@ -82,10 +83,10 @@ def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.Good
     return score.detect(defect, report, good.run.evidence.observations)
 
 
-def _judge(plan: Plan, as_of: str, evidence: Evidence) -> Report:
+def _judge(plan: Plan, as_of: str, evidence: Evidence, waivers: tuple[Waiver, ...] = ()) -> Report:
     compiled = compiler_evidence(plan, evidence.builds, evidence.provenance)
     sources = tuple(Source(origin=Origin(kind="recorded"), evidence=source) for source in (compiled, evidence))
     age = plan.accepts.max_age_days if plan.accepts else None
     return judge(
-        plan, evidence.builds, sources, waivers=(), as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__, max_age_days=age
+        plan, evidence.builds, sources, waivers=waivers, as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__, max_age_days=age
     )

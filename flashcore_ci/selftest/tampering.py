@@ -12,11 +12,11 @@ from typing import Any
 from flashcore_ci.adapters import clock, sanitizer
 from flashcore_ci.collect import child
 from flashcore_ci.collect.sanitizer import between_marks, count_checked
-from flashcore_ci.model.codes import PASSING
+from flashcore_ci.model.codes import PASSING, Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
-from flashcore_ci.model.evidence import Evidence, Observation
-from flashcore_ci.model.reading import Measured, Reading
-from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.reading import Measured, Missing, Reading
+from flashcore_ci.model.suite import Kind, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store.codec import encode
@@ -36,7 +36,8 @@ class GoodRun:
     files: dict[str, bytes]
     run: Run
     scratch: Path
-    judge: Callable[[Evidence], Report]
+    judge: Callable[..., Report]
+    """Takes evidence, and perhaps waivers."""
 
     def read(self, files: dict[str, bytes]) -> Run:
         """Read a run from these files."""
@@ -129,6 +130,18 @@ def _altered_provenance(**changes: Any) -> Callable[[GoodRun, str], str]:
     return tamper
 
 
+def _waived_crash(good: GoodRun, gate: str) -> str:
+    """Let a green check crash under a waiver that names every code."""
+    kind, target = good.green_check(gate)
+    crash, evidence = Missing(code=Code.CRASH, message="planted"), good.run.evidence
+    changed = (replace(old, missing=crash) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations)
+    end = evidence.provenance.collected_at[:10]
+    waiver = Waiver(gate=gate, target=target, reason="planted", owner="the self-test", expires=end, codes=tuple(Code))
+    report = good.judge(replace(evidence, observations=tuple(changed)), (waiver,))
+    verdict = next(v for v in report.verdicts if (v.gate, v.target) == (gate, target))
+    return verdict.reason.code if verdict.blocks else ACCEPTED
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename the kernels in the sanitizer's launch list."""
     _, target = good.green_check(gate)
@@ -176,6 +189,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "no-tools": _altered_provenance(tools=()),
     "future-evidence": _altered_provenance(collected_at="2999-01-01T00:00:00Z"),
     "old-evidence": _altered_provenance(collected_at="2000-01-01T00:00:00Z"),
+    "waived-crash": _waived_crash,
     "wrong-kernel": _wrong_kernel,
     "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _cut_log,
