@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from flashcore_ci.model import strict_json
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
@@ -90,7 +89,7 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     for folder in Path(temporary).parents[:3]:
         if text := read_text(folder / ".runner"):
             try:
-                return strict_json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
+                return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
             except (ValueError, AttributeError):
                 return None
     return None

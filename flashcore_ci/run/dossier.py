@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flashcore_ci.judge.judge import Source, matched_evidence
-from flashcore_ci.model import strict_json
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
@@ -59,7 +59,7 @@ def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Tra
     names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
-            blocks = strict_json.loads(files[name])["outcomes"][observation.target]["blocks"]
+            blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
                 seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
                 yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)

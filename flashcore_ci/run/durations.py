@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.model import strict_json
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.run.request import settings_of
 from flashcore_ci.store.files import write_atomically
@@ -49,7 +48,7 @@ class Durations:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = strict_json.loads(self.file.read_bytes())
+            content = json.loads(self.file.read_bytes())
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}

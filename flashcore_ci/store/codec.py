@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.strict_json import unique_keys
 from flashcore_ci.model.text import UNSEEN
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
     """Decode a record. EvidenceError (one line) names the file as ``where``."""
     try:
         parsed = json.loads(
-            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=unique_keys
+            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
         )
         decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
@@ -88,6 +87,13 @@ def _finite(text: str) -> float:
 def _integer(text: str) -> int:
     _finite(text)
     return int(text)
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError(f"a key occurs twice among {sorted(key for key, _ in pairs)}")
+    return record
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import random
 from pathlib import Path
 
@@ -10,7 +12,6 @@ from attacking import Attack, AttackClass
 from factories import make_problem
 
 from flashcore_ci.collect import child
-from flashcore_ci.model import strict_json
 from flashcore_ci.model.errors import FlashcoreError
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.run import required_check
@@ -19,6 +20,8 @@ from flashcore_ci.store import codec
 BINDING = (
     '"schema": "result-v1", "kind": "correctness", "nonce": "n", "job": "j", "environment": {}, "finished": true, "started": null'
 )
+HOOKS = (("model.strict_json", "unique_keys"), ("store.codec", "_refuse_duplicates"), ("bounded.values", "_refuse_duplicates"))
+"""Where a reader refuses them."""
 GOOD_JOBS = '"ci": {"result": "success"}'
 RECORD = codec.encode(make_problem()).decode()
 
@@ -66,8 +69,9 @@ def member(numbers: random.Random) -> Attack:
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the last of two keys count, as json does."""
-    monkeypatch.setattr(strict_json, "unique_keys", dict)
-    monkeypatch.setattr(codec, "unique_keys", dict)
+    for module, name in HOOKS:
+        with contextlib.suppress(ImportError, AttributeError):
+            monkeypatch.setattr(importlib.import_module(f"flashcore_ci.{module}"), name, dict)
 
 
 CLASS = AttackClass(
