@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore_ci.adapters import clock, sanitizer
+from flashcore_ci.adapters import clock, sanitizer, sanitizer_log
 from flashcore_ci.collect import child
 from flashcore_ci.collect.sanitizer import between_marks, count_checked
 from flashcore_ci.model.codes import PASSING
@@ -123,14 +123,14 @@ def _wrong_kernel(good: GoodRun, gate: str) -> str:
     text = good.files[LAUNCH_LIST].decode()
     for entry in entries:
         text = text.replace(f"Kernel: {entry}\n", f"Kernel: {entry}_of_another_subject\n")
-    return _code(count_checked(between_marks(sanitizer.parse_launches(text), index), entries))
+    return _code(count_checked(between_marks(sanitizer_log.parse_launches(text), index), entries))
 
 
 def _cut_log(good: GoodRun, gate: str) -> str:
     """End the log of a clean check before its summary."""
     _, target = good.green_check(gate)
     text = good.files[f"artifacts/sanitizer/{gate}-{target}.log"].decode()
-    log = sanitizer.parse(text[: text.index("SUMMARY")], gate)
+    log = sanitizer_log.parse(text[: text.index("SUMMARY")], gate)
     return _code(sanitizer.read_findings(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
 
 
