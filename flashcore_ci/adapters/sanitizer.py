@@ -88,9 +88,9 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
     doubts = (
         (is_too_old(version), Code.TOOL_TOO_OLD, too_old),
         (bool(log.lost_track), Code.TOOL_LOST_TRACK, log.lost_track),
-        (bool(log.unknown), Code.UNKNOWN_OUTPUT, sanitizer_log.doubt(log).message),
         (log.unchecked, Code.NO_LAUNCH_CHECKED, "the target ended before the tool saw any CUDA call"),
         (not count and log.total is None, Code.TOOL_FAILED, f"the log has no summary line, exit status {returncode}"),
+        (bool(log.unknown), Code.UNKNOWN_OUTPUT, sanitizer_log.doubt(log).message),
         (not count and bool(log.target_died), Code.CRASH, log.target_died),
         (not count and not ran, Code.CRASH, "the target did not finish its launches"),
         (not count and returncode != 0, Code.TOOL_FAILED, f"the log counts no error, but the exit status is {returncode}"),
