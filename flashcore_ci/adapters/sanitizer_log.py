@@ -135,15 +135,16 @@ def _read_lines(text: str, check: str) -> Iterator[tuple[str, str]]:
         found = _LINE.fullmatch(line)
         kind = _kind(found[1] or "", following) if found and line.isprintable() else "unknown"
         is_due = {
-            "header": index == 0,
-            "blank": index > 0,
+            "header": True,
+            "blank": True,
             "detail": inside,
-            "entry": index > 0 and not any(seen[summary] for summary in _SUMMARIES),
+            "entry": not any(seen[summary] for summary in _SUMMARIES),
             "total": not seen["total"],
             "races": check == "racecheck" and not seen["races"],
             "unprinted": bool(seen["total"]) and not seen["unprinted"],
         }
-        yield (kind if is_due.get(kind) else "unknown"), line[:MAX_LINE] or "an empty line"
+        is_in_place = is_due.get(kind, False) and (kind == "header") == (index == 0)
+        yield (kind if is_in_place else "unknown"), line[:MAX_LINE] or "an empty line"
         inside = kind == "entry" or (inside and kind == "detail")
         seen[kind] += 1
     if cut:
