@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Finding
@@ -35,19 +35,20 @@ TARGET_DIED = ("process didn't terminate successfully", "Target application retu
 _STOPPED = re.compile(
     rf"(?:Error: )?(?:Target application |Error: )?(?:{'|'.join(map(re.escape, (*NOT_INSTRUMENTED, *TARGET_DIED)))})"
 )
-_COUNT = r"(0|[1-9]\d*)"
-_ERRORS = r"(?:(1) error|(0|[2-9]|[1-9]\d+) errors)"
+_COUNT = r"(0|[1-9]\d{0,11})"
+_ERRORS = r"(?:(1) error|(0|[2-9]|[1-9]\d{1,11}) errors)"
 _SUMMARY = re.compile(rf"ERROR SUMMARY: {_ERRORS}")
 _RACES = re.compile(rf"RACECHECK SUMMARY: {_COUNT} hazards? displayed \({_COUNT} errors?, {_COUNT} warnings?\)")
 _UNPRINTED = re.compile(rf"ERROR SUMMARY: {_COUNT} errors? (?:was|were) not printed\. Use --print-limit option to adjust .*")
 _SUMMARIES = {"total": _SUMMARY, "races": _RACES, "unprinted": _UNPRINTED}
 _PREFIX = re.compile(r"^=+ ?", re.MULTILINE)
 _LINE = re.compile(r"=========(?: (.*))?")
-_LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d+))?")
+_LOCATION = re.compile(r"\bat (?P<kernel>[^\s+(]+)[^\n]*?\+0x[0-9a-f]+(?: in (?P<file>[^\n:]+):(?P<line>\d{1,9}))?")
+_PLACE, _OFFSET = re.compile(r"\bat [^\s+(]"), re.compile(r"\+0x[0-9a-f]")
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
-_LAUNCH_LINE = re.compile(r"Launch #(\d+)(?: \(filtered[^\n]*\))?")
-_LAUNCH = re.compile(r"(?m)^Launch #\d+(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d+),")
+_LAUNCH_LINE = re.compile(r"Launch #(\d{1,11})(?: \(filtered[^\n]*\))?")
+_LAUNCH = re.compile(r"(?m)^Launch #\d{1,11}(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d{1,10}),")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +78,14 @@ def parse(text: str, check: str) -> Log:
     lines = _PREFIX.sub("", text).splitlines()
     counts = {name: [_numbers(found) for line in lines if (found := form.fullmatch(line))] for name, form in _SUMMARIES.items()}
     summaries, races = [count for (count,) in counts["total"]], [max(shown, e + w) for shown, e, w in counts["races"]]
-    read = tuple(_read_lines(text, check))
+    entry, unknown = _first_beyond(text, check)
     due = races if check == "racecheck" else summaries
     return Log(
         total=max(*races, *summaries, 0, 0) if due else None,
         findings=tuple(_findings(text, check).values())[:MAX_FINDINGS],
         lost_track=_first_with(LOST_TRACK, lines),
-        unknown=next((line for kind, line in read if kind == "unknown"), ""),
-        entry=next((line for kind, line in read if kind not in HARMLESS), ""),
+        unknown=unknown,
+        entry=entry,
         target_died=_first_with(TARGET_DIED, lines),
         unchecked=bool(_first_with(NOT_INSTRUMENTED, lines)),
     )
@@ -99,7 +100,7 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 def read_launches(text: str) -> tuple[Launch, ...] | Missing:
     """Parse a whole launch list, or say why it cannot be trusted. The tool counts every launch as an error."""
     launches, log = parse_launches(text), parse(text, "memcheck")
-    numbers = [int(number) for number in re.findall(r"(?m)^Launch #(\d+)", _PREFIX.sub("", text))]
+    numbers = [int(number) for number in re.findall(r"(?m)^Launch #(\d{1,11})", _PREFIX.sub("", text))]
     printed = len(numbers) + sum(finding.count for finding in _findings(text, "memcheck").values())
     if log.unknown or log.lost_track:
         return doubt(log, "the list of launches")
@@ -123,7 +124,33 @@ def _numbers(found: re.Match[str]) -> tuple[int, ...]:
 
 
 def _first_with(words: tuple[str, ...], lines: list[str]) -> str:
-    return next((line.strip()[:MAX_LINE] for line in lines if any(word in line for word in words)), "")
+    present = [word for word in words if any(word in line for line in lines)]
+    return next((_shown(line.strip()) for line in lines if any(word in line for word in present)), "") if present else ""
+
+
+def _shown(line: str) -> str:
+    """Return a line for a message: short, and without control characters."""
+    return "".join(character if character.isprintable() else "?" for character in line[:MAX_LINE])
+
+
+def _locate(text: str) -> re.Match[str] | None:
+    """Find the first place. Lines are tested first, because the search alone takes quadratic time on hostile ones."""
+    for line in text.split("\n"):
+        place, offsets = _PLACE.search(line), [found.start() for found in _OFFSET.finditer(line)]
+        if place is not None and offsets and place.start() < offsets[-1]:
+            return _LOCATION.search(line)
+    return None
+
+
+def _first_beyond(text: str, check: str) -> tuple[str, str]:
+    """Return the first line beyond header and summary, and the first unknown one."""
+    first = ""
+    for kind, line in _read_lines(text, check):
+        if kind not in HARMLESS:
+            first = first or _shown(line) or "an empty line"
+            if kind == "unknown":
+                return first, _shown(line) or "an empty line"
+    return first, ""
 
 
 def _read_lines(text: str, check: str) -> Iterator[tuple[str, str]]:
@@ -144,11 +171,11 @@ def _read_lines(text: str, check: str) -> Iterator[tuple[str, str]]:
             "unprinted": bool(seen["total"]) and not seen["unprinted"],
         }
         is_in_place = is_due.get(kind, False) and (kind == "header") == (index == 0)
-        yield (kind if is_in_place else "unknown"), line[:MAX_LINE] or "an empty line"
+        yield (kind if is_in_place else "unknown"), line
         inside = kind == "entry" or (inside and kind == "detail")
         seen[kind] += 1
     if cut:
-        yield "unknown", f"{cut[:MAX_LINE]} (cut)"
+        yield "unknown", f"(cut) {cut}"
 
 
 def _kind(content: str, following: str) -> str:
@@ -160,9 +187,9 @@ def _kind(content: str, following: str) -> str:
         return "detail"
     if content == HEADER:
         return "header"
-    next_is_place = following.startswith("=========     at ") and _LOCATION.search(following) is not None
+    next_is_place = following.startswith("=========     at ") and _locate(following) is not None
     is_entry = (
-        _LOCATION.search(content)
+        _locate(content)
         or content.startswith(API_ERROR)
         or _LAUNCH_LINE.fullmatch(content)
         or _STOPPED.fullmatch(content)
@@ -173,9 +200,11 @@ def _kind(content: str, following: str) -> str:
 def _findings(text: str, check: str) -> dict[tuple[str, str, str, int], Finding]:
     """Return one finding per place and message."""
     findings: dict[tuple[str, str, str, int], Finding] = {}
-    for paragraph in re.split(r"^\s*$", _PREFIX.sub("", text), flags=re.MULTILINE):
-        body = "\n".join(line for line in paragraph.strip().splitlines() if line != HEADER)
-        found = _LOCATION.search(body)
+    for has_text, lines in groupby(_PREFIX.sub("", text).splitlines(), key=lambda line: bool(line.strip())):
+        body = "\n".join(line for line in lines if line != HEADER).strip()
+        if not has_text or not body:
+            continue
+        found = _locate(body)
         if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
