@@ -48,7 +48,9 @@ _PLACE, _OFFSET = re.compile(r"\bat [^\s+(]"), re.compile(r"\+0x[0-9a-f]")
 _FRAME = re.compile(r"^ *Device Frame: (?P<kernel>[^\s+(]+)[^\n]*?\+0x", re.MULTILINE)
 _THREAD = re.compile(r"by thread (\(\d+,\d+,\d+\)) in block (\(\d+,\d+,\d+\))")
 _LAUNCH_LINE = re.compile(r"Launch #(\d{1,11})(?: \(filtered[^\n]*\))?")
-_LAUNCH = re.compile(r"(?m)^Launch #\d{1,11}(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d{1,10}),")
+_LAUNCH = re.compile(
+    r"(?m)^Launch #\d{1,11}(?P<filtered> \(filtered[^\n]*\))?\n +Kernel: (?P<kernel>\S+)\n +Grid: +\((?P<width>\d{1,10}),"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,12 +190,7 @@ def _kind(content: str, following: str) -> str:
     if content == HEADER:
         return "header"
     next_is_place = following.startswith("=========     at ") and _locate(following) is not None
-    is_entry = (
-        _locate(content)
-        or content.startswith(API_ERROR)
-        or _LAUNCH_LINE.fullmatch(content)
-        or _STOPPED.fullmatch(content)
-    )
+    is_entry = _locate(content) or content.startswith(API_ERROR) or _LAUNCH_LINE.fullmatch(content) or _STOPPED.fullmatch(content)
     return "entry" if is_entry or next_is_place else "unknown"
 
 

@@ -1,7 +1,7 @@
 """Derive readings again from the tools' own files of a run.
 
-A run whose evidence disagrees with them is refused. A reading without its file is missing. Correctness and times have no file of a
-tool (docs/trust.md).
+A run whose evidence disagrees with them is refused. A reading without its file is missing. Correctness has no file, and times have the
+worker's own (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.run.process_results import ProcessResults
 from flashcore_ci.run.profiler_reports import PAGE, ProfilerReports
 
 LOGS = "artifacts/sanitizer"
 FIX = "collect again: evidence.json or a tool's file was altered"
+
+TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
+DERIVED_KINDS = frozenset({Kind.SANITIZER, Kind.PROFILE}) | TIMED_KINDS
 
 Files = Mapping[str, bytes]
 Derived = dict[str, tuple[str, Reading]]
@@ -95,12 +99,15 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
     Only targets of ``plan`` are judged, so only they are derived.
     """
     entries = {problem.workload: problem.entries for description in plan.descriptions for problem in description.problems}
-    logs = SanitizerFiles(source.files, source.evidence)
+    logs, results = SanitizerFiles(source.files, source.evidence), ProcessResults(source.files)
     observations = []
     for observation in source.evidence.observations:
         needed = entries.get(observation.target)
-        if needed is None or observation.missing is not None or observation.kind not in {Kind.SANITIZER, Kind.PROFILE}:
+        if needed is None or observation.missing is not None or observation.kind not in DERIVED_KINDS:
             observations.append(observation)
+            continue
+        if observation.kind in TIMED_KINDS:
+            observations.append(replace(observation, missing=results.check(observation, FIX)))
             continue
         derived = (
             logs.derive(observation, needed) if observation.kind is Kind.SANITIZER else _profile(observation, needed, reports)
