@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -90,8 +92,14 @@ def _read_report(data: bytes) -> Actions | Missing:
     with scratch_folder() as scratch:
         file = scratch / f"report{SUFFIX}"
         file.write_bytes(data)
-        argv, package = ncu.reading_argv(ncu.find(), file), {"PYTHONPATH": str(Path(flashcore_ci.__file__).parents[1])}
-        done = process.run(argv, logs=scratch, name="read", timeout=SECONDS, cwd=scratch, variables=package)
+        argv, variables = ncu.reading_argv(ncu.find(), file), {"PYTHONPATH": os.pathsep.join(_import_paths())}
+        done = process.run(argv, logs=scratch, name="read", timeout=SECONDS, cwd=scratch, variables=variables)
         if done.returncode == 0 and not done.timed_out:
             return ncu.parse_actions(done.text())
         return Missing(code=Code.INVALID_REPORT, message=f"ncu's reader ended with exit status {done.returncode}")
+
+
+def _import_paths() -> Iterator[str]:
+    """Yield where this process finds modules, without the current folder: it may be a stranger's checkout."""
+    yield str(Path(flashcore_ci.__file__).parents[1])
+    yield from (path for path in sys.path if path and Path(path).absolute() != Path.cwd())

@@ -74,3 +74,9 @@ def test_of_several_reports_the_last_one_with_the_workload_counts(library):
     files = {f"{FOLDER}/report-{number}.{end}": b"r" if end == "ncu-rep" else page for number, page in ((9, PAGE), (10, later)) for end in ("ncu-rep", "csv")}  # fmt: skip
     assert last(files, "red-clean").name.endswith("report-10.ncu-rep")
     assert last(files, "red-race").name.endswith("report-9.ncu-rep")
+
+
+def test_the_reader_finds_what_this_process_finds_and_nothing_of_the_current_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profiler_reports.sys, "path", ["", str(tmp_path), "/packages"])
+    assert list(profiler_reports._import_paths()) == [str(Path(ncu.__file__).parents[2]), "/packages"]
