@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS
 from flashcore_ci.model.codes import Code
@@ -16,6 +16,15 @@ from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import SIDES
 from flashcore_ci.model.reading import Missing
+
+FIX = "collect again: evidence.json or a tool's file was altered"
+MAX_MESSAGE = 500
+
+
+def refuse(message: str) -> NoReturn:
+    """Refuse the run in one line. Names in it come from the run."""
+    line = "".join(character if character.isprintable() else "?" for character in message[:MAX_MESSAGE])
+    raise EvidenceError(line, fix=FIX)
 
 
 class ProcessResults:
@@ -25,7 +34,7 @@ class ProcessResults:
         self._files = files
         self._outcomes = cache(self._parse)
 
-    def check(self, observation: Observation, fix: str) -> Missing | None:
+    def check(self, observation: Observation) -> Missing | None:
         """Return why there are no samples to trust. EvidenceError for a sample that no process wrote, or in another order."""
         absent = next((name for name in observation.artifacts if name not in self._files), "")
         if absent or (observation.samples and not observation.artifacts):
@@ -34,10 +43,8 @@ class ProcessResults:
             written = self._written(observation, metric)
             lost = next((value for value in samples.values if value not in written), None)
             if lost is not None:
-                where = f"{metric} of {observation.target}"
-                raise EvidenceError(
-                    f"no process wrote the sample {lost!r} {samples.unit} that evidence.json has for {where}", fix=fix
-                )
+                of = f"{metric} of {observation.target}"
+                refuse(f"no process wrote the sample {lost!r} {samples.unit} that evidence.json has for {of}")
         return None
 
     def _written(self, observation: Observation, metric: str) -> Iterator[float]:

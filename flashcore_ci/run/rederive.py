@@ -16,17 +16,15 @@ from flashcore_ci.collect.positive_control import why_unreported
 from flashcore_ci.collect.sanitizer import LAUNCH_LIST, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Evidence, Finding, Observation
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.run.process_results import ProcessResults
+from flashcore_ci.run.process_results import ProcessResults, refuse
 from flashcore_ci.run.profiler_reports import PAGE, ProfilerReports
 
 LOGS = "artifacts/sanitizer"
-FIX = "collect again: evidence.json or a tool's file was altered"
 
 TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
 DERIVED_KINDS = frozenset({Kind.SANITIZER, Kind.PROFILE}) | TIMED_KINDS
@@ -107,7 +105,7 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
             observations.append(observation)
             continue
         if observation.kind in TIMED_KINDS:
-            observations.append(replace(observation, missing=results.check(observation, FIX)))
+            observations.append(replace(observation, missing=results.check(observation)))
             continue
         derived = (
             logs.derive(observation, needed) if observation.kind is Kind.SANITIZER else _profile(observation, needed, reports)
@@ -128,7 +126,7 @@ def _profile(observation: Observation, entries: Sequence[str], reports: Profiler
         return dict.fromkeys(metrics, (report.file, found))
     if report.name not in observation.artifacts:
         named = ", ".join(observation.artifacts) or "none"
-        raise EvidenceError(f"{report.name} is the last report of {observation.target}, and evidence.json names {named}", fix=FIX)
+        refuse(f"{report.name} is the last report of {observation.target}, and evidence.json names {named}")
     return {metric: (report.file, reading) for metric, reading in found.items()}
 
 
@@ -142,7 +140,7 @@ def _agreed(observation: Observation, metric: str, recorded: Reading, derived: D
         return replace(reading, message=f"{file}: {reading.message} ({said})")
     if reading != recorded and not (file.endswith(PAGE) and ncu_page.is_rounded(reading, recorded)):
         message = f"{file}: {metric} of {observation.target} is {reading.value!r} {reading.unit}, and {said}"
-        raise EvidenceError(message, fix=FIX)
+        refuse(message)
     return recorded
 
 
@@ -151,10 +149,10 @@ def _require_same_findings(observation: Observation, check: str, log: Log, name:
     for there, here in zip(recorded, log.findings, strict=False):
         same_file = here.file == there.file or here.file.endswith(f"/{there.file}")
         if not same_file or replace(here, file=there.file) != there:
-            raise EvidenceError(f"{name}: it holds {_words(here)}, and evidence.json says {_words(there)}", fix=FIX)
+            refuse(f"{name}: it holds {_words(here)}, and evidence.json says {_words(there)}")
     if len(recorded) != len(log.findings):
         message = f"{name}: {check} of {observation.target} has {len(log.findings)} findings, and evidence.json {len(recorded)}"
-        raise EvidenceError(message, fix=FIX)
+        refuse(message)
 
 
 def _words(finding: Finding) -> str:

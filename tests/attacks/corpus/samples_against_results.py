@@ -39,7 +39,7 @@ def attack(
 
     def attempt(_: Path) -> bool:
         try:
-            return ProcessResults(files).check(observation, "fix") is None
+            return ProcessResults(files).check(observation) is None
         except EvidenceError:
             return False
 

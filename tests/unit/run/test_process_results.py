@@ -44,7 +44,7 @@ def compared(base=VALUES, head=tuple(value + 1.0 for value in VALUES)):
     [(timed(), FILES), (timed(VALUES[1:]), FILES), (compared(), ROUNDS), (replace(timed(), samples=()), FILES)],
 )
 def test_samples_that_the_processes_wrote_count(observation, files):
-    assert ProcessResults(files).check(observation, "fix") is None
+    assert ProcessResults(files).check(observation) is None
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_samples_that_the_processes_wrote_count(observation, files):
 )
 def test_a_sample_that_no_process_wrote_is_refused(observation, files):
     with pytest.raises(EvidenceError, match=r"no process wrote the sample .* for .* of big"):
-        ProcessResults(files).check(observation, "fix")
+        ProcessResults(files).check(observation)
 
 
 @pytest.mark.parametrize("observation", [timed(), replace(timed(), artifacts=())])
 def test_without_a_process_s_result_samples_are_missing(observation):
     files = dict(list(FILES.items())[1:])
-    found = ProcessResults(files).check(observation, "fix")
+    found = ProcessResults(files).check(observation)
     assert found is not None
     assert found.code is Code.NO_TOOL_FILE

@@ -127,3 +127,11 @@ def test_a_missing_reading_stays_missing():
     )
     assert reason(source) == replace(reason(source), code=Code.HANG, message="m")
     assert run.report_on(source).outcome is Outcome.FAIL
+
+
+def test_names_from_the_run_stay_in_one_short_line():
+    named = with_observation(RUN, Kind.PROFILE, "big", lambda old: replace(old, artifacts=("\x1b[2J\nPASS" * 1000,)))
+    with pytest.raises(EvidenceError) as caught:
+        run.report_on(named)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
