@@ -1,6 +1,6 @@
 """The samples of a run, compared with the results that its timing processes wrote.
 
-The worker wrote these files, and no tool. Whoever alters a time has to alter them too.
+The worker wrote these files, and no tool did. A time that is altered in one place alone is refused.
 """
 
 from __future__ import annotations
