@@ -12,6 +12,7 @@ from replayed import COMMAND, ROOT, environ
 
 from flashcore_ci.adapters.ncu import FOLDERS
 from flashcore_ci.model.evidence import Evidence, Observation
+from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.selftest.tampering import seal
@@ -20,7 +21,20 @@ from flashcore_ci.store.run import files_of, read_run
 
 BUNDLE = ROOT / "gates/evidence/nvidia-h200-smoke.tar.xz"
 LOG, REPORT = "artifacts/sanitizer/memcheck.log", "artifacts/profile/report-0.ncu-rep"
-FILES, EVIDENCE = files_of(BUNDLE), read_run(BUNDLE).evidence
+FILES, RUN = files_of(BUNDLE), read_run(BUNDLE)
+
+
+def current(observation: Observation) -> Observation:
+    """The observation as today's collector would bind it, so that no test depends on the age of the recording."""
+    workload = next(workload for workload in RUN.plan.workloads if workload.id == observation.target)
+    problem = RUN.plan.description(workload.subject).problem(workload.id)
+    build = next(build for build in RUN.evidence.builds if build.subject == workload.subject)
+    identity = workload_identity(observation.kind, workload, problem, build, RUN.plan.protocol)
+    assert identity is not None
+    return replace(observation, identity=identity)
+
+
+EVIDENCE = replace(RUN.evidence, observations=tuple(map(current, RUN.evidence.observations)))
 
 
 def judged(folder: Path, evidence: Evidence = EVIDENCE, **files: bytes | None) -> tuple[subprocess.CompletedProcess[str], dict]:
