@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import math
 import shutil
@@ -144,9 +145,15 @@ def read_actions(module: Any, report: Path) -> tuple[Action, ...]:
         return ()
 
 
-def reading_argv(tool: Path, report: Path) -> tuple[str, ...]:
+def has_reader() -> bool:
+    """Tell whether ``import_reader`` finds one, without importing it."""
+    installed = any(any(Path(folder).glob("*/extras/python")) for folder in FOLDERS)
+    return importlib.util.find_spec("ncu_report") is not None or installed
+
+
+def reading_argv(tool: Path | None, report: Path) -> tuple[str, ...]:
     """Read a report in a process of its own."""
-    return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(tool), str(report))
+    return (sys.executable, "-m", "flashcore_ci.adapters.ncu_reader", str(report), *([] if tool is None else [str(tool)]))
 
 
 def parse_actions(text: str) -> tuple[Action, ...]:

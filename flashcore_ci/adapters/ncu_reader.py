@@ -1,4 +1,4 @@
-"""``python -m flashcore_ci.adapters.ncu_reader NCU REPORT``: actions as JSON.
+"""``python -m flashcore_ci.adapters.ncu_reader REPORT [NCU]``: actions as JSON.
 
 ncu's reader is a C library that aborts on some damaged reports (3 of 30,000), so it has its own process.
 """
@@ -15,8 +15,9 @@ from flashcore_ci.adapters import ncu
 
 def main(argv: list[str]) -> int:
     """Print the actions as JSON on the last line."""
-    tool, report = map(Path, argv)
-    actions = [dataclasses.asdict(action) for action in ncu.read_actions(ncu.import_reader(tool), report)]
+    report, *tools = map(Path, argv)
+    reader = ncu.import_reader(tools[0] if tools else None)
+    actions = [dataclasses.asdict(action) for action in ncu.read_actions(reader, report)]
     sys.stdout.write(f"\n{json.dumps(actions)}\n")
     return 0
 

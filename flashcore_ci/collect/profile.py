@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 
-from flashcore_ci.adapters import ncu, process
+from flashcore_ci.adapters import ncu, ncu_page, process
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child, isolation
 from flashcore_ci.collect.child import JobSpec, StartSignal
@@ -19,6 +22,7 @@ from flashcore_ci.model.reading import Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 READING_SECONDS = 120.0
+PAGE = ".csv"
 Actions = tuple[ncu.Action, ...]
 MACHINE_AT_FAULT = frozenset({Code.COUNTERS_DENIED, Code.COUNTERS_IN_USE})
 
@@ -48,7 +52,11 @@ def collect(session: Session, start: StartSignal) -> tuple[Observation, ...]:
     profiler = Profiler(session)
     results = isolation.run_isolated(workloads, profiler.make_job, is_healthy=session.is_healthy, at_once=1, start=start)
     reports = profiler.reports
-    actions = {report: _actions(profiler, report) for report in sorted(set(reports.values()))}
+    with ThreadPoolExecutor() as pool:
+        written = sorted(set(reports.values()))
+        pages = pool.map(partial(_write_page, profiler), written)
+        actions = dict(zip(written, pool.map(partial(_actions, profiler), written), strict=True))
+        list(pages)
     return tuple(_observe(session, each, results[each.id], reports[each.id], actions[reports[each.id]]) for each in workloads)
 
 
@@ -61,6 +69,15 @@ def _actions(profiler: Profiler, report: Path) -> Actions:
     return ncu.parse_actions(done.text()) if done.returncode == 0 and not done.timed_out else ()
 
 
+def _write_page(profiler: Profiler, report: Path) -> None:
+    """Write ncu's page of the report next to it, for machines without ``ncu-report``."""
+    argv, name = ncu_page.argv(profiler.tool, report), f"page-{report.stem}"
+    with contextlib.suppress(InterruptedRunError):
+        done = process.run(argv, logs=profiler.session.scratch, name=name, timeout=READING_SECONDS)
+        if done.returncode == 0 and not done.timed_out:
+            shutil.copyfile(done.stdout, report.with_suffix(PAGE))
+
+
 def _observe(session: Session, workload: Workload, result: WorkloadResult, report: Path, actions: Actions) -> Observation:
     found = _readings(result, actions, workload.id, session.entries(workload))
     kernels = sorted({action.kernel for action in actions if action.workload == workload.id})
@@ -69,7 +86,7 @@ def _observe(session: Session, workload: Workload, result: WorkloadResult, repor
         workload,
         readings=() if isinstance(found, Missing) else tuple(found.items()),
         notes=tuple(f"profiled: {kernel[:80]}" for kernel in kernels),
-        artifacts=(session.relative(report),) if report.exists() else (),
+        artifacts=tuple(session.relative(file) for file in (report, report.with_suffix(PAGE)) if file.exists()),
         missing=found if isinstance(found, Missing) else None,
         seconds=float(result.values.get("seconds", 0.0)),
     )

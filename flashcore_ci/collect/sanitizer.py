@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from flashcore_ci.adapters import process, sanitizer
-from flashcore_ci.adapters.sanitizer import Launch
+from flashcore_ci.adapters import process, sanitizer, sanitizer_log
+from flashcore_ci.adapters.sanitizer_log import Launch
 from flashcore_ci.collect import child, isolation, positive_control
 from flashcore_ci.collect.child import Wrap
 from flashcore_ci.collect.isolation import WorkloadResult
@@ -22,8 +22,12 @@ from flashcore_ci.model.suite import Kind, Workload
 
 LAUNCHES = 2  # the second one finds what the first left behind
 AT_ONCE = 4
-VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # one allocation per tensor, so that overruns leave its bounds
+VARIABLES = {
+    **sanitizer.VARIABLES,
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+}  # one allocation per tensor, so that overruns leave its bounds
 LAUNCH_LIST = "roll-call"
+MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
 
@@ -77,7 +81,7 @@ def _require_control(results: dict[str, CheckResult], failed: Missing | None) ->
 
 def _check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     if sanitizer.is_too_old(version):
-        too_old = sanitizer.read_findings(sanitizer.parse("", name), returncode=0, version=version, ran=False)
+        too_old = sanitizer.read_findings(sanitizer_log.parse("", name), returncode=0, version=version, ran=False)
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
@@ -140,7 +144,7 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
     kernels = _kernels(session, workloads)
     argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
     results = _launch(session, name, workloads, lambda command: argv(command=command))
-    report = sanitizer.parse(process.read_text(log), name)
+    report = sanitizer_log.parse(process.read_text(log), name)
     checked = {}
     for workload in workloads:
         result = results[workload.id]
@@ -178,23 +182,23 @@ def _list_in_one_process(session: Session, tool: Path, workloads: Workloads) -> 
     kernels = _kernels(session, workloads)
     argv = partial(sanitizer.launch_list_argv, tool, kernels=kernels, log=log)
     results = _launch(session, LAUNCH_LIST, workloads, lambda command: argv(command=command))
-    launches = sanitizer.parse_launches(process.read_text(log))
+    launches = sanitizer_log.read_launches(process.read_text(log))
     return {each.id: results[each.id].missing or between_marks(launches, index) for index, each in enumerate(workloads)}
 
 
-def between_marks(launches: Sequence[Launch], index: int) -> ObservedLaunches | Missing:
-    """Return the launches between a workload's marks."""
-    inside, began, ended = [], False, False
-    for launch in launches:
-        if launch.kernel == "flashcore_ci_begin" and launch.width == index + 1:
-            began = True
-        elif launch.kernel == "flashcore_ci_end" and launch.width == index + 1:
-            ended = began
-            break
-        elif began:
-            inside.append(launch)
-    if not ended:
-        return Missing(code=Code.NO_LAUNCH_CHECKED, message="the tool's list of launches does not hold this workload's marks")
+def between_marks(launches: Sequence[Launch] | Missing, index: int) -> ObservedLaunches | Missing:
+    """Return the launches between a workload's marks, once each."""
+    if isinstance(launches, Missing):
+        return launches
+    marks = [(place, launch) for place, launch in enumerate(launches) if launch.kernel in MARKS]
+    here = [(place, launch.kernel) for place, launch in marks if launch.width == index + 1]
+    if [kernel for _, kernel in here] != list(MARKS):
+        message = "the tool's list of launches does not hold this workload's marks once"
+        return Missing(code=Code.NO_LAUNCH_CHECKED, message=message)
+    (first, _), (last, _) = here
+    if any(first < place < last for place, _ in marks):
+        return Missing(code=Code.NO_LAUNCH_CHECKED, message="another workload's mark is between this workload's marks")
+    inside = launches[first + 1 : last]
     checked, others = (tuple(launch.kernel for launch in inside if launch.checked is wanted) for wanted in (True, False))
     return ObservedLaunches(checked=checked, others=others)
 

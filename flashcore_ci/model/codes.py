@@ -47,6 +47,8 @@ class Code(StrEnum):
     INVALID_RESULT = "invalid-result"
     NO_LAUNCH_CHECKED = "no-launch-checked"
     TOOL_LOST_TRACK = "tool-lost-track"
+    UNKNOWN_OUTPUT = "unknown-output"
+    NO_TOOL_FILE = "no-tool-file"
     TOOL_TOO_OLD = "tool-too-old"
     TOOL_FAILED = "tool-failed"
     CONTROL_FAILED = "control-failed"
@@ -119,6 +121,8 @@ NEXT_STEP: dict[Code, str] = {
     Code.INVALID_RESULT: "The worker's result is damaged or belongs to another job. Delete the run folder and collect again.",
     Code.NO_LAUNCH_CHECKED: "The tool checked fewer launches than planned. Read its log in the run folder.",
     Code.TOOL_LOST_TRACK: "The tool says that it may have missed errors. Read its log in the run folder.",
+    Code.UNKNOWN_OUTPUT: "The tool wrote a line that is not known to be harmless. Read it in the log, and fix its cause.",
+    Code.NO_TOOL_FILE: "The run lacks the tool's file, so the reading cannot be derived again. Collect again.",
     Code.TOOL_TOO_OLD: "The tool is too old. Run `flashcore-ci toolchain install`.",
     Code.TOOL_FAILED: "The tool itself failed. Read its log in the run folder, then run `flashcore-ci doctor`.",
     Code.CONTROL_FAILED: "The tool missed the bug planted as a control, so a clean log proves nothing. Run `flashcore-ci doctor`.",

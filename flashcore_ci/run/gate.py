@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, host, references, reports
+from flashcore_ci.run import github, host, profiler_reports, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
+from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
@@ -84,7 +86,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             if base is not None:
                 plan, run.base = drop_comparisons(plan, base.cannot), base.identities
                 run.plan = plan
-            run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
+            run.sources += _rederived(evidence, plan) if evidence else _find_evidence(plan, builds, request, progress, base)
         run.plan = drop_comparisons(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
         progress("judging")
         report = judge_partial(run, request, as_of=clock.now())
@@ -119,7 +121,16 @@ def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progr
     if host.is_live(request):
         return (_measure(plan, builds, request, progress, base),)
     progress("reading the recorded runs")
-    return recorded.read_bundles(request.evidence)
+    return _rederived(recorded.read_bundles(request.evidence), plan)
+
+
+def _rederived(sources: Iterable[Source], plan: Plan) -> tuple[Source, ...]:
+    """Compare recorded evidence with the tools' files. EvidenceError if they disagree."""
+    checked = []
+    for source in sources:
+        with profiler_reports.reading(source.files) as profiles:
+            checked.append(rederived(source, plan, profiles))
+    return tuple(checked)
 
 
 def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
@@ -161,12 +172,14 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
         run.suite = load_suite(request)
         if recording.plan.suite != run.suite.name:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
-        plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
-        run.plan = drop_comparisons(plan, recorded.without_base(recording))
+        with profiler_reports.reading(recording.files) as profiles:  # while the subjects say what they are
+            plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
+            run.plan = drop_comparisons(plan, recorded.without_base(recording))
+            source = rederived(recorded.source_of(recording), run.plan, profiles)
         run.builds = evidence.builds
         compiled = compiler_evidence(run.plan, evidence.builds, evidence.provenance)
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
-        run.sources.append(recorded.source_of(recording))
+        run.sources.append(source)
         run.plan = drop_comparisons(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
         report = _name_day(judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at), request)
         publish(report, run, request)

@@ -9,18 +9,18 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.errors import SuiteError
-from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
-from flashcore_ci.run import gate, references
+from flashcore_ci.run import gate, profiler_reports, references
 from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.selftest import score, slowdowns, tampering
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
-from flashcore_ci.store.run import files_of, read_run
+from flashcore_ci.store.run import Run, files_of, read_run
 from flashcore_ci.suite.loader import load as load_suite
 
 FILE = Path("gates/selftest.toml")
@@ -83,10 +83,18 @@ def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.Good
     return score.detect(defect, report, good.run.evidence.observations)
 
 
-def _judge(plan: Plan, as_of: str, evidence: Evidence, waivers: tuple[Waiver, ...] = ()) -> Report:
-    compiled = compiler_evidence(plan, evidence.builds, evidence.provenance)
-    sources = tuple(Source(origin=Origin(kind="recorded"), evidence=source) for source in (compiled, evidence))
-    age = plan.accepts.max_age_days if plan.accepts else None
+def _judge(plan: Plan, as_of: str, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
+    evidence = run.evidence
+    compiled = Source(origin=Origin(kind="recorded"), evidence=compiler_evidence(plan, evidence.builds, evidence.provenance))
+    with profiler_reports.reading(run.files) as profiles:
+        measured = rederived(Source(origin=Origin(kind="recorded"), evidence=evidence, files=run.files), plan, profiles)
     return judge(
-        plan, evidence.builds, sources, waivers=waivers, as_of=as_of, stale=StalePolicy.BLOCK, tool=__version__, max_age_days=age
+        plan,
+        evidence.builds,
+        (compiled, measured),
+        waivers=waivers,
+        as_of=as_of,
+        stale=StalePolicy.BLOCK,
+        tool=__version__,
+        max_age_days=plan.accepts.max_age_days if plan.accepts else None,
     )

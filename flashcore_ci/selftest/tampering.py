@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.adapters import clock, sanitizer
+from flashcore_ci.adapters import clock
 from flashcore_ci.collect import child
-from flashcore_ci.collect.sanitizer import between_marks, count_checked
 from flashcore_ci.model.codes import PASSING, Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.reading import Measured, Missing, Reading
+from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
@@ -26,7 +25,8 @@ from flashcore_ci.store.run import Run, read_run
 ACCEPTED = "accepted"
 NOTHING_GREEN = "nothing green to tamper with"
 REPORTS = "artifacts/profile/"
-LAUNCH_LIST = "artifacts/sanitizer/roll-call.log"
+LOGS = "artifacts/sanitizer/"
+LAUNCH_LIST = f"{LOGS}roll-call.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class GoodRun:
     run: Run
     scratch: Path
     judge: Callable[..., Report]
-    """Takes evidence, and perhaps waivers."""
+    """Takes a run, and perhaps waivers."""
 
     def read(self, files: dict[str, bytes]) -> Run:
         """Read a run from these files."""
@@ -53,7 +53,7 @@ class GoodRun:
 
     def green_check(self, gate: str) -> tuple[Kind, str]:
         """Find a green check of this gate. LookupError when there is none."""
-        for verdict in self.judge(self.run.evidence).verdicts:
+        for verdict in self.judge(self.run).verdicts:
             if verdict.gate == gate and verdict.outcome is Outcome.PASS:
                 return verdict.evidence, verdict.target
         raise LookupError(gate)
@@ -102,6 +102,12 @@ def _older_schema(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tamp
     return ACCEPTED
 
 
+def _judge_again(good: GoodRun, files: dict[str, bytes], gate: str, target: str) -> str:
+    """Judge these files with a manifest that fits, and return the reason of one check."""
+    report = good.judge(good.read(seal({**good.files, **files})))
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+
 def _altered_observation(alter: Callable[[Observation], tuple[Observation, ...]]) -> Callable[[GoodRun, str], str]:
     def tamper(good: GoodRun, gate: str) -> str:
         """Change the observation of a green check, reseal, and return the gate's new reason."""
@@ -110,8 +116,7 @@ def _altered_observation(alter: Callable[[Observation], tuple[Observation, ...]]
         for old in good.run.evidence.observations:
             changed += alter(old) if (old.kind, old.target) == (kind, target) else (old,)
         data = encode(replace(good.run.evidence, observations=tuple(changed)))
-        report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
-        return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+        return _judge_again(good, {EVIDENCE: data}, gate, target)
 
     return tamper
 
@@ -123,9 +128,23 @@ def _altered_provenance(**changes: Any) -> Callable[[GoodRun, str], str]:
         evidence = good.run.evidence
         device = replace(evidence.provenance.device, **changes.get("device", {})) if evidence.provenance.device else None
         provenance = replace(evidence.provenance, **{**changes, "device": device})
-        data = encode(replace(evidence, provenance=provenance))
-        report = good.judge(good.read(seal({**good.files, EVIDENCE: data})).evidence)
-        return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+        return _judge_again(good, {EVIDENCE: encode(replace(evidence, provenance=provenance))}, gate, target)
+
+    return tamper
+
+
+def _number_against_its_file(old: Observation) -> tuple[Observation, ...]:
+    """Record one more of everything than the tool's file says."""
+    more = tuple((name, replace(r, value=r.value + 1) if isinstance(r, Measured) else r) for name, r in old.readings)
+    return (replace(old, readings=more),)
+
+
+def _altered_log(alter: Callable[[bytes], bytes]) -> Callable[[GoodRun, str], str]:
+    def tamper(good: GoodRun, gate: str) -> str:
+        """Change the log of a green check, reseal, and return the gate's new reason."""
+        _, target = good.green_check(gate)
+        name = next(name for name in (f"{LOGS}{gate}-{target}.log", f"{LOGS}{gate}.log") if name in good.files)
+        return _judge_again(good, {name: alter(good.files[name])}, gate, target)
 
     return tamper
 
@@ -137,29 +156,26 @@ def _waived_crash(good: GoodRun, gate: str) -> str:
     changed = (replace(old, missing=crash) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations)
     end = evidence.provenance.collected_at[:10]
     waiver = Waiver(gate=gate, target=target, reason="planted", owner="the self-test", expires=end, codes=tuple(Code))
-    report = good.judge(replace(evidence, observations=tuple(changed)), (waiver,))
+    report = good.judge(replace(good.run, evidence=replace(evidence, observations=tuple(changed))), (waiver,))
     verdict = next(v for v in report.verdicts if (v.gate, v.target) == (gate, target))
     return verdict.reason.code if verdict.blocks else ACCEPTED
 
 
+def _sealed_report(good: GoodRun, gate: str) -> str:
+    """Cut the profiler's report, and reseal."""
+    _, target = good.green_check(gate)
+    name = good.profiler_report()
+    return _judge_again(good, {name: good.files[name][:1000]}, gate, target)
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
-    """Rename the kernels in the sanitizer's launch list."""
+    """Rename a workload's kernels in the sanitizer's launch list, and reseal."""
     _, target = good.green_check(gate)
-    index = [workload.id for workload in good.run.plan.workloads_for(Kind.SANITIZER)].index(target)
-    workload = good.run.plan.workloads_for(Kind.SANITIZER)[index]
-    entries = good.run.plan.description(workload.subject).problem(target).entries
+    workload = next(workload for workload in good.run.plan.workloads if workload.id == target)
     text = good.files[LAUNCH_LIST].decode()
-    for entry in entries:
+    for entry in good.run.plan.description(workload.subject).problem(target).entries:
         text = text.replace(f"Kernel: {entry}\n", f"Kernel: {entry}_of_another_subject\n")
-    return _code(count_checked(between_marks(sanitizer.parse_launches(text), index), entries))
-
-
-def _cut_log(good: GoodRun, gate: str) -> str:
-    """End the log of a clean check before its summary."""
-    _, target = good.green_check(gate)
-    text = good.files[f"artifacts/sanitizer/{gate}-{target}.log"].decode()
-    log = sanitizer.parse(text[: text.index("SUMMARY")], gate)
-    return _code(sanitizer.read_findings(log, returncode=0, version=sanitizer.FLOOR_TEXT, ran=True))
+    return _judge_again(good, {LAUNCH_LIST: text.encode()}, gate, target)
 
 
 def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
@@ -169,10 +185,6 @@ def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every t
     file.write_text(json.dumps({**leftover, "environment": {}, "outcomes": {}, "finished": True, "started": None}), "utf-8")
     result = child.read_result(file, kind="correctness", nonce="later", job="1" * 64, began=0.0)
     return ACCEPTED if isinstance(result, dict) else result.code
-
-
-def _code(reading: Reading) -> str:
-    return ACCEPTED if isinstance(reading, Measured) else reading.code
 
 
 TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
@@ -190,8 +202,14 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "future-evidence": _altered_provenance(collected_at="2999-01-01T00:00:00Z"),
     "old-evidence": _altered_provenance(collected_at="2000-01-01T00:00:00Z"),
     "waived-crash": _waived_crash,
+    "number-against-its-file": _altered_observation(_number_against_its_file),
+    "sealed-report": _sealed_report,
     "wrong-kernel": _wrong_kernel,
     "missing-workload": _altered_observation(lambda _: ()),
-    "cut-log": _cut_log,
+    "cut-log": _altered_log(lambda data: data[: data.index(b"SUMMARY")]),
+    "unknown-line": _altered_log(
+        lambda data: data.replace(b"SANITIZER\n", b"SANITIZER\n========= Some launches were not seen\n")
+    ),
+    "two-summaries": _altered_log(lambda data: data + data.splitlines(keepends=True)[-1]),
     "leftover-result": _leftover_result,
 }

@@ -27,9 +27,9 @@ from flashcore_ci.build import subjects
 from flashcore_ci.build.records import BuildSet, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect.describe import describe
-from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.run.reports import FILES
-from flashcore_ci.store import bundle, codec
+from flashcore_ci.store import bundle
+from flashcore_ci.store.run import read_run
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +68,7 @@ def checkout(folder: Path) -> Path:
 
 def place_builds(folder: Path, scratch: Path) -> None:
     """Write the recorded builds as this checkout's, with libraries that are never loaded."""
-    evidence = bundle.unpack(RECORDINGS / "defects.tar.xz")["evidence.json"]
-    recorded = codec.decode(Evidence, evidence, where="evidence.json").builds
+    recorded = read_run(RECORDINGS / "defects.tar.xz").evidence.builds
     suite = load(folder / SUITE, root=folder)
     descriptions = describe(suite, root=folder, python=Path(sys.executable), scratch=scratch)
     empty = hashlib.sha256(b"").hexdigest()

@@ -21,7 +21,7 @@ from typing import Any
 import fuzz_apart
 from fuzz_apart import DiedError, Reports
 
-from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer
+from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer, sanitizer_log
 from flashcore_ci.build import tokens
 from flashcore_ci.collect import child, correctness
 from flashcore_ci.collect.sanitizer import between_marks
@@ -91,8 +91,8 @@ def sanitizer_reader(check: str) -> Reader:
     """Read logs of this check. With an exit status of findings, or without a worker, no log is clean."""
 
     def read(data: bytes) -> list[bool]:
-        log = sanitizer.parse(text(data), check)
-        between_marks(sanitizer.parse_launches(text(data)), 0)
+        log = sanitizer_log.parse(text(data), check)
+        between_marks(sanitizer_log.parse_launches(text(data)), 0)
         found = [
             sanitizer.read_findings(log, returncode=status, version="2026.4.0", ran=ran)
             for status, ran in ((sanitizer.ERROR_EXIT, True), (0, False), (0, True))

@@ -23,7 +23,7 @@ SERVER = """
 import sys
 from flashcore_ci.adapters import ncu_reader
 for line in sys.stdin:
-    ncu_reader.main(["ncu", line.strip()])
+    ncu_reader.main([line.strip()])
     print("end", flush=True)
 """
 

@@ -10,6 +10,10 @@ import replay
 if __name__ == "__main__":
     if sys.argv[1:] == ["--version"]:
         replay.say_version("ncu")
+    if "--import" in sys.argv:
+        page = replay.FOLDER / "artifacts/profile" / Path(replay.value(sys.argv, "--import")).with_suffix(".csv").name
+        sys.stdout.write(page.read_text(encoding="utf-8") if page.is_file() else "==ERROR== Failed to load report file.\n")
+        sys.exit(not page.is_file())
     replay.note_pid()
     process, command = replay.wrapped(sys.argv)
     report = Path(replay.value(sys.argv, "--export"))

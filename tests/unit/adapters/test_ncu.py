@@ -206,7 +206,7 @@ def test_a_reader_that_raises_reads_nothing():
 
 def test_what_a_reader_prints_is_what_it_read(tmp_path, report, capsys):
     (tmp_path / "whole.ncu-rep").write_bytes(report)
-    assert ncu_reader.main([str(tmp_path / "ncu"), str(tmp_path / "whole.ncu-rep")]) == 0
+    assert ncu_reader.main([str(tmp_path / "whole.ncu-rep"), str(tmp_path / "ncu")]) == 0
     found = ncu.parse_actions("noise of a library\n" + capsys.readouterr().out)
     assert found == ncu.read_actions(ncu_report, tmp_path / "whole.ncu-rep")
     assert len(found) == 2

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.adapters import sanitizer
+from flashcore_ci.adapters import sanitizer, sanitizer_log
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.metrics import SANITIZER_TOOLS
 from flashcore_ci.model.reading import Measured, Missing
@@ -19,7 +19,7 @@ def recorded(name):
 
 def reading(text, check="memcheck", **changes):
     facts = {"returncode": 0, "version": "2026.4.0.0", "ran": True, **changes}
-    return sanitizer.read_findings(sanitizer.parse(text, check), **facts)
+    return sanitizer.read_findings(sanitizer_log.parse(text, check), **facts)
 
 
 @pytest.mark.parametrize("check", SANITIZER_TOOLS)
@@ -40,18 +40,18 @@ def test_a_planted_fault_is_found_with_its_place(name, check, kernel, line):
     found = reading(recorded(name), check, returncode=sanitizer.ERROR_EXIT)
     assert isinstance(found, Measured)
     assert found.value > 0
-    first = sanitizer.parse(recorded(name), check).findings[0]
+    first = sanitizer_log.parse(recorded(name), check).findings[0]
     assert (first.tool, first.kernel, first.file, first.line) == (check, kernel, "faults.cu", line)
 
 
 def test_threads_that_say_the_same_are_one_finding_with_a_count():
-    (finding,) = sanitizer.parse(recorded("sync"), "synccheck").findings
+    (finding,) = sanitizer_log.parse(recorded("sync"), "synccheck").findings
     assert finding.message == "Barrier error detected. Divergent thread(s) in warp."
     assert (finding.thread, finding.block, finding.count) == ("(32,0,0)", "(0,0,0)", 32)
 
 
 def test_a_race_names_both_ends():
-    finding = sanitizer.parse(recorded("race"), "racecheck").findings[0]
+    finding = sanitizer_log.parse(recorded("race"), "racecheck").findings[0]
     assert "faults.cu:18" in finding.message
     assert "faults.cu:19" in finding.message
 
@@ -70,7 +70,7 @@ def test_a_race_names_both_ends():
     ],
 )
 def test_the_summary_is_read_in_every_grammatical_form(line, check, count):
-    assert sanitizer.parse(f"========= COMPUTE-SANITIZER\n========= {line}\n", check).total == count
+    assert sanitizer_log.parse(f"========= COMPUTE-SANITIZER\n========= {line}\n", check).total == count
 
 
 @pytest.mark.parametrize(
@@ -83,24 +83,24 @@ def test_the_summary_is_read_in_every_grammatical_form(line, check, count):
     ],
 )
 def test_a_summary_in_words_that_we_do_not_know_proves_nothing(line):
-    assert reading(f"{CLEAN}========= {line}\n").code is Code.TOOL_LOST_TRACK
+    assert reading(f"{CLEAN}========= {line}\n").code is Code.UNKNOWN_OUTPUT
 
 
 def test_a_summary_of_the_other_kind_counts_too():
     races = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n========= ERROR SUMMARY: 2 errors\n"
-    assert sanitizer.parse(races, "racecheck").total == 2
-    assert sanitizer.parse("========= ERROR SUMMARY: 0 errors\n", "racecheck").total is None
+    assert sanitizer_log.parse(races, "racecheck").total == 2
+    assert sanitizer_log.parse("========= ERROR SUMMARY: 0 errors\n", "racecheck").total is None
 
 
 def test_of_functions_that_call_each_other_the_entry_function_is_the_kernel():
-    (finding,) = sanitizer.parse(recorded("inlined"), "memcheck").findings
+    (finding,) = sanitizer_log.parse(recorded("inlined"), "memcheck").findings
     assert finding.kernel == "mutant_lse_past_the_end"
     assert finding.file.endswith("epilogue.cuh")
     assert (finding.line, finding.thread, finding.block) == (31, "(160,0,0)", "(0,0,0)")
 
 
 def test_how_many_were_not_printed_is_no_second_summary():
-    assert sanitizer.parse(recorded("oob"), "memcheck").total == 244
+    assert sanitizer_log.parse(recorded("oob"), "memcheck").total == 244
 
 
 def test_a_racecheck_log_is_not_judged_by_another_tools_summary():
@@ -151,7 +151,7 @@ def test_a_program_without_cuda_was_not_checked():
 
 def test_a_filter_that_matches_nothing_looks_clean_so_the_roll_call_is_needed():
     assert reading(recorded("filter-none-memcheck")) == reading(recorded("clean-memcheck"))
-    listed = sanitizer.parse_launches(recorded("listed"))
+    listed = sanitizer_log.parse_launches(recorded("listed"))
     assert [(launch.kernel, launch.checked) for launch in listed] == [
         ("fault_clean", True),
         ("_Z4noopPf", False),
@@ -165,7 +165,9 @@ def test_a_log_that_lists_launches_is_never_taken_for_a_clean_one():
 
 
 def test_the_width_of_a_mark_is_read():
-    marks = [launch for launch in sanitizer.parse_launches(recorded("roll-call")) if launch.kernel.startswith("flashcore_ci_")]
+    marks = [
+        launch for launch in sanitizer_log.parse_launches(recorded("roll-call")) if launch.kernel.startswith("flashcore_ci_")
+    ]
     assert [(mark.kernel, mark.width) for mark in marks] == [
         ("flashcore_ci_begin", 1),
         ("flashcore_ci_end", 1),
@@ -210,7 +212,7 @@ def test_another_check_is_refused():
 
 def test_an_api_error_is_a_finding_without_a_place():
     text = "========= Program hit cudaErrorInvalidValue (error 1) on CUDA API call to cudaMalloc.\n========= \n========= ERROR SUMMARY: 1 error\n"
-    (finding,) = sanitizer.parse(text, "memcheck").findings
+    (finding,) = sanitizer_log.parse(text, "memcheck").findings
     assert "cudaErrorInvalidValue" in finding.message
     assert finding.line == 0
 
@@ -223,7 +225,7 @@ def test_initcheck_follows_shared_memory_unless_bulk_copies_wrote_it(bulk, space
 
 def test_a_finding_counts_though_the_tool_hung_after_it():
     text = recorded("oob").split("========= ERROR SUMMARY")[0]
-    assert sanitizer.parse(text, "memcheck").total is None
+    assert sanitizer_log.parse(text, "memcheck").total is None
     found = reading(text, "memcheck", returncode=-15, ran=False)
     assert isinstance(found, Measured)
     assert found.value >= 1

@@ -108,6 +108,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(sanitizer, "between_marks", lambda *_: launches)
     monkeypatch.setattr(profile.ncu, "import_reader", lambda tool: SimpleNamespace())
     monkeypatch.setattr(profile, "_actions", lambda *_: ())
+    monkeypatch.setattr(profile, "_write_page", lambda *_: None)
     monkeypatch.setattr(profile.ncu, "make_readings", lambda *_: {"sol/dram": Measured(value=90.0, unit="%")})
     return scripted
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from factories import make_workload
 
-from flashcore_ci.adapters.sanitizer import Launch, parse_launches
+from flashcore_ci.adapters.sanitizer_log import Launch, parse_launches
 from flashcore_ci.collect import sanitizer
 from flashcore_ci.collect.sanitizer import ObservedLaunches
 from flashcore_ci.model.codes import Code

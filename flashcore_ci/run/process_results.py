@@ -1,0 +1,64 @@
+"""The samples of a run, compared with the results that its timing processes wrote.
+
+The worker wrote these files, and no tool did. A time that is altered in one place alone is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NoReturn
+
+from flashcore_ci.collect.process_runs import SAMPLE_KEYS
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.metrics import SIDES
+from flashcore_ci.model.reading import Missing
+
+FIX = "collect again: evidence.json or a tool's file was altered"
+MAX_MESSAGE = 500
+
+
+def refuse(message: str) -> NoReturn:
+    """Refuse the run in one line. Names in it come from the run."""
+    line = "".join(character if character.isprintable() else "?" for character in message[:MAX_MESSAGE])
+    raise EvidenceError(line, fix=FIX)
+
+
+class ProcessResults:
+    """The results of a run's timing processes. Each file is parsed once."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        self._outcomes = cache(self._parse)
+
+    def check(self, observation: Observation) -> Missing | None:
+        """Return why there are no samples to trust. EvidenceError for a sample that no process wrote, or in another order."""
+        absent = next((name for name in observation.artifacts if name not in self._files), "")
+        if absent or (observation.samples and not observation.artifacts):
+            return Missing(code=Code.NO_TOOL_FILE, message=f"the run does not hold {absent or 'the results of the processes'}")
+        for metric, samples in observation.samples:
+            written = self._written(observation, metric)
+            lost = next((value for value in samples.values if value not in written), None)
+            if lost is not None:
+                of = f"{metric} of {observation.target}"
+                refuse(f"no process wrote the sample {lost!r} {samples.unit} that evidence.json has for {of}")
+        return None
+
+    def _written(self, observation: Observation, metric: str) -> Iterator[float]:
+        """Yield what the processes wrote, in order. Of a comparison, those of one side."""
+        side, _, name = metric.partition("/") if metric.startswith(SIDES) else ("", "", metric)
+        for file in observation.artifacts:
+            if not side or f"-{side}" in file:
+                value = self._outcomes(file).get(observation.target, {}).get(SAMPLE_KEYS.get(name, ""))
+                if isinstance(value, int | float):
+                    yield float(value)
+
+    def _parse(self, name: str) -> dict[str, Any]:
+        try:
+            outcomes = json.loads(self._files[name])["outcomes"]
+            return {target: outcome for target, outcome in outcomes.items() if isinstance(outcome, dict)}
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return {}
