@@ -21,12 +21,17 @@ from flashcore_ci.run.required_check import require
 @click.option(
     "--base", metavar="REVISION", help="Also require the comparison with the commit at which this branch left REVISION."
 )
+@options.path(
+    "--statement", default=None, text="The in-toto statement of EVIDENCE. It must be exactly the one that EVIDENCE gives."
+)
 @options.build
 @options.base_build
 @options.toolchain
 @options.jobs
 @options.as_json
-def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, as_json: bool, **arguments: Any) -> int:
+def command(
+    *, evidence: Path, out: Path, needs: str | None, base: str | None, statement: Path | None, as_json: bool, **arguments: Any
+) -> int:
     """Require that EVIDENCE, which the GPU job packed, is of this commit and green.
 
     Builds the kernels again. Only measurements with the digests of these builds count. Exit code 11 when a needed job failed,
@@ -34,6 +39,6 @@ def command(*, evidence: Path, out: Path, needs: str | None, base: str | None, a
     """
     request = Request(out=out, environ=os.environ, live=False, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        report = require(evidence, request, progress, needs=needs, base=base)
+        report = require(evidence, request, progress, needs=needs, base=base, statement=statement)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -17,6 +17,14 @@ def is_github(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
+def invocation(environ: Mapping[str, str]) -> str:
+    """Return the address of this workflow run, or nothing elsewhere."""
+    if not is_github(environ):
+        return ""
+    server = environ.get("GITHUB_SERVER_URL", "https://github.com")
+    return f"{server}/{environ.get('GITHUB_REPOSITORY', '')}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}"
+
+
 inert = github_annotations.inert
 
 
