@@ -1,37 +1,32 @@
 """Put a report under a pull request, in the place of the one before. Standard library only.
 
-The text was written by a job that ran the pull request's code: it is data, of bounded size, from a plain file.
+The tool of the protected branch wrote the text from signed evidence. It is still data, of bounded size, from a plain file.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from github_api import RefusedError, ask, pages
 
 MARKER = re.compile(r"<!-- flashcore-ci[^<>\n]*-->")
+AUTHOR = "github-actions[bot]"
 MOST_CHARACTERS = 65_536
 """What GitHub takes of a comment."""
 CUT = "\n\n*The rest did not fit into a comment: see the step summary.*\n"
-A_PAGE = 100
-MOST_PAGES = 50
-SECONDS = 30
-
-
-class RefusedError(Exception):
-    """Why nothing was posted."""
+RESULTS = ("success", "failure", "cancelled", "skipped")
 
 
 def main(environ: Mapping[str, str]) -> int:
-    """The exit status of the step."""
+    """Return the exit status of the step."""
     try:
-        text = body(Path(environ["COMMENT_FILE"]))
+        status = required(environ["COMMENT_REQUIRED"], environ.get("COMMENT_ATTEMPTS", ""))
+        text = body(Path(environ["COMMENT_FILE"]), status)
         number = int(environ["COMMENT_NUMBER"])
         comments = f"{environ['GITHUB_API_URL']}/repos/{environ['GITHUB_REPOSITORY']}/issues"
         token = environ["GH_TOKEN"]
@@ -45,18 +40,26 @@ def main(environ: Mapping[str, str]) -> int:
     return 0
 
 
-def body(file: Path) -> str:
-    """The comment's text, cut to what GitHub takes. RefusedError when it is not a plain file or has no marker."""
+def required(result: str, attempts: str) -> str:
+    """Say what the required check says: the report below it is by the suite of the protected branch."""
+    if result not in RESULTS or not re.fullmatch(r"[0-9]{0,9}", attempts):
+        raise RefusedError("the result of the required check is unknown")
+    count = f", attempt {attempts} of this commit" if attempts else ""
+    return f"**Check `required`: {result}{count}.** Below is the signed evidence, judged by the suite of the protected branch."
+
+
+def body(file: Path, status: str) -> str:
+    """Return the comment's text, cut to what GitHub takes. RefusedError when it is not a plain file or has no marker."""
     if file.is_symlink() or not file.is_file():
         raise RefusedError(f"{file} is not a plain file")
     with file.open("rb") as opened:
         text = opened.read(4 * MOST_CHARACTERS + 1).decode("utf-8", errors="replace")
-    marker(text)
+    text = f"{marker(text)}\n{status}\n\n{text.partition(chr(10))[2]}"
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - len(CUT)] + CUT
 
 
 def marker(text: str) -> str:
-    """The marker that the first line of the text is."""
+    """Return the marker that the first line of the text is."""
     first = text.partition("\n")[0].strip()
     if not MARKER.fullmatch(first):
         raise RefusedError("the first line is not the marker of flashcore-ci")
@@ -64,29 +67,10 @@ def marker(text: str) -> str:
 
 
 def earlier(url: str, mark: str, token: str) -> int | None:
-    """The comment that a workflow wrote with this marker; another person's comment that quotes it is left alone."""
-    mine = (c["id"] for c in _pages(url, token) if c["user"]["type"] == "Bot" and c["body"].lstrip().startswith(mark))
-    found = next(mine, None)
+    """Find the comment that a workflow wrote with this marker. A comment of a person or of another app is left alone."""
+    ours = (c["id"] for c in pages(url, token) if c["user"]["login"] == AUTHOR and c["body"].lstrip().startswith(mark))
+    found = next(ours, None)
     return None if found is None else int(found)
-
-
-def ask(method: str, url: str, token: str, content: dict[str, str] | None = None) -> Any:
-    """GitHub's answer."""
-    if not url.startswith(("https://", "http://127.0.0.1:")):
-        raise RefusedError(f"{url} is not GitHub")
-    headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-    data = None if content is None else json.dumps(content).encode()
-    request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - the scheme is checked above
-    with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - as above
-        return json.load(answer)
-
-
-def _pages(url: str, token: str) -> Iterator[Any]:
-    for page in range(1, MOST_PAGES + 1):
-        comments = ask("GET", f"{url}?per_page={A_PAGE}&page={page}", token)
-        yield from comments
-        if len(comments) < A_PAGE:
-            return
 
 
 if __name__ == "__main__":
