@@ -38,6 +38,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/python .github/checks/check_locks.py
+	$(BIN)/python .github/checks/check_protection.py
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
