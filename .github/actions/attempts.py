@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-import urllib.error
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def main(environ: Mapping[str, str]) -> int:
         count = tally(environ)
         _append(environ.get("GITHUB_OUTPUT"), f"attempts={count.attempts}\n")
         _append(environ.get("GITHUB_STEP_SUMMARY"), f"{count.line(most)}\n\n")
-    except (RefusedError, urllib.error.URLError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (RefusedError, OSError, HTTPException, KeyError, ValueError, TypeError, AttributeError) as error:
         print(f"::error title=flashcore-ci::cannot count the attempts: {type(error).__name__}: {error}".replace("\n", " "))
         return 1
     if count.attempts > most:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-import urllib.error
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 
 from github_api import RefusedError, ask, pages
@@ -33,7 +33,7 @@ def main(environ: Mapping[str, str]) -> int:
         found = earlier(f"{comments}/{number}/comments", marker(text), token)
         place = ("PATCH", f"{comments}/comments/{found}") if found else ("POST", f"{comments}/{number}/comments")
         done = ask(*place, token, {"body": text})
-    except (RefusedError, urllib.error.URLError, KeyError, ValueError) as error:
+    except (RefusedError, OSError, HTTPException, KeyError, ValueError) as error:
         print(f"::error title=flashcore-ci::no comment was written: {type(error).__name__}: {error}".replace("\n", " "))
         return 1
     print(f"{'updated' if found else 'wrote'} {done.get('html_url', 'the comment')}")
