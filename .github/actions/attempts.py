@@ -87,7 +87,7 @@ def _calls(run: Mapping[str, Any], workflow: str) -> bool:
 
 
 def _recent(url: str, token: str) -> list[Any]:
-    """Return the newest runs. A repository with more of them than GitHub lists is no reason to fail."""
+    """Return the newest runs. There may be more than one page of them."""
     return list(ask("GET", f"{url}&per_page=100&page=1", token)["workflow_runs"])
 
 

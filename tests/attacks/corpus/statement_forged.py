@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from factories import make_plan
 from flashcore_ci.model.errors import FlashcoreError
 from flashcore_ci.run import statement as check
 from flashcore_ci.store import statement as statements
-from flashcore_ci.store.run import prepare_run, write_run
+from flashcore_ci.store.run import pack, prepare_run, write_run
 
 HERE = "https://github.com/flashcore/flashcore-ci/actions/runs/12"
 OTHER = HERE[:-2] + "13"
@@ -25,12 +27,20 @@ GOOD = good_evidence(make_plan())
 Forge = Callable[[dict[str, Any]], object]
 
 
-def _run(folder: Path, **provenance: Any) -> Path:
-    """Write a run, not packed: the digest of the bundle is that of what ``pack`` would give."""
-    plan = make_plan()
-    prepare_run(folder, plan)
-    write_run(folder, plan, replace(GOOD, provenance=replace(GOOD.provenance, **provenance)))
-    return folder
+@cache
+def _packed(**provenance: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        plan, folder, file = make_plan(), Path(name) / "run", Path(name) / "run.tar.xz"
+        prepare_run(folder, plan)
+        write_run(folder, plan, replace(GOOD, provenance=replace(GOOD.provenance, **provenance)))
+        pack(folder, file)
+        return file.read_bytes()
+
+
+def _run(file: Path, **provenance: Any) -> Path:
+    """Write a packed run."""
+    file.write_bytes(_packed(**provenance))
+    return file
 
 
 def _accepts(run: Path, given: bytes) -> bool:
