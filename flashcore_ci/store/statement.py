@@ -25,18 +25,21 @@ MAX_BYTES = 16 << 20
 Json = dict[str, Any]
 
 
-def statement_of(run: Run, files: Mapping[str, bytes], *, bundle: str, toolchain: str, invocation: str = "") -> bytes:
+def statement_of(
+    run: Run, files: Mapping[str, bytes], *, bundle: str, toolchain: str, invocation: str = "", commit: str = ""
+) -> bytes:
     """Write the statement of a run.
 
     ``files`` are those of the run, ``bundle`` and ``toolchain`` the SHA-256 of the packed run and of the pinned tools.
-    ``invocation`` is the address of the workflow run. EvidenceError if the evidence names no commit.
+    ``invocation`` is the address of the workflow run. ``commit`` is for evidence that names none: EvidenceError without both.
     """
     provenance = run.evidence.provenance
-    if not provenance.commit:
+    commit = provenance.commit or commit
+    if not commit:
         raise EvidenceError("the evidence names no commit, so there is nothing to state", fix="collect in a git checkout")
     statement = {
         "_type": TYPE,
-        "subject": list(_subjects(run, files, bundle)),
+        "subject": list(_subjects(run, files, bundle, commit)),
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "materials": [
@@ -91,9 +94,9 @@ def _part(found: Json, right: Json, key: str) -> str:
     return "" if found.get(key) == right[key] else key.removeprefix("_")
 
 
-def _subjects(run: Run, files: Mapping[str, bytes], bundle: str) -> Iterator[Json]:
+def _subjects(run: Run, files: Mapping[str, bytes], bundle: str, commit: str) -> Iterator[Json]:
     yield _resource(BUNDLE, sha256=bundle)
-    yield _resource(COMMIT, gitCommit=run.evidence.provenance.commit)
+    yield _resource(COMMIT, gitCommit=commit)
     for name in (MANIFEST, PLAN, EVIDENCE):
         yield _resource(name, sha256=_sha256(files[name]))
     for build in run.evidence.builds:
