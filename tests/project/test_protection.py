@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import workflow_runner
+from scripts import script
 
 ROOT = Path(__file__).parents[2]
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / f".github/checks/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-protection, locks = load("check_protection"), load("check_locks")
+protection, locks = script("check_protection"), script("check_locks")
 OWNERS = (ROOT / protection.CODEOWNERS).read_text(encoding="utf-8")
 PLACES = (".ci", ".github", "docs", "flashcore_ci", "gates", "kernel", "tests", "tools", "")
 FOUND = [path for place in PLACES for path in ((ROOT / place).rglob("*") if place else ROOT.iterdir())]
@@ -64,6 +56,15 @@ def test_the_lock_files_are_covered() -> None:
     names = [f"{locks.LOCKS}/{name}" for name in locks.needed(ROOT)]
     assert all((ROOT / name).is_file() for name in names)
     assert list(protection.unowned(OWNERS, names)) == []
+
+
+@pytest.mark.parametrize("extra", ["", "[measure]"])
+def test_pip_takes_nothing_without_a_hash_or_from_an_index(extra: str) -> None:
+    commands = script("run").pip_commands(Path("venv"), extra)
+    assert commands
+    for command in commands:
+        assert {"--require-hashes", "--only-binary=:all:"} <= set(command) or {"--no-index", "--no-deps"} <= set(command)
+    assert any(f"{locks.LOCKS}/measure.lock" in str(word) for word in commands[0]) == bool(extra)
 
 
 def test_the_required_check_is_the_one_that_the_workflows_print() -> None:
