@@ -20,7 +20,6 @@ LOCKS = CHECKOUT / ".github/locks"
 """What pip installs, by version and hash. ``.github/checks/check_locks.py`` compares them with pyproject.toml."""
 
 OLDEST = (3, 11)
-VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 PASSED, USAGE, GATE_FAILED, INCONCLUSIVE = 0, 2, 10, 11
 TOLERATED = {
     "inconclusive": {PASSED},
@@ -43,6 +42,8 @@ INPUTS = {
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
 }
+OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
+"""Nothing else from the report's file becomes an output: a line end in it would add outputs."""
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
 ANY_VERDICT = frozenset({"judge"})
@@ -83,7 +84,7 @@ def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
         if not value and name not in MAY_BE_EMPTY:
             raise InputError(f"{name}: is empty")
         if not value.isprintable() and name != "needs":
-            raise InputError(f"{name}: {value!r} is more than one printable line")
+            raise InputError(f"{name}: {value!r} has characters that cannot be printed")
         if value.startswith("-"):
             raise InputError(f"{name}: {value!r} looks like an option")
         if value not in CHOICES.get(name, (value,)):
@@ -148,9 +149,9 @@ def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:
 def _verdict(out: Path) -> str:
     try:
         outcome = json.loads((out / "report.json").read_bytes())["outcome"]
-    except (OSError, ValueError, KeyError, TypeError):
-        outcome = ""
-    return outcome if outcome in VERDICTS else "INCONCLUSIVE"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "INCONCLUSIVE"
+    return next((known for known in OUTCOMES if known == outcome), "INCONCLUSIVE")
 
 
 def _run(argv: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> int:

@@ -212,6 +212,9 @@ def action_problems(actions: Mapping[str, Flow]) -> list[str]:
         given = [{key: value for key, value in step.items() if key != "id"} for step in action["runs"]["steps"]]
         if given != [step] or action["runs"].get("using") != "composite":
             found.append(f"{name}: its step is not {step}")
+    demanded = actions.get("require", {}).get("inputs", {}).get("demand", {}).get("default")
+    if demanded not in {None, " ".join(NEEDS["required"])}:
+        found.append(f"require: demands {demanded}")
     defaults = [actions.get("verify", {}), actions.get("attempts", {})]
     given = [
         action.get("inputs", {}).get(key, {}).get("default") for action, key in zip(defaults, ("protected", "most"), strict=True)

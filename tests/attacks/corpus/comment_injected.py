@@ -83,7 +83,7 @@ def _outcome(name: str, outcome: Any) -> Attack:
 
     def attempt(folder: Path) -> bool:
         (folder / "report.json").write_text(json.dumps({"outcome": outcome}))
-        return steps._verdict(folder) not in steps.VERDICTS
+        return steps._verdict(folder) not in steps.OUTCOMES
 
     return Attack(name=f"output: {name}", attempt=attempt)
 
