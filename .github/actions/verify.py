@@ -1,4 +1,4 @@
-"""Demand that this very workflow run signed the evidence and its statement. Standard library, git-free, and GitHub's `gh`.
+"""Demand that this very workflow run signed the evidence and its statement. Standard library and GitHub's `gh`.
 
 `gh attestation verify` checks the signature and the flags below. The certificate is compared again here, field by field, because
 the run id has no flag. One attestation must fit in all fields: two that each fit in part do not count.
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from github_api import RefusedError
+
 PREDICATE_TYPE = "urn:flashcore-ci:evidence:v1"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 ISSUER = "https://token.actions.githubusercontent.com"
@@ -24,10 +26,6 @@ WORKFLOW = "/.github/workflows/trusted.yml"
 SECONDS = 300
 MAX_BYTES = 256 << 20
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-class RefusedError(Exception):
-    """Why the evidence does not count."""
 
 
 @dataclass(frozen=True, kw_only=True)

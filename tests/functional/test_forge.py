@@ -94,7 +94,7 @@ def test_a_set_up_that_proves_nothing_is_refused(scratch: ScratchServer, number:
 
 def test_without_the_organisations_rule_it_says_what_to_expect(scratch: ScratchServer) -> None:
     del scratch.rules[2]
-    scratch.states |= dict.fromkeys(("name", "grant", "skip", "own-gate", "environment"), "clean")
+    scratch.states |= dict.fromkeys(("name", "grant", "own-gate", "environment"), "clean")
     done = forge(scratch)
     assert (done.returncode, "no rule `workflows` is in force" in done.stdout) == (1, True)
 

@@ -81,7 +81,7 @@ FORGERIES = (
     ),
     Forgery(
         name="skip",
-        claim="the gate is skipped, which GitHub counts as green",
+        claim="the call of the gate is skipped",
         edits={KERNEL: broken, CALLER: lambda text: text.replace("    name: gate\n", "    name: gate\n    if: false\n")},
     ),
     Forgery(name="own-gate", claim="the gate calls nothing", edits={KERNEL: broken, CALLER: workflow()}),
@@ -127,7 +127,7 @@ class Scratch:
         if review.get("required_approving_review_count") or review.get("require_code_owner_review"):
             raise RefusedError("its ruleset asks for a review, so every pull request is blocked: set the number to 0 there")
         if "workflows" not in rules:
-            sys.stdout.write("note: no rule `workflows` is in force. Expect name, grant, skip, own-gate and environment green.\n")
+            sys.stdout.write("note: no rule `workflows` is in force. Expect name, grant, own-gate and environment green.\n")
 
     def open(self, forgery: Forgery) -> int:
         """Open a pull request and return its number."""
