@@ -37,6 +37,8 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/python .github/checks/check_locks.py
+	$(BIN)/python .github/checks/check_protection.py
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
@@ -87,6 +89,11 @@ lowest: $(VENV)/.python ## Install the lowest versions that pyproject.toml allow
 	$(BIN)/python .github/checks/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt .
 	$(BIN)/python .github/checks/lowest_versions.py --try $(LOWEST)/bin/flashcore-ci
+
+.PHONY: lock
+lock: $(VENV)/.python ## Pin the newest allowed Python packages in .github/locks again (review the difference)
+	$(PIP) uv
+	$(BIN)/python .github/checks/check_locks.py $(BIN)/uv
 
 .PHONY: release
 release: $(VENV)/.python ## Refuse a release while placeholders remain or the changelog has no entry for it

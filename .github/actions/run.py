@@ -16,6 +16,9 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The sources of flashcore-ci: the runner fetches an action with its whole repository."""
 
+LOCKS = CHECKOUT / ".github/locks"
+"""What pip installs, by version and hash. ``.github/checks/check_locks.py`` compares them with pyproject.toml."""
+
 OLDEST = (3, 11)
 PASSED, USAGE, GATE_FAILED, INCONCLUSIVE = 0, 2, 10, 11
 TOLERATED = {
@@ -29,10 +32,12 @@ CHOICES = {
     "toolchain": ("pip", "system"),
     "fail-on": tuple(TOLERATED),
 }
-MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python"})
+MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python", "statement"})
 INPUTS = {
     "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "out", "gpu", "toolchain", "python", "build"),
-    "require": ("evidence", "needs", "demand", "suite", "base", "out", "toolchain", "build"),
+    "require": ("evidence", "needs", "demand", "statement", "suite", "base", "out", "toolchain", "build"),
+    "judge": ("evidence", "suite", "out"),
+    "statement": ("evidence", "out", "predicate"),
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
@@ -41,7 +46,11 @@ OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
 """Nothing else from the report's file becomes an output: a line end in it would add outputs."""
 WITH_VERDICT = frozenset({"gate", "require"})
 FLAGS = {"doctor": ("--runner",)}
-SAME_NAME_OPTIONS = ("needs", "demand", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed")
+ANY_VERDICT = frozenset({"judge"})
+"""Commands that report on a verdict, and do not decide."""
+SAME_NAME_OPTIONS = (
+    *("needs", "demand", "statement", "predicate", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed"),
+)
 """Inputs that become options of the same name."""
 
 
@@ -55,15 +64,15 @@ def main(command: str) -> int:
         inputs = read(command, os.environ)
     except InputError as error:
         return _refuse(str(error))
-    if sys.version_info < OLDEST:
-        return _refuse(f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step")
-    tool = install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(inputs, os.environ))
+    old = f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step"
+    is_old = sys.version_info < OLDEST
+    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(inputs, os.environ))
     if tool is None:
-        return _refuse("flashcore-ci could not be installed: read the lines above")
+        return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
     status = _run([tool, command, *arguments(command, inputs)], python)
     if command not in WITH_VERDICT:
-        return status
+        return PASSED if command in ANY_VERDICT and status in TOLERATED["never"] else status
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
         return _refuse("flashcore-ci passed but wrote no green report")
     _write_outputs(inputs, tool, status)
@@ -88,8 +97,9 @@ def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
 def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     """Return the arguments of the command. Each option and its value are one word."""
     words = [*FLAGS.get(command, ()), *((f"--{inputs['measure']}",) if "measure" in inputs else ())]
-    words += [f"--{name}={inputs[name]}" for name in SAME_NAME_OPTIONS if inputs.get(name)]
-    return [*words, "--", inputs["evidence"]] if "evidence" in inputs else words
+    positional = ("evidence", "out") if command == "statement" else ("evidence",)
+    words += [f"--{name}={inputs[name]}" for name in SAME_NAME_OPTIONS if inputs.get(name) and name not in positional]
+    return [*words, "--", *(inputs[name] for name in positional)] if "evidence" in inputs else words
 
 
 def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
@@ -103,17 +113,28 @@ def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
 
 
 def install(folder: Path, extra: str) -> Path | None:
-    """Install the tool into its own environment, once per job. None if pip fails."""
+    """Install the tool into its own environment, once per job, from wheels with the hashes of the lock files.
+
+    Only torch, which ``[gpu]`` adds, has no lock. None if pip fails.
+    """
     tool = folder / "bin/flashcore-ci"
     stamp = folder / f"installed{extra}"
     if stamp.is_file():
         return tool
-    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{CHECKOUT}{extra}"]
-    for argv in ([sys.executable, "-m", "venv", folder], pip):
+    for argv in ([sys.executable, "-m", "venv", folder], *pip_commands(folder, extra)):
         if _run(argv) != PASSED:
             return None
     stamp.touch()
     return tool
+
+
+def pip_commands(folder: Path, extra: str) -> list[list[str | Path]]:
+    """Return pip's command lines: first what the lock files pin, then the tool itself, without the network."""
+    pip: list[str | Path] = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    locks = [LOCKS / "required.lock", *([LOCKS / "measure.lock"] if extra else [])]
+    pinned = [*pip, "--require-hashes", "--only-binary=:all:", *(f"--requirement={lock}" for lock in locks)]
+    commands = [pinned, [*pip, "--no-deps", "--no-index", "--no-build-isolation", CHECKOUT]]
+    return [*commands, [*pip, f"{CHECKOUT}{extra}"]] if extra == "[gpu]" else commands
 
 
 def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACEHOLDER = re.compile(r"\bOWNER\b")
+PLACEHOLDER = re.compile(r"\bOWNER\b|\"(?:repository|actor)_id\": 0\b|^\s+0$")
 FILES = ("*.md", "pyproject.toml", ".pre-commit-hooks.yaml", "docs/**/*.md", ".github/**/*")
 VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "report": "Show a report.json, or write it in other formats.",
     "baseline": "Propose a baseline for the gate `no-drift`.",
     "pack": "Pack a run folder into one deterministic file.",
+    "statement": "Write or check the in-toto statement of a run.",
     "selftest": "Break the kernels on purpose: does each gate go red on its defect?",
     "doctor": "Can this machine gate? Lists what is missing, and the fix.",
     "toolchain": "Install the pinned CUDA tools.",

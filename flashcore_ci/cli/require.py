@@ -22,13 +22,24 @@ from flashcore_ci.run.required_check import require
 @click.option(
     "--base", metavar="REVISION", help="Also require the comparison with the commit at which this branch left REVISION."
 )
+@options.path(
+    "--statement", default=None, text="The in-toto statement of EVIDENCE. It must be exactly the one that EVIDENCE gives."
+)
 @options.build
 @options.base_build
 @options.toolchain
 @options.jobs
 @options.as_json
 def command(
-    *, evidence: Path, out: Path, needs: str | None, demand: str | None, base: str | None, as_json: bool, **arguments: Any
+    *,
+    evidence: Path,
+    out: Path,
+    needs: str | None,
+    demand: str | None,
+    base: str | None,
+    statement: Path | None,
+    as_json: bool,
+    **arguments: Any,
 ) -> int:
     """Require that EVIDENCE, which the GPU job packed, is of this commit and green.
 
@@ -37,6 +48,6 @@ def command(
     """
     request = Request(out=out, environ=os.environ, live=False, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        report = require(evidence, request, progress, needs=needs, demand=demand, base=base)
+        report = require(evidence, request, progress, needs=needs, demand=demand, base=base, statement=statement)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -137,7 +137,8 @@ def _file(report: Report, dossier: Dossier, verdict: Verdict) -> str:
 
 
 def _location(file: str, line: int, *, kernel: str) -> Json:
-    path = PurePosixPath(formatting.printable(file))
+    parts = PurePosixPath(formatting.printable(file)).parts
+    path = PurePosixPath(*(part for part in parts if part != ".."))  # evidence names no file above the checkout
     is_inside = not path.is_absolute()
     artifact: Json = {"uri": quote(str(path)) if is_inside else f"file://{quote(str(path))}"}
     if is_inside:
@@ -165,4 +166,5 @@ def _fingerprint(*parts: str) -> str:
 
 
 def _message(text: str) -> str:
-    return formatting.shorten(formatting.clean_lines(text), MOST_MESSAGE) or "no message"
+    """Clean a message. Viewers read ``[text](target)`` in plain text as a link."""
+    return formatting.shorten(formatting.clean_lines(text).replace("](", "] ("), MOST_MESSAGE) or "no message"

@@ -13,6 +13,14 @@ from flashcore_ci.report import markdown
 from flashcore_ci.run import streams
 
 
+def invocation(environ: Mapping[str, str]) -> str:
+    """Return the address of this workflow run, or nothing elsewhere."""
+    if not streams.is_github(environ):
+        return ""
+    server = environ.get("GITHUB_SERVER_URL", "https://github.com")
+    return f"{server}/{environ.get('GITHUB_REPOSITORY', '')}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}"
+
+
 def annotate(report: Report, dossier: Dossier, environ: Mapping[str, str]) -> None:
     """Annotate the log, and append to the step's summary."""
     if not streams.is_github(environ):

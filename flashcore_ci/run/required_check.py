@@ -16,7 +16,8 @@ from flashcore_ci.model.errors import UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.verdict import Origin, Report
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import gate, reports
+from flashcore_ci.run import gate, github, reports
+from flashcore_ci.run import statement as statements
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.request import Progress, Request
@@ -31,17 +32,26 @@ V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measur
 
 
 def require(
-    evidence: Path, request: Request, progress: Progress, *, needs: str | None, demand: str | None = None, base: str | None
+    evidence: Path,
+    request: Request,
+    progress: Progress,
+    *,
+    needs: str | None,
+    demand: str | None = None,
+    base: str | None,
+    statement: Path | None = None,
 ) -> Report:
     """Judge the evidence, and with ``base`` its comparison with the fork point, against binaries built again here.
 
     ``needs`` is ``toJSON(needs)``, and ``demand`` names the jobs in it that must be there. UnmetError when a job failed or is absent,
-    or the evidence is of another commit.
+    the evidence is of another commit, or ``statement`` is not its in-toto statement.
     """
     with claim_folder(request.out):
         reports.clear(request.out)
     _refuse(unmet_jobs(*demanded_results(needs, demand)))
     accepts = load_suite(request).accepts
+    if statement is not None:
+        statements.demand(evidence, statement, invocation=github.invocation(request.environ))
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
     with scratch_folder() as logs:

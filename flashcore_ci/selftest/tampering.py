@@ -18,6 +18,7 @@ from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
+from flashcore_ci.store import statement
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, manifest_of
 from flashcore_ci.store.run import Run, read_run
@@ -94,6 +95,16 @@ def _forged_number(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tam
     forged = re.sub(r'("value": )(\d)', lambda found: f"{found[1]}{(int(found[2]) + 1) % 10}", text, count=1)
     good.read({**good.files, EVIDENCE: forged.encode()})
     return ACCEPTED
+
+
+def _replaced_evidence(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
+    """Put other evidence with a fitting manifest under the statement of the good run."""
+    files = seal({**good.files, EVIDENCE: encode(replace(good.run.evidence, notes=("forged",)))})
+    given, right = (
+        statement.statement_of(run, of, bundle="", toolchain="", commit="0" * 40)
+        for run, of in ((good.run, good.files), (good.read(files), files))
+    )
+    return REFUSED if statement.differences(given, right) else ACCEPTED
 
 
 def _older_schema(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
@@ -194,6 +205,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "foreign-report": _altered_report(lambda data: data[::-1]),
     "stale-digest": _altered_observation(lambda old: (replace(old, identity=replace(old.identity, machine_code="0" * 64)),)),
     "forged-number": _forged_number,
+    "replaced-evidence": _replaced_evidence,
     "older-schema": _older_schema,
     "other-device": _altered_provenance(device={"name": "another GPU"}),
     "other-driver": _altered_provenance(device={"driver": "1.0"}),

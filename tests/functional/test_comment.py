@@ -6,19 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from comment_server import Comments
 from replayed import ROOT
 
-PROGRAM = ROOT / ".github/actions/comment/comment.py"
+PROGRAM = ROOT / ".github/actions/comment.py"
 MARKER = "<!-- flashcore-ci: hopper -->"
 
 
 def post(comments: Comments, file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
-        "GITHUB_API_URL": f"http://127.0.0.1:{comments.server_port}",
+        "GITHUB_API_URL": comments.url,
         "GITHUB_REPOSITORY": "flashcore/flashcore-ci",
         "COMMENT_FILE": str(file),
         "COMMENT_NUMBER": "7",
+        "COMMENT_REQUIRED": "failure",
+        "COMMENT_ATTEMPTS": "2",
         "GH_TOKEN": "the-token",
         **variables,
     }
@@ -32,14 +35,30 @@ def report(folder: Path, text: str) -> Path:
 
 
 def test_it_is_written_once_and_then_updated_in_place(comments: Comments, tmp_path: Path) -> None:
-    comments.put(f"> {MARKER}\nI quote it", kind="User")
-    comments.put(f"{MARKER}\nI am a person", kind="User")
+    comments.put(f"> {MARKER}\nI quote it", login="somebody")
+    comments.put(f"{MARKER}\nI am a person", login="somebody")
     for _ in range(120):  # more than a page
-        comments.put("chatter", kind="User")
+        comments.put("chatter", login="somebody")
     assert "wrote" in post(comments, report(tmp_path, "red")).stdout
     assert "updated" in post(comments, report(tmp_path, "green")).stdout
-    assert [c["body"] for c in comments.comments if c["user"]["type"] == "Bot"] == [f"{MARKER}\ngreen"]
+    (ours,) = [c["body"] for c in comments.comments if c["user"]["type"] == "Bot"]
+    assert ours.startswith(f"{MARKER}\n**Check `required`: failure, attempt 2 of this commit.**")
+    assert ours.endswith("\n\ngreen")
     assert comments.comments[1]["body"].endswith("I am a person")
+
+
+def test_a_comment_of_another_app_is_left_alone(comments: Comments, tmp_path: Path) -> None:
+    comments.put(f"{MARKER}\nquoted", login="dependabot[bot]")
+    assert "wrote" in post(comments, report(tmp_path, "green")).stdout
+    assert comments.comments[0]["body"].endswith("quoted")
+
+
+@pytest.mark.parametrize(
+    "variables", [{"COMMENT_REQUIRED": "success** ::error::"}, {"COMMENT_ATTEMPTS": "1\n# x"}, {"COMMENT_ATTEMPTS": "²"}]
+)
+def test_a_result_that_github_does_not_know_is_refused(comments: Comments, tmp_path: Path, variables: dict[str, str]) -> None:
+    assert post(comments, report(tmp_path, "green"), **variables).returncode == 1
+    assert comments.comments == []
 
 
 def test_another_suite_has_a_comment_of_its_own(comments: Comments, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Our actions and workflows, step by step as GitHub would: expressions, environment files, artifacts, signatures."""
+"""Our actions and nightly jobs, step by step as GitHub would: expressions, environment files, artifacts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import workflow_runner
-from comment_server import Comments
 from jobs import GitHub
 from replayed import ROOT, environ, valid
 from repository import Repository
@@ -20,6 +19,8 @@ from workflow_runner import Runner
 
 from flashcore_ci.run.host import has_gpu
 
+NOBODY = SimpleNamespace(runs=[{"id": 1}], url="")
+"""The API for jobs that ask it nothing."""
 GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
 
 
@@ -40,9 +41,10 @@ def runs(repository: Repository) -> dict[str, Path]:
 
 def alone(repository: Repository, tmp_path: Path, **inputs: str) -> Runner:
     """The action `gate` in a job of its own, over recorded evidence."""
+    checkout = {"uses": "actions/checkout@pin", "with": {"persist-credentials": False}}
     step = {"id": "it", "uses": "./.github/actions/gate", "with": {"measure": "recorded", **inputs}}
-    github = GitHub(repository, tmp_path)
-    github.job("alone", {"steps": [step]}, {"github": github.github, "needs": {}, "ok": True})
+    github = GitHub(repository, tmp_path, NOBODY)
+    github.job("alone", {"steps": [checkout, step]}, github.context([]) | {"ok": True})
     return github.runners["alone"]
 
 
@@ -129,76 +131,7 @@ def test_a_red_gate_is_annotated_and_nothing_else_is_a_command(
     assert "max-diff" in commands[0]
 
 
-# --- The workflow --------------------------------------------------------------------------------------------------------
-
-
-def test_a_green_change_may_merge_and_every_line_was_executed(
-    repository: Repository, runs: dict[str, Path], tmp_path: Path, comments: Comments
-) -> None:
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN], api=f"http://127.0.0.1:{comments.server_port}")
-    results = github.gate()
-    assert set(results.values()) == {"success"}, (results, github.runners["required"].log, github.runners["comment"].log)
-    assert (len(github.signed), github.uploaded) == (1, ["reports/results.sarif"])
-    (comment,) = comments.comments
-    assert "PASS" in comment["body"]
-    ran = {line for runner in github.runners.values() for line in runner.ran}
-    here = {step["run"] for _, step in workflow_runner.steps() if "run" in step}
-    elsewhere = {line for line in here if line.startswith("make ")}  # .ci/run makes them
-    elsewhere |= {"python3 .github/checks/check_pins.py"}  # test_pins.py
-    elsewhere |= {step["run"] for name in ("runner", "calibrate", "selftest") for step in nightly(name) if "run" in step}  # below
-    assert here - elsewhere <= ran
-
-
-def test_a_red_change_may_not(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
-    github = GitHub(repository, tmp_path, gpu=runs[RED])
-    results = github.gate()
-    assert (results["gpu"], results["attest"], results["required"]) == ("failure", "skipped", "failure")
-    assert github.signed == []
-    assert "job gpu: failure" in github.runners["required"].log
-    assert "reports" in github.artifacts  # what the comment and the alerts show
-
-
-@pytest.mark.parametrize("job", ["gpu", "attest", "ci"])
-def test_a_skipped_job_is_no_pass(repository: Repository, runs: dict[str, Path], tmp_path: Path, job: str) -> None:
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
-    assert github.gate(skip=job)["required"] == "failure"
-    assert f"job {job}: skipped, and a skipped job is not a pass" in github.runners["required"].log
-
-
-def test_evidence_that_nobody_signed_is_refused(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
-    """Another file in the place of the one that was signed."""
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
-    github.gate()
-    github.signed = ["0" * 64]
-    job = workflow_runner.workflows()["gate.yml"]["jobs"]["required"]
-    needs = {name: {"result": "success"} for name in job["needs"]}
-    shutil.rmtree(tmp_path / "required-temp")
-    assert github.job("required", job, {"github": github.github, "needs": needs, "ok": True}) == "failure"
-    assert "./.github/actions/require" not in github.runners["required"].ran
-
-
-def test_a_fork_runs_without_rights_and_the_queue_signs_for_it(
-    repository: Repository, runs: dict[str, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "fork").mkdir()
-    fork = GitHub(repository, tmp_path / "fork", gpu=runs[GREEN], fork=True)
-    results = fork.gate()
-    assert (results["gpu"], results["comment"], results["alerts"]) == ("success", "skipped", "skipped")
-    assert (results["required"], fork.signed) == ("success", [])
-    (tmp_path / "queue").mkdir()
-    queue = GitHub(repository, tmp_path / "queue", gpu=runs[GREEN], fork=True).merge_queue()
-    assert queue.gate()["required"] == "success"
-    assert len(queue.signed) == 1
-
-
-def test_evidence_of_another_commit_is_refused(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
-    before = repository.git("rev-parse", "HEAD")
-    repository.commit("another commit")
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
-    results = github.gate()
-    repository.git("reset", "--quiet", "--hard", before)
-    assert results["required"] == "failure"
-    assert f"the evidence is of {before[:12]}" in github.runners["required"].log
+# --- Nightly jobs, and the installation -------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
@@ -208,23 +141,21 @@ def test_evidence_of_another_commit_is_refused(repository: Repository, runs: dic
 )
 def test_nightly_jobs_find_their_commands(repository: Repository, tmp_path: Path, name: str, lacking: str) -> None:
     """Here they stop for want of a GPU, or of planted defects, and for nothing else: every option was understood."""
-    github = GitHub(repository, tmp_path)
+    github = GitHub(repository, tmp_path, NOBODY)
     job = workflow_runner.workflows()["nightly.yml"]["jobs"][name]
-    assert github.job(name, job, {"github": github.github, "needs": {}, "ok": True}) == "failure"
+    assert github.job(name, job, github.context([]) | {"ok": True}) == "failure"
     assert lacking in github.runners[name].log
     assert "Usage" not in github.runners[name].log
 
 
 def test_the_nightly_suites(repository: Repository, runs: dict[str, Path], tmp_path: Path) -> None:
-    github = GitHub(repository, tmp_path, gpu=runs[GREEN])
+    github = GitHub(repository, tmp_path, NOBODY, gpu=runs[GREEN])
     job = workflow_runner.workflows()["nightly.yml"]["jobs"]["suites"]
-    context = {"github": github.github, "needs": {}, "matrix": {"suite": "hopper"}, "ok": True}
+    context = github.context([]) | {"matrix": {"suite": "hopper"}, "ok": True}
     assert github.job("suites", job, context) == "success", github.runners["suites"].log
-    assert {"hopper.tar.xz", "report.json", "summary.md"} <= {file.name for file in github.artifacts["hopper"].iterdir()}
-
-
-def nightly(name: str) -> list[dict[str, Any]]:
-    return workflow_runner.workflows()["nightly.yml"]["jobs"][name]["steps"]
+    assert {"hopper.tar.xz", "report.json", "summary.md"} <= {
+        file.name for file in github.artifacts[github.names["hopper"]].iterdir()
+    }
 
 
 def test_the_action_installs_the_tool(tmp_path: Path) -> None:

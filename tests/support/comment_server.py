@@ -1,23 +1,39 @@
-"""GitHub's comments under one pull request, on a server of this process."""
+"""GitHub's API for one repository, on a server of this process: comments of a pull request, and workflow runs."""
 
 from __future__ import annotations
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+REPOSITORY = "/repos/flashcore/flashcore-ci"
+TRUSTED = "flashcore/flashcore-ci/.github/workflows/trusted.yml@refs/heads/main"
 
 
 class Comments(ThreadingHTTPServer):
-    """The comments of pull request 7."""
+    """The comments of pull request 7, and the runs of workflows."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.comments: list[dict[str, Any]] = []
+        self.runs: list[dict[str, Any]] = []
         self.refuses = False
 
-    def put(self, body: str, kind: str = "Bot") -> None:
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def put(self, body: str, login: str = "github-actions[bot]") -> None:
         number = len(self.comments) + 1
-        self.comments.append({"id": number, "body": body, "user": {"type": kind}, "html_url": f"https://github.com/c/{number}"})
+        user = {"login": login, "type": "Bot" if login.endswith("[bot]") else "User"}
+        self.comments.append({"id": number, "body": body, "user": user, "html_url": f"https://github.com/c/{number}"})
+
+    def put_run(self, number: int, commit: str, **changes: Any) -> None:
+        """Add a workflow run as the API shows it."""
+        run = {"id": number, "head_sha": commit, "run_attempt": 1, "event": "pull_request", "path": ".github/workflows/gate.yml"}
+        run |= {"head_commit": {"id": commit, "tree_id": "t" + commit[1:]}, "referenced_workflows": [{"path": TRUSTED}]}
+        self.runs.append({**run, **changes})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,18 +49,29 @@ class Handler(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
 
     def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        assert path == "/repos/flashcore/flashcore-ci/issues/7/comments"
-        page = int(query.rpartition("page=")[2])
-        self.answer(403 if self.server.refuses else 200, self.server.comments[100 * (page - 1) : 100 * page])
+        place = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(place.query).items()}
+        part = slice(100 * (int(query.pop("page", "1")) - 1), None)
+        query.pop("per_page", None)
+        if self.server.refuses:
+            self.answer(403, {})
+        elif place.path == f"{REPOSITORY}/issues/7/comments":
+            self.answer(200, self.server.comments[part][:100])
+        elif place.path == f"{REPOSITORY}/actions/runs":
+            found = [run for run in self.server.runs if all(run[name] == value for name, value in query.items())]
+            self.answer(200, {"total_count": len(found), "workflow_runs": found[part][:100]})
+        else:
+            number = place.path.removeprefix(f"{REPOSITORY}/actions/runs/")
+            run = next((run for run in self.server.runs if str(run["id"]) == number), None)
+            self.answer(200 if run else 404, run or {})
 
     def do_POST(self) -> None:
-        assert self.path == "/repos/flashcore/flashcore-ci/issues/7/comments"
+        assert self.path == f"{REPOSITORY}/issues/7/comments"
         self.server.put(self.sent())
         self.answer(201, self.server.comments[-1])
 
     def do_PATCH(self) -> None:
-        number = int(self.path.rpartition("/repos/flashcore/flashcore-ci/issues/comments/")[2])
+        number = int(self.path.rpartition(f"{REPOSITORY}/issues/comments/")[2])
         self.server.comments[number - 1]["body"] = self.sent()
         self.answer(200, self.server.comments[number - 1])
 

@@ -150,14 +150,16 @@ def _text(value: Any) -> str:
 
 # --- Jobs ----------------------------------------------------------------------------------------------------------------
 
-Foreign = Callable[["Runner", dict[str, str]], bool]
+Foreign = Callable[["Runner", dict[str, str]], bool | dict[str, str]]
+"""An action of others. It returns whether it went well, or its outputs."""
 
 
 @dataclass(slots=True)
 class Runner:
-    """Runs one job in ``workspace``. ``foreign`` are the actions of others, by name; each returns whether it went well."""
+    """Runs one job in ``workspace``. ``foreign`` are the actions of others, by name. ``protected`` is where `$/` leads."""
 
     workspace: Path
+    protected: Path
     temp: Path
     context: dict[str, Any]
     environment: dict[str, str]
@@ -184,9 +186,13 @@ class Runner:
         name = step["uses"].partition("@")[0]
         given = {key: _text(evaluate(value, context)) for key, value in step.get("with", {}).items()}
         self.ran.append(name)
-        if not name.startswith("./"):
-            return self.foreign[name](self, given)
-        return self._own(self.workspace / name, given, context, step.get("id"))
+        if name.startswith(("./", "$/")):
+            folder = (self.workspace if name.startswith("./") else self.protected) / name[2:]
+            return self._own(folder, given, context, step.get("id"))
+        found = self.foreign[name](self, given)
+        if isinstance(found, dict):
+            self.outputs[step.get("id", name)] = found
+        return bool(found)
 
     def _own(self, folder: Path, given: dict[str, str], context: Context, step: str | None) -> bool:
         """A composite action of ours, from the workspace."""
@@ -230,6 +236,12 @@ class Runner:
         return done.returncode == 0
 
 
+def outputs_of(job: Mapping[str, Any], runner: Runner) -> dict[str, str]:
+    """The outputs of a job that ran."""
+    context = {**runner.context, "steps": {name: {"outputs": o} for name, o in runner.outputs.items()}}
+    return {name: _text(evaluate(value, context)) for name, value in job.get("outputs", {}).items()}
+
+
 def environment(temp: Path, workspace: Path, commit: str) -> dict[str, str]:
     """The variables of a job on GitHub; no token is among them."""
     temp.mkdir(parents=True, exist_ok=True)
@@ -241,6 +253,7 @@ def environment(temp: Path, workspace: Path, commit: str) -> dict[str, str]:
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(workspace),
         "GITHUB_REPOSITORY": "flashcore/flashcore-ci",
+        "GITHUB_SERVER_URL": "https://github.com",
         "GITHUB_SHA": commit,
         "RUNNER_TEMP": str(temp),
         "RUNNER_OS": "Linux",

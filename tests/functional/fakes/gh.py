@@ -1,22 +1,38 @@
-"""Stand in for GitHub's command line: know what was signed, and refuse every other question."""
+"""Stand in for GitHub's command line: verify from a table of signatures, and refuse every other question.
+
+The table maps the SHA-256 of a file to what ``gh attestation verify --format json`` says of it.
+"""
 
 import hashlib
+import json
 import os
 import sys
 from pathlib import Path
 
-REPOSITORY = "flashcore/flashcore-ci"
-ARGUMENTS = [
-    "--repo",
-    REPOSITORY,
-    "--signer-workflow",
-    f"{REPOSITORY}/.github/workflows/gate.yml",
-    "--source-digest",
-    os.environ["COMMIT"],
-    "--deny-self-hosted-runners",
-]
+VALUES = ("--repo", "--cert-identity", "--signer-digest", "--source-ref", "--source-digest", "--predicate-type", "--format")
 
-if sys.argv[1:3] != ["attestation", "verify"] or sys.argv[4:] != ARGUMENTS or not os.environ.get("GH_TOKEN"):
+if sys.argv[1:3] != ["attestation", "verify"] or not os.environ.get("GH_TOKEN"):
     sys.exit(f"gh: not understood: {sys.argv[1:]}")
-if hashlib.sha256(Path(sys.argv[3]).read_bytes()).hexdigest() not in Path(os.environ["SIGNED"]).read_text().split():
+words = sys.argv[4:]
+if sorted(words[:-1:2]) != sorted(VALUES) or words[-1] != "--deny-self-hosted-runners":
+    sys.exit(f"gh: not understood: {words}")
+given = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
+digest = hashlib.sha256(Path(sys.argv[3]).read_bytes()).hexdigest()
+found = []
+for each in json.loads(Path(os.environ["SIGNED"]).read_text()).get(digest, []):
+    certificate, statement = each["signature"]["certificate"], each["statement"]
+    right = (
+        certificate["sourceRepositoryURI"] == "https://github.com/" + given["--repo"],
+        certificate["subjectAlternativeName"] == given["--cert-identity"],
+        certificate["buildSignerDigest"] == given["--signer-digest"],
+        certificate["sourceRepositoryRef"] == given["--source-ref"],
+        certificate["sourceRepositoryDigest"] == given["--source-digest"],
+        statement["predicateType"] == given["--predicate-type"],
+        certificate["runnerEnvironment"] == "github-hosted",
+        given["--format"] == "json",
+    )
+    if all(right):
+        found.append({"attestation": {}, "verificationResult": each})
+if not found:
     sys.exit("gh: no attestations found")
+sys.stdout.write(json.dumps(found))

@@ -31,6 +31,13 @@ def test_a_complete_checkout_is_ready(check_release: ModuleType, ready: Path) ->
     assert check_release.main(ready) == 0
 
 
+def test_an_id_that_is_not_filled_in_is_refused(check_release: ModuleType, ready: Path) -> None:
+    (ready / ".github/rulesets.json").write_text(
+        '{\n  "repository_id": 0,\n  "ids": [\n    0\n  ],\n  "count": 10\n}\n', encoding="utf-8"
+    )
+    assert [problem.split(":")[1] for problem in check_release.problems(ready)] == ["2", "4"]
+
+
 @pytest.mark.parametrize("file", [".github/CODEOWNERS", "pyproject.toml", "README.md"])
 def test_a_placeholder_is_refused_with_its_line(check_release: ModuleType, ready: Path, file: str) -> None:
     (ready / file).write_text("first\n@OWNER/maintainers\n", encoding="utf-8")
