@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flashcore_ci.adapters import nvcc, process
+from flashcore_ci.adapters import host_elf, nvcc, process
 from flashcore_ci.build.compiler import BuildContext, diagnose_failure
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -18,10 +18,12 @@ LINK_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedLibrary:
-    """A linked library and the SHA-256 of its file in hex."""
+    """A linked library, the SHA-256 of its file in hex, and a digest of its host code."""
 
+    key: str
     digest: str
-    schema: Literal["library-v1"] = "library-v1"
+    host_code: str
+    schema: Literal["library-v2"] = "library-v2"
 
 
 def library_key(objects: Sequence[str], context: BuildContext) -> str:
@@ -48,6 +50,7 @@ def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibr
         error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        linked = LinkedLibrary(digest=hashlib.sha256(library.read_bytes()).hexdigest())
+        data = library.read_bytes()
+        linked = LinkedLibrary(key=key, digest=hashlib.sha256(data).hexdigest(), host_code=host_elf.library_digest(data))
         cache.keep(key, library, linked)
     return linked

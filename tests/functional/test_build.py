@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.adapters import git, process
+from flashcore_ci.build import compiler, system_files
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.subjects import build_subjects, load_builds
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError
+from flashcore_ci.model.identity import is_same_host_code
 from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
 from flashcore_ci.suite.settings import Settings
 
@@ -119,12 +121,15 @@ def test_a_library_that_loads_and_the_evidence_of_its_machine_code(root, build):
     assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
 
 
-def test_a_second_build_starts_no_process(root, build, monkeypatch):
+def test_a_second_build_starts_no_compiler_and_no_linker(root, build, monkeypatch):
     first = build(root)
     library = (root.parent / "out" / first[0].library).read_bytes()
 
-    def refuse(*_, **__):
-        raise AssertionError("a process was started")
+    real = process.run
+
+    def refuse(argv, **options):
+        assert options["name"] == "gcc", f"{argv[0]} was started"
+        return real(argv, **options)
 
     monkeypatch.setattr(process, "run", refuse)
     shutil.rmtree(root.parent / "out")
@@ -160,8 +165,8 @@ def test_another_folder_and_a_fresh_cache_give_the_same_evidence(root, build, tm
         ("kernel/include/tiny.cuh", "3.0f", "4.0f", {"code"}),
         ("kernel/include/tiny.cuh", "calls = 0", "calls = 1", {"code"}),
         ("kernel/include/tiny.cuh", "float y = x * factors[calls & 1]; return y;", "return x * factors[calls & 1];", set()),
-        ("kernel/include/tiny.cuh", "return 1", "return 2", {"code"}),
-        ("kernel/tiny.cu", "threads = 128", "threads = 64", {"code"}),
+        ("kernel/include/tiny.cuh", "return 1", "return 2", {"code", "launcher"}),
+        ("kernel/tiny.cu", "threads = 128", "threads = 64", {"code", "launcher"}),
         ("kernel/tiny.cu", "__launch_bounds__(128)", "__launch_bounds__(256)", {"code"}),
         ("kernel/launch.cu", "<<<1, ", "<<<2, ", {"launcher"}),
         ("kernel/tiny.py", "ctypes", "math", {"binding"}),
@@ -298,3 +303,100 @@ def test_git_knows_the_commit_and_whether_files_differ(tmp_path):
     assert not clean.dirty
     (tmp_path / "a").write_text("2")
     assert git.checkout(tmp_path, logs=tmp_path / "logs") == git.Checkout(commit=clean.commit, dirty=True)
+
+
+def test_a_comment_keeps_the_host_code_and_the_library_apart_from_line_numbers(root, build):
+    (before,) = build(root)
+    change(root, "kernel/launch.cu", "#include", "// a comment\n\n\n#include")
+    change(root, "kernel/include/tiny.cuh", "#pragma once", "/* a\n comment */\n#pragma once")
+    (after,) = build(root)
+    assert after.library_digest != before.library_digest
+    assert (after.preprocessed, after.host_objects, after.launcher) == (before.preprocessed, before.host_objects, before.launcher)
+    assert is_same_host_code(before, after)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "changed"),
+    [
+        ("kernel/launch.cu", "return 7", "return 8", {"preprocessed", "host_objects"}),
+        ("kernel/launch.cu", "return 7", "return 7 + 0", {"preprocessed"}),
+        ("kernel/include/tiny.cuh", "return 1", "return 2", {"host_objects"}),
+        ("kernel/include/tiny.cuh", "x * ", "x + ", set()),  # device code
+    ],
+)
+def test_what_this_machine_compiled_counts(root, build, path, old, new, changed):
+    (before,) = build(root)
+    change(root, path, old, new)
+    (after,) = build(root)
+    assert {name for name in ("preprocessed", "host_objects") if getattr(before, name) != getattr(after, name)} == changed
+
+
+SYSTEM_LINE = '#include <cassert>\n#undef NDEBUG\nextern "C" void tiny_check(int n) { assert(n); }\n'
+
+
+def test_a_line_number_in_a_macro_of_the_system_is_seen_on_one_machine(root, build):
+    change(root, "kernel/launch.cu", LAUNCHER, LAUNCHER + SYSTEM_LINE)
+    (before,) = build(root)
+    change(root, "kernel/launch.cu", "#include", "// a comment\n#include")
+    (after,) = build(root)
+    assert after.launcher == before.launcher
+    assert not is_same_host_code(before, after)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'asm(".incbin \\"kernel/table.bin\\"");\n',
+        'asm(".inc" "bin \\"kernel/table.bin\\"");\n',
+        'asm(".include \\"kernel/table.bin\\"");\n',
+        'int table __attribute__((section("data\\n.incbin \\"kernel/table.bin\\"\\n#"))) = 1;\n',
+        'extern "C" int other() asm("other\\n.incbin \\"kernel/table.bin\\"\\n#"); extern "C" int tiny_call() { return other(); }\n',
+    ],
+)
+def test_a_file_that_only_the_assembler_reads_is_refused(root, build, code):
+    (root / "kernel/table.bin").write_text("nop\n")
+    change(root, "kernel/launch.cu", LAUNCHER, LAUNCHER + code)
+    (made,) = build(root)
+    assert "kernel/launch.cu" in made.error.file
+    assert "so no digest covers it" in made.error.message or "error" in made.error.message.lower()
+
+
+def test_a_header_of_another_folder_of_this_machine_is_refused(root, build, tmp_path):
+    (tmp_path / "outside.h").write_text("int outside;\n")
+    (root / "kernel/include/linked.h").symlink_to(tmp_path / "outside.h")
+    change(root, "kernel/launch.cu", "#include", '#include "linked.h"\n#include')
+    (made,) = build(root, (description(launchers=("kernel/launch.cu",)),))
+    assert "so no digest covers it" in made.error.message
+
+
+def test_a_header_that_takes_the_place_of_a_system_header_ends_the_cached_object(root, build):
+    (before,) = build(root)
+    (root / "kernel/include/crt").mkdir()
+    (root / "kernel/include/crt/host_defines.h").write_text('#include "../../host_defines.h"\n')
+    (made,) = build(root)
+    assert before.error is None
+    assert "crt/host_defines.h, which no plain #include" in made.error.message
+
+
+@pytest.mark.parametrize("what", ["header", "compiler"])
+def test_an_object_is_compiled_again_if_a_header_or_the_compiler_changed(root, build, monkeypatch, what):
+    (first,) = build(root)
+    real = compiler.sha256 if what == "compiler" else system_files.sha256
+    monkeypatch.setattr(
+        compiler if what == "compiler" else system_files,
+        "sha256",
+        lambda path: "changed" if path.name in ("cc1plus", "cuda_runtime.h") else real(path),
+    )
+    build.told.clear()
+    assert build(root) == (first,)
+    assert [done for done, *_ in build.told] == [1, 2]
+    build.told.clear()
+    build(root)
+    assert build.told == []
+
+
+def test_what_could_lie_is_refused_with_its_line(root, build):
+    change(root, "kernel/include/tiny.cuh", "return 1", "return __LINE__")
+    (made,) = build(root)
+    assert (made.error.file, made.error.line) == ("kernel/include/tiny.cuh", 4)
+    assert "__LINE__" in made.error.message

@@ -100,6 +100,16 @@ class TestTheSameCode:
         verdict = verdict_on(comparison((), readings=said))
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
+    def test_needs_a_collector_that_compared_the_builds(self):
+        assert verdict_on(comparison((), base=BUILD)).outcome is Outcome.INCONCLUSIVE
+
+    def test_is_judged_by_its_samples_if_it_was_timed(self):
+        said = (("comparison/same-code", Measured(value=1.0, unit="count")),)
+        for readings in ((), said):
+            verdict = verdict_on(comparison(rounds(2.0), base=BUILD, readings=readings))
+            assert (verdict.outcome, verdict.reason.code) == (Outcome.FAIL, Code.SLOWER)
+            assert "the compiled host code differs" in facts(verdict)["code"]
+
 
 class TestCodeThatNoDigestCovers:
     """A subject without a build: equal identities prove nothing."""
