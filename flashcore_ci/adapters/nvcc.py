@@ -79,7 +79,7 @@ def parse_version(text: str) -> str:
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
     """List the files of a make rule after its target."""
-    _, _, names = text.replace("\\\n", " ").partition(" : ")
+    _, _, names = re.sub(r"\\\n", " ", text).replace(" : ", ": ", 1).partition(": ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 

@@ -72,7 +72,7 @@ class Cache:
         product.rename(entry / _PRODUCT)
         write_atomically(entry / _RECORD, codec.encode(record))
         final = self.product_path(key).parent
-        if self.load(type(record), key) is None:
+        if self.load(type(record), key) != record:
             shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):  # another process was faster. Its entry is equal and may be in use.
             entry.rename(final)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from flashcore_ci.adapters import elf, host_elf, nvcc, nvdisasm, process
@@ -106,16 +106,19 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
 def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> CompileError | None:
     """Refuse a file without a digest that the compiler or the assembler read."""
     root, system = context.sources.root, context.system
-    for name in nvcc.parse_dependencies(process.read_text(work / "unit.d")):
+    rules = [nvcc.parse_dependencies(process.read_text(work / name)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
+    if not all(rules):
+        raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
+    for name in rules[0]:
         path = Path(root, name).resolve()
         is_listed = path.is_relative_to(root) and path.relative_to(root).as_posix() in unit.reads
         if not is_listed and (system.is_ours(name) or not system.is_header(path)):
             message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
             return CompileError(file=unit.source, line=0, message=message)
     translated = f"{Path(unit.source).stem}.cudafe1.cpp"
-    for name in nvcc.parse_dependencies(process.read_text(work / nvcc.ASSEMBLER_RULE)):
+    for name in rules[1]:
         if not (Path(name).is_relative_to(work) or (name == translated and not Path(root, name).exists()) or name == unit.source):
-            message = f"makes the assembler read {name}, so no digest covers it"
+            message = f"makes the assembler read {PurePosixPath(name)}, so no digest covers it"
             return CompileError(file=unit.source, line=0, message=message)
     return None
 

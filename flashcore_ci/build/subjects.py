@@ -143,14 +143,14 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
         )
     units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
+    compiled = {path: unit for path, unit in by_source.items() if isinstance(unit, CompiledUnit)}
     entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
     failed = _find_problems(description.file, spec, sources)
     failed += [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
     failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
-    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
+    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", list(compiled.values()), context)
     error = linked if isinstance(linked, CompileError) else None
-    compiled = {path: unit for path, unit in by_source.items() if isinstance(unit, CompiledUnit)}
     return BuildEvidence(
         subject=description.subject,
         compiler=context.toolchain.compiler,
@@ -222,8 +222,8 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
     )
 
 
-def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    linked = library.link(keys, name, context)
+def _link(name: str, units: Sequence[CompiledUnit], context: BuildContext) -> library.LinkedLibrary | CompileError:
+    linked = library.link(units, name, context)
     if isinstance(linked, library.LinkedLibrary):
-        write_atomically(context.out / name, context.cache.product_path(library.library_key(keys, context)).read_bytes())
+        write_atomically(context.out / name, context.cache.product_path(linked.key).read_bytes())
     return linked
