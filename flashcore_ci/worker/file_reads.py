@@ -56,12 +56,14 @@ def _record(event: str, arguments: tuple[Any, ...]) -> None:
         name, mode, flags = arguments
         reads = "r" in mode or "+" in mode if isinstance(mode, str) else flags & os.O_ACCMODE != os.O_WRONLY
     elif event == "ctypes.dlopen":
-        (name,), reads = arguments, True
+        (name,), mode, reads = arguments, "", True
     else:
         return
     if not reads or not isinstance(name, str | bytes | os.PathLike):
         return
     path = Path(os.path.realpath(os.fsdecode(name)))
+    if isinstance(mode, str) and not path.exists():  # os.open may name a file in any folder, by the folder's number
+        return
     if path.is_relative_to(_watched[0]):
         opener = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - who opened it decides
         is_source = opener.startswith(_IMPORTERS) or os.path.basename(opener) in _SOURCE_READERS  # noqa: PTH119 - no path in a hook
