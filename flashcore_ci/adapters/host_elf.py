@@ -17,7 +17,7 @@ _WITHOUT_ADDRESSES = (".rodata", ".dynstr", ".interp", ".gnu.version", ".tdata",
 
 
 def object_digest(data: bytes, module: str) -> str:
-    """Digest an object's loaded sections, relocations and symbols without the id of the ``module``. ValueError if it is none."""
+    """Digest an object's loaded sections, relocations and symbols without the id of the ``module``. ValueError for other bytes."""
 
     def named(name: str) -> str:
         return name.replace(module, "\0") if module else name
@@ -30,7 +30,7 @@ def object_digest(data: bytes, module: str) -> str:
 
 
 def library_digest(data: bytes) -> str:
-    """Digest a library's loaded sections: all sizes, and the bytes of those without addresses. ValueError if it is none."""
+    """Digest a library's loaded sections: all sizes, and the bytes of those without addresses. ValueError for other bytes."""
     return digest_of("host library", list(_parse(data, _library_parts)))
 
 

@@ -65,6 +65,6 @@ def _record(event: str, arguments: tuple[Any, ...]) -> None:
     if isinstance(mode, str) and not path.exists():  # os.open may name a file in any folder, by the folder's number
         return
     if path.is_relative_to(_watched[0]):
-        opener = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - who opened it decides
+        opener = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the caller of open
         is_source = opener.startswith(_IMPORTERS) or os.path.basename(opener) in _SOURCE_READERS  # noqa: PTH119 - no path in a hook
         (_by_import if is_source else _as_data).add(path)
