@@ -103,7 +103,10 @@ def strip_preprocessed(text: str) -> str:
 
 
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all."""
+    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all.
+
+    ValueError if an entry function has two results: a message of the source may look like a line of ptxas.
+    """
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
     entry = ""
@@ -112,6 +115,8 @@ def parse_resources(text: str) -> dict[str, PtxasInfo]:
             warnings.append(_PREFIX.sub("", line).strip())
         elif found := _ENTRY.search(line):
             entry = found[1]
+            if entry in infos:
+                raise ValueError(f"ptxas printed {entry} twice")
             infos[entry] = PtxasInfo()
         elif entry:
             infos[entry] = _read_line(infos[entry], line)
@@ -127,6 +132,8 @@ def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
             spill_load_bytes=info.spill_load_bytes + int(found[3]),
         )
     if used := _USED.search(line):
+        if info.registers:
+            raise ValueError("ptxas printed the registers of an entry function twice")
         shared, cumulative = _SHARED.search(line), _CUMULATIVE.search(line)
         return replace(
             info,

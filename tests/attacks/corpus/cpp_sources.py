@@ -12,7 +12,16 @@ from attacking import Attack, AttackClass
 Pair = tuple[str, str]
 Lie = Callable[[random.Random], Pair]
 GLUED = ("--", "++", "&&", "||", "<<", ">>", "==", "->", "::", "+=", "<=", "!=", "/*", "//", "##", "<:")
-POSITIONS = ("__LINE__", "__builtin_LINE()", "__COUNTER__", "__TIME__", "__DATE__", "__TIMESTAMP__", "__FILE__", "__INCLUDE_LEVEL__")
+POSITIONS = (
+    "__LINE__",
+    "__builtin_LINE()",
+    "__COUNTER__",
+    "__TIME__",
+    "__DATE__",
+    "__TIMESTAMP__",
+    "__FILE__",
+    "__INCLUDE_LEVEL__",
+)
 OTHERS = ("__BASE_FILE__", "__FILE_NAME__", "__builtin_FILE()", "__builtin_FUNCTION()", "__builtin_source_location()")
 BLANKS = ("\u00a0", "\u2028", "\u0085", "\x1c", "\x1f", "\u3000", "\u2003")
 

@@ -165,3 +165,16 @@ def test_preprocessed_text_without_markers_and_with_one_blank():
     assert nvcc.strip_preprocessed(text) == 'int a; int b; const char* s = "# 1  x";'
     moved = text.replace("\n\n# 9", "\n# 77").replace("a.cu", "c.cu")
     assert nvcc.strip_preprocessed(moved) == nvcc.strip_preprocessed(text)
+
+
+PRINTED = """ptxas info    : Compiling entry function 'f' for 'sm_90a'
+    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers
+"""
+
+
+@pytest.mark.parametrize("line", PRINTED.splitlines()[::2])
+def test_a_message_of_the_source_that_looks_like_ptxas_is_refused(line):
+    assert nvcc.parse_resources(PRINTED)["f"].registers == 168
+    with pytest.raises(ValueError, match="twice"):
+        nvcc.parse_resources(f"{PRINTED}{line.replace('168', '8')}\n")

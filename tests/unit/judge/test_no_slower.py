@@ -233,7 +233,11 @@ class TestBases:
         plan = replace(plan, descriptions=(described,))
         other = comparison(rounds(2.0), plan=plan)
         for base, rows in ((BUILD, "alpha: 1"), (BASE, "alpha: 2")):
-            second = replace(comparison(rounds(2.0), plan=plan, base=base), target="twin")
+            said = (("comparison/same-code", Measured(value=1.0, unit="count")),) if base is BUILD else ()
+            second = (
+                comparison((), plan=plan, base=base, readings=said) if said else comparison(rounds(2.0), plan=plan, base=base)
+            )
+            second = replace(second, target="twin")
             facts = dict(judged(make_evidence(observations=(other, second)), plan=plan).verdicts[0].reason.facts)
             assert facts["errors"].endswith(rows)
 
