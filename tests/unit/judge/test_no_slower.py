@@ -234,11 +234,9 @@ class TestBases:
         other = comparison(rounds(2.0), plan=plan)
         for base, rows in ((BUILD, "alpha: 1"), (BASE, "alpha: 2")):
             said = (("comparison/same-code", Measured(value=1.0, unit="count")),) if base is BUILD else ()
-            second = (
-                comparison((), plan=plan, base=base, readings=said) if said else comparison(rounds(2.0), plan=plan, base=base)
-            )
-            second = replace(second, target="twin")
-            facts = dict(judged(make_evidence(observations=(other, second)), plan=plan).verdicts[0].reason.facts)
+            second = comparison(() if said else rounds(2.0), plan=plan, base=base, readings=said)
+            both = make_evidence(observations=(other, replace(second, target="twin")))
+            facts = dict(judged(both, plan=plan).verdicts[0].reason.facts)
             assert facts["errors"].endswith(rows)
 
     def test_a_comparison_with_another_base_is_stale(self):
