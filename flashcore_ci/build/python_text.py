@@ -13,7 +13,8 @@ from flashcore_ci.build.tokens import MAX_CACHED_TEXTS
 _TOKEN = re.compile(
     r"""
     (?P<string>(?P<prefix>[A-Za-z]{0,3})(?P<quote>\"\"\"|'{3})(?:\\.|[^\\])*?(?P=quote)
-      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:\\.|(?!(?P=quote1))[^\\\n])*(?P=quote1))
+      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:\\.|(?!(?P=quote1))[^\\\n])*+(?P=quote1))
+  | (?P<open>(?:\"\"\"|\'{3})(?:\\.|[^\\])*+|"(?:\\.|[^"\\\n])*+|'(?:\\.|[^'\\\n])*+)
   | (?P<comment>\#[^\n]*)
   | (?P<newline>\n)
   | (?P<word>[0-9A-Za-z_\x80-\U0010ffff]+)
@@ -76,8 +77,8 @@ def sees_lines(text: str) -> bool:
 
 
 def _problem_of(match: re.Match[str], text: str) -> str:
-    if match["other"] and match["other"] in "\"'":
-        return f"has a {match['other']} that begins no complete string"
+    if match["open"]:
+        return f"has a {match['open'][0]} that begins no complete string"
     if match["other"] == "\\" and text[match.end() : match.end() + 1] != "\n":
         return "has a backslash that does not end its line"
     if match["other"] == "\\" and not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t"):

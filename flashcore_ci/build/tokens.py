@@ -15,19 +15,21 @@ MAX_CACHED_TEXTS = 1024
 """Many subjects read the same headers."""
 _TOKEN = re.compile(
     r"""
-    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{0,16})\(.*?\)(?P=fence)")
-  | (?P<comment>//[^\n]*|/\*.*?\*/)
+    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{0,16})\(.*?(?:\)(?P=fence)"|\Z))
+  | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
   | (?P<newline>\n)
   | (?P<blank>[\ \t]+)
-  | (?P<string>(?:u8|[uUL])?"(?:\\[^\n]|[^"\\\n])*")
-  | (?P<char>(?:u8|[uUL])?'(?:\\[^\n]|[^'\\\n])+')
+  | (?P<string>(?:u8|[uUL])?"(?:\\[^\n]|[^"\\\n])*+")
+  | (?P<char>(?:u8|[uUL])?'(?:\\[^\n]|[^'\\\n])++')
+  | (?P<open>"(?:\\[^\n]|[^"\\\n])*+|'(?:\\[^\n]|[^'\\\n])*+)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-Za-z_$\x80-\U0010ffff])*)
   | (?P<name>[A-Za-z_$\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*)
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""ASCII classes only: what Python calls a letter or a blank depends on its version."""
+"""ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear."""
+_COMPLETE_RAW = re.compile(r'(?:u8|[uUL])?R"([0-9A-Za-z_]{0,16})\(.*\)\1"', re.DOTALL)
 _SPLICE = "\\\n"
 _UNSAFE_TEXT = (
     (re.compile(r"\ufeff"), "has a byte order mark"),
@@ -99,8 +101,8 @@ def find_problem(text: str) -> tuple[int, str] | None:
             return text.count("\n", 0, found.start()) + 1, problem
     unix = _unix(text)
     spliced = unix.replace(_SPLICE, "")
-    tokens = list(_scan(spliced))
-    for (kind, word, position), (_, following, _) in itertools.pairwise([*tokens, ("", "", 0)]):
+    scanned = itertools.chain(_scan(spliced), [("", "", 0)])
+    for (kind, word, position), (_, following, _) in itertools.pairwise(scanned):
         if problem := _problem_of(kind, word, following):
             return _line_of(unix, position), problem
     raws = [[word for kind, word, _ in _scan(form) if kind == "raw"] for form in (unix, spliced)]
@@ -111,17 +113,22 @@ def find_problem(text: str) -> tuple[int, str] | None:
 
 def _problem_of(kind: str, word: str, following: str) -> str:
     if kind == "name":
-        if word in _REFUSED_NAMES:
-            return f"uses {word}, whose value does not follow from the code alone"
-        if "$" in word:
-            return f"has a dollar sign in {word}"
-        return "has a raw string with an unusual delimiter" if word.endswith("R") and following.startswith('"') else ""
-    if kind != "other":
-        return ""
-    if word in "\"'\\":
-        return f"has a {word} that begins no complete literal"
-    pair = word + following[:1]
-    return {"/*": "has a comment without an end", "%:": "has a digraph for #"}.get(pair, "")
+        return _problem_of_name(word, following)
+    if kind == "open" or word == "\\":
+        return f"has a {word[0]} that begins no complete literal"
+    if kind == "comment" and word.startswith("/*") and not (word.endswith("*/") and len(word) >= len("/**/")):
+        return "has a comment without an end"
+    if kind == "raw" and not _COMPLETE_RAW.fullmatch(word):
+        return "has a raw string without an end"
+    return "has a digraph for #" if word == "%" and following.startswith(":") else ""
+
+
+def _problem_of_name(word: str, following: str) -> str:
+    if word in _REFUSED_NAMES:
+        return f"uses {word}, whose value does not follow from the code alone"
+    if "$" in word:
+        return f"has a dollar sign in {word[:80]}"
+    return "has a raw string with an unusual delimiter" if word.endswith("R") and following.startswith('"') else ""
 
 
 def _problem_of_directive(line: str) -> str:

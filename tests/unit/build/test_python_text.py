@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from flashcore_ci.build import python_text
@@ -79,3 +81,12 @@ def test_ordinary_code_is_not_refused(text):
 def test_code_that_can_see_lines_is_known(text):
     assert python_text.sees_lines(text)
     assert not python_text.sees_lines("def outline(): return frame")
+
+
+@pytest.mark.parametrize("piece", ['"""', '\\"""', '"\\"', "'", "f'{", "f'{{'", "# coding:", "\\\n", "x=f'{a:{b}}'", "\n "])
+def test_damaged_sources_take_linear_time(piece):
+    text = piece * (100_000 // len(piece))
+    began = time.process_time()
+    python_text.canonical(text)
+    python_text.find_problem(text)
+    assert time.process_time() - began < 5

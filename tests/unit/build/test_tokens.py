@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,8 @@ REFUSED = [
     ("#if 0\ndon't /*\n#endif\nint a; // */", 2, "begins no complete literal"),
     ('#error a "quote\n', 1, "begins no complete literal"),
     ("int a; /* open", 1, "without an end"),
+    ("/*/", 1, "without an end"),
+    ('R"a(open)b"', 1, "raw string without an end"),
     ('R"a b(x)a b"', 1, "unusual delimiter"),
     ('R"(a\nb)"', 1, "several lines"),
     ('R"(a\\\nb)"', 1, "several lines"),
@@ -145,3 +149,13 @@ def test_includes():
 lude "spliced.h"
     """
     assert tokens.includes(text) == (("system/a.h", False), ("own.h", True), ("maybe.h", True), ("spliced.h", True))
+
+
+@pytest.mark.parametrize("piece", ["/*", '"\\"', "'", 'R"a(', '"', "//\\\n", "\\ ", "#if '", "??/", "_", "#include <a/", "\\\n"])
+def test_damaged_sources_take_linear_time(piece):
+    text = piece * (100_000 // len(piece))
+    began = time.process_time()
+    tokens.canonical(text)
+    tokens.find_problem(text)
+    tokens.includes(text)
+    assert time.process_time() - began < 5
