@@ -143,3 +143,15 @@ def test_digests_do_not_depend_on_the_folder(root, tmp_path):
     root.rename(tmp_path / "elsewhere")
     after = Sources(tmp_path / "elsewhere")
     assert (after.bytes_digest(CLOSURE), after.c_digest(CLOSURE)) == digests
+
+
+def test_digests_are_the_same_in_every_version_of_python(root):
+    (root / "kernel/bind.py").write_text("# c\nx = f'{a!r:>{b}} {d[\"e\"]}'  # \u00e9\n\nif x:\n    y = '''\n\n# no comment'''\n")
+    (root / "kernel/src/near.h").write_text(
+        '#define S(x) #x /* c\n */ 1 // \u00e9\nauto s = S( a  + b ) "//"; int caf\u00e9 = 1\'0;\n'
+    )
+    digests = [Sources(root).python_digest(["kernel/bind.py"]), Sources(root).c_digest(["kernel/src/near.h"])]
+    assert digests == [
+        "8054d851f21d00d02a2e06074acb3588a76bf8bf1be836320a0665119a6f8827",
+        "b99ff8c272db6c44345ac0d8ac97e1759dc7e27bd46afe288063f28ece7b6aaf",
+    ]
