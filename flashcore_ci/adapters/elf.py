@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from flashcore_ci.model.identity import digest_of
 
 _EXCLUDED = re.compile(r"\.(?:rela?\.?)?(?:debug|nv_debug)|\.(?:shstrtab|strtab|symtab)$|\.note\.nv\.tkinfo$|\.nv\.callgraph$")
 """Line numbers, file names, the compiler's command line, and what follows from code. Symbols count by name."""
-_SOURCE_HASH = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
-"""nvcc puts a hash of the whole source, comments included, into names with internal linkage."""
+_ALLOCATED = 2
+_MODULE = "\0"
+"""Replaces the module's id, which holds a hash of the source with its comments. No name has this character."""
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 _ATTRIBUTE = struct.Struct("<BBH")
@@ -30,10 +31,16 @@ Symbols of debug sections shift the index, so a description of the symbol replac
 @dataclass(frozen=True, slots=True)
 class _Symbol:
     name: str
-    kind: int
+    info: int
     other: int
     section: str
     value: int
+    size: int
+
+    @property
+    def kind(self) -> int:
+        """Function, section and so on."""
+        return self.info & 0xF
 
     @property
     def location(self) -> tuple[str, str, int]:
@@ -49,37 +56,38 @@ class MachineCode:
     digest: str
 
 
-def read(cubin: bytes) -> MachineCode:
-    """Read a cubin. ValueError if these bytes are not one."""
+def read(cubin: bytes, module: str) -> MachineCode:
+    """Read a cubin. ``module`` is the id that nvcc made for the source. ValueError if these bytes are not a cubin."""
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - needed only after a compilation
+
+    def named(name: str) -> str:
+        return name.replace(module, _MODULE) if module else name
 
     try:
         file = ELFFile(io.BytesIO(cubin))
-        sections = [(_without_source_hash(section.name), section) for section in file.iter_sections()]
-        symbols = _symbols(file.get_section_by_name(".symtab"), [name for name, _ in sections])
-        parts = sorted(_section_digest(name, section, symbols) for name, section in sections if not _EXCLUDED.match(name))
+        sections = [(named(section.name), section) for section in file.iter_sections()]
+        symbols = _symbols(file.get_section_by_name(".symtab"), [name for name, _ in sections], named)
+        counted = {name for name, section in sections if section["sh_flags"] & _ALLOCATED or not _EXCLUDED.match(name)}
+        parts = sorted(_section_digest(name, section, symbols) for name, section in sections if name in counted)
+        header = [file.header[field] for field in ("e_type", "e_machine", "e_flags", "e_entry")]
     except Exception as error:  # noqa: BLE001 - the parser raises anything on other bytes
         raise ValueError(f"not a cubin: {error}") from None
-    named = (symbol for symbol in symbols if symbol.name and symbol.kind != _STT_SECTION and not _EXCLUDED.match(symbol.section))
-    names = sorted((symbol.name, symbol.kind, symbol.other, *symbol.location) for symbol in named)
+    kept = (s for s in symbols if s.name and s.kind != _STT_SECTION and (s.section in counted or not _EXCLUDED.match(s.section)))
+    names = sorted((symbol.name, symbol.info, symbol.other, symbol.size, *symbol.location) for symbol in kept)
     entries = sorted(symbol.name for symbol in symbols if symbol.kind == _STT_FUNC and symbol.other & _STO_CUDA_ENTRY)
-    return MachineCode(entries=tuple(entries), digest=digest_of(parts, names))
+    return MachineCode(entries=tuple(entries), digest=digest_of("machine code", header, parts, names))
 
 
-def _without_source_hash(name: str) -> str:
-    return _SOURCE_HASH.sub(r"\1", name)
-
-
-def _symbols(table: Any, sections: Sequence[str]) -> list[_Symbol]:
+def _symbols(table: Any, sections: Sequence[str], named: Callable[[str], str]) -> list[_Symbol]:
     """Parse the table here, because pyelftools drops the bit of an entry function."""
     strings, names = table.stringtable, dict(enumerate(sections))
     return [
-        _Symbol(_without_source_hash(strings.get_string(name)), info & 0xF, other, names.get(index, f"#{index}"), value)
-        for name, info, other, index, value, _ in _SYMBOL.iter_unpack(table.data())
+        _Symbol(named(strings.get_string(name)), info, other, names.get(index, f"#{index}"), value, size)
+        for name, info, other, index, value, size in _SYMBOL.iter_unpack(table.data())
     ]
 
 
-def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tuple[str, str, int, int, int, str]:
+def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tuple[object, ...]:
     kind = section["sh_type"]
     if kind == "SHT_NOBITS":
         content: object = ""
@@ -90,7 +98,8 @@ def _section_digest(name: str, section: Any, symbols: Sequence[_Symbol]) -> tupl
         content = _attributes(section.data(), symbols)
     else:
         content = hashlib.sha256(section.data()).hexdigest()
-    return (name, str(kind), section["sh_flags"], section["sh_size"], section["sh_addralign"], digest_of(content))
+    sizes = (section["sh_flags"], section["sh_size"], section["sh_addralign"], section["sh_entsize"])
+    return (name, str(kind), *sizes, section["sh_info"] >> 24, digest_of(content))  # the low bits are the index of a symbol
 
 
 def _attributes(data: bytes, symbols: Sequence[_Symbol]) -> list[tuple[object, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-un
 """Without a device link, which would put random names into the library. An undefined function fails here, not when
 the library is loaded."""
 
+ASSEMBLER_RULE = "as.d"
+
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -25,7 +27,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
 _LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
 _LINE = re.compile(r'^# \d+(?: "((?:[^"\\]|\\.)*)".*)?$')
-_ANONYMOUS = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\w+")
+_MARKER_OR_BLANKS = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\s*^\# \d[^\n]*\n\s*|\s+""", re.MULTILINE)
 _LINK_ERROR = re.compile(r"(?:undefined reference to|multiple definition of|cannot find|undefined symbol) .+")
 _PREFIX = re.compile(r"^ptxas (?:info|warning)\s*:\s*")
 _NAMED = re.compile(r"'([^']+)'")
@@ -52,10 +54,11 @@ class PtxasInfo:
 def compile_argv(
     nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
 ) -> tuple[str, ...]:
-    """Compile ``source``. Leave the cubin in ``keep``, a make rule in ``dependencies``."""
+    """Compile ``source``. Leave the cubin in ``keep``, make rules in ``dependencies`` and, for the assembler, in ``keep``/as.d."""
     paths = tuple(part for include in includes for part in ("-I", include))
+    assembler = ("-Xcompiler", rf"-Wa\,--MD\,{keep / ASSEMBLER_RULE}")
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
-    return (str(nvcc), *OPTIONS, *paths, *outputs, "-c", source)
+    return (str(nvcc), *OPTIONS, *paths, *assembler, *outputs, "-c", source)
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:
@@ -76,26 +79,34 @@ def parse_version(text: str) -> str:
 
 def parse_dependencies(text: str) -> tuple[str, ...]:
     """List the files of a make rule after its target."""
-    _, _, names = text.replace("\\\n", " ").partition(" : ")
+    _, _, names = re.sub(r"\\\n", " ", text).replace(" : ", ": ", 1).partition(": ")
     return tuple(name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", names))
 
 
-def parse_host_code(text: str, files: Container[str]) -> str:
-    """Extract the host code of ``files`` from cudafe++'s output, without device functions and source hashes."""
+def parse_host_code(text: str, is_ours: Callable[[str], bool], module: str) -> str:
+    """Extract the checkout's host code from cudafe++'s output, without device functions and the id of the ``module``."""
     lines: list[str] = []
     in_checkout, device = False, False
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if found := _LINE.match(line):
-            in_checkout = found[1] in files if found[1] is not None else in_checkout
+            in_checkout = is_ours(found[1]) if found[1] is not None else in_checkout
         elif line in ("#if 0", "#endif"):
             device = line == "#if 0"
         elif in_checkout and not device:
-            lines.append(_ANONYMOUS.sub("_GLOBAL__N__", line))
+            lines.append(line.replace(module, "\0") if module else line)
     return "\n".join(lines) + "\n"
 
 
+def strip_preprocessed(text: str) -> str:
+    """Remove line markers from preprocessed text, and make blanks and line breaks one blank."""
+    return _MARKER_OR_BLANKS.sub(lambda found: found[1] or " ", text).strip()
+
+
 def parse_resources(text: str) -> dict[str, PtxasInfo]:
-    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all."""
+    """Return what ptxas printed per entry function and its callees. A warning counts for those it names, else for all.
+
+    ValueError if an entry function has two results: a message of the source may look like a line of ptxas.
+    """
     infos: dict[str, PtxasInfo] = {}
     warnings: list[str] = []
     entry = ""
@@ -104,6 +115,8 @@ def parse_resources(text: str) -> dict[str, PtxasInfo]:
             warnings.append(_PREFIX.sub("", line).strip())
         elif found := _ENTRY.search(line):
             entry = found[1]
+            if entry in infos:
+                raise ValueError(f"ptxas printed {entry} twice")
             infos[entry] = PtxasInfo()
         elif entry:
             infos[entry] = _read_line(infos[entry], line)
@@ -119,6 +132,8 @@ def _read_line(info: PtxasInfo, line: str) -> PtxasInfo:
             spill_load_bytes=info.spill_load_bytes + int(found[3]),
         )
     if used := _USED.search(line):
+        if info.registers:
+            raise ValueError("ptxas printed the registers of an entry function twice")
         shared, cumulative = _SHARED.search(line), _CUMULATIVE.search(line)
         return replace(
             info,

@@ -20,7 +20,11 @@ _PRODUCT = "product"
 
 
 class CacheRecord(Protocol):
-    """A record with the SHA-256 of the cached file in hex."""
+    """A record with its key and the SHA-256 of the cached file in hex."""
+
+    @property
+    def key(self) -> str:
+        """The key under which it was kept."""
 
     @property
     def digest(self) -> str:
@@ -41,11 +45,11 @@ class Cache:
         return self.folder / key[:32] / _PRODUCT
 
     def load(self, record: type[R], key: str) -> R | None:
-        """Return this entry's record, or None if it is absent or altered."""
+        """Return this entry's record, or None if it is absent, altered, or another entry's."""
         path = self.product_path(key).with_name(_RECORD)
         try:
             cached = codec.decode(record, path.read_bytes(), where=str(path))
-            intact = hashlib.sha256(self.product_path(key).read_bytes()).hexdigest() == cached.digest
+            intact = cached.key == key and hashlib.sha256(self.product_path(key).read_bytes()).hexdigest() == cached.digest
         except (OSError, EvidenceError):
             return None
         return cached if intact else None
@@ -68,7 +72,7 @@ class Cache:
         product.rename(entry / _PRODUCT)
         write_atomically(entry / _RECORD, codec.encode(record))
         final = self.product_path(key).parent
-        if self.load(type(record), key) is None:
+        if self.load(type(record), key) != record:
             shutil.rmtree(final, ignore_errors=True)
         with contextlib.suppress(OSError):  # another process was faster. Its entry is equal and may be in use.
             entry.rename(final)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flashcore_ci.adapters import nvcc, process
+from flashcore_ci.adapters import host_elf, nvcc, process
 from flashcore_ci.build.compiler import BuildContext, diagnose_failure
+from flashcore_ci.build.objects import CompiledUnit
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
 
@@ -18,21 +19,23 @@ LINK_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedLibrary:
-    """A linked library and the SHA-256 of its file in hex."""
+    """A linked library, the SHA-256 of its file in hex, and a digest of its host code."""
 
+    key: str
     digest: str
-    schema: Literal["library-v1"] = "library-v1"
+    host_code: str
+    schema: Literal["library-v2"] = "library-v2"
 
 
 def library_key(objects: Sequence[str], context: BuildContext) -> str:
-    """Return the cache key of a library of the objects with these keys."""
+    """Return the cache key of a library of the objects with these SHA-256 digests."""
     tools = (LinkedLibrary.__name__, context.toolchain.digest, context.host.identity, nvcc.LINK_OPTIONS)
     return digest_of(*tools, tuple(objects))
 
 
-def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibrary | CompileError:
-    """Link the ``objects`` with these keys, unless the cache has the result. Errors about ``name`` as ``diagnose_failure``."""
-    key, cache = library_key(objects, context), context.cache
+def link(objects: Sequence[CompiledUnit], name: str, context: BuildContext) -> LinkedLibrary | CompileError:
+    """Link the ``objects`` in the cache, unless it has the result. Errors about ``name`` as ``diagnose_failure``."""
+    key, cache = library_key([part.digest for part in objects], context), context.cache
     if (cached := cache.load(LinkedLibrary, key)) is not None:
         return cached
     with cache.workspace() as work:
@@ -40,7 +43,7 @@ def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibr
         parts: list[Path] = []
         for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
-            parts[-1].symlink_to(cache.product_path(part).resolve())
+            parts[-1].symlink_to(cache.product_path(part.key).resolve())
         command = nvcc.link_argv(context.toolchain.nvcc, objects=parts, library=library, lib=context.toolchain.lib)
         environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)
@@ -48,6 +51,7 @@ def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibr
         error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        linked = LinkedLibrary(digest=hashlib.sha256(library.read_bytes()).hexdigest())
+        data = library.read_bytes()
+        linked = LinkedLibrary(key=key, digest=hashlib.sha256(data).hexdigest(), host_code=host_elf.library_digest(data))
         cache.keep(key, library, linked)
     return linked

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
+from flashcore_ci.adapters import elf, host_elf, nvcc, nvdisasm, process
+from flashcore_ci.build import tokens
 from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
-from flashcore_ci.build.tokens import c_tokens
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
@@ -31,13 +31,22 @@ class CompiledEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledUnit:
-    """One compiled source. ``host_code`` digests the host functions that headers add, such as a launch function."""
+    """One compiled source.
 
+    ``host_code`` digests the host functions next to entry functions, ``preprocessed`` and ``host_object`` what this machine's
+    compiler read and made. ``system_files`` are those outside of the checkout, with the digest ``system``.
+    """
+
+    key: str
     digest: str
     machine_code: str
     host_code: str
+    preprocessed: str
+    host_object: str
+    system_files: tuple[str, ...]
+    system: str
     entries: tuple[CompiledEntry, ...]
-    schema: Literal["unit-v1"] = "unit-v1"
+    schema: Literal["unit-v2"] = "unit-v2"
 
     def entry(self, symbol: str) -> CompiledEntry | None:
         """Return this entry function, if this source defines it."""
@@ -56,7 +65,7 @@ class Unit:
 
 
 def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
-    """Describe the compilation of ``source``. Its key covers tools, options and all files that it may read.
+    """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
     The key also covers the checkout's path, because line information holds absolute paths.
     """
@@ -65,6 +74,12 @@ def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Un
     tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
     key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
     return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
+
+
+def cached_unit(unit: Unit, context: BuildContext) -> CompiledUnit | None:
+    """Return the compiled unit from the cache, if every file that the compiler read is as it was then."""
+    cached = context.cache.load(CompiledUnit, unit.key)
+    return cached if cached is not None and cached.system == context.system.digest(unit.includes, cached.system_files) else None
 
 
 def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileError:
@@ -78,48 +93,78 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = completed.error_text() + completed.text()
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
-        error = error or _find_unlisted_header(unit, rule, sources, toolchain)
+        error = error or _find_uncovered_file(unit, work, context)
         if error is not None:
             return _make_relative(error, sources.root)
-        compiled = _read_outputs(unit, work, output, toolchain)
+        compiled = _read_outputs(unit, work, output, context)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
             raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
         context.cache.keep(unit.key, made, compiled)
     return compiled
 
 
-def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, toolchain: Toolchain) -> CompileError | None:
-    """Refuse a header without a digest: ``Sources.closure`` did not find it."""
-    tools = toolchain.nvcc.parent.parent
-    for name in nvcc.parse_dependencies(process.read_text(dependencies)):
-        path = Path(sources.root, name).resolve()
-        in_checkout = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
-        if in_checkout and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in unit.reads):
+def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> CompileError | None:
+    """Refuse a file without a digest that the compiler or the assembler read."""
+    root, system = context.sources.root, context.system
+    rules = [nvcc.parse_dependencies(process.read_text(work / name)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
+    if not all(rules):
+        raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
+    for name in rules[0]:
+        path = Path(root, name).resolve()
+        is_listed = path.is_relative_to(root) and path.relative_to(root).as_posix() in unit.reads
+        if not is_listed and (system.is_ours(name) or not system.is_header(path)):
             message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
+            return CompileError(file=unit.source, line=0, message=message)
+    translated = f"{Path(unit.source).stem}.cudafe1.cpp"
+    for name in rules[1]:
+        if not (Path(name).is_relative_to(work) or (name == translated and not Path(root, name).exists()) or name == unit.source):
+            message = f"makes the assembler read {PurePosixPath(name)}, so no digest covers it"
             return CompileError(file=unit.source, line=0, message=message)
     return None
 
 
-def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
+def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) -> CompiledUnit:
     """Read the evidence in the cubin. A host-only source has none."""
-    digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
-    cubin = work / f"{Path(unit.source).stem}.cubin"
-    if not cubin.is_file():
-        return CompiledUnit(digest=digest, machine_code="", host_code="", entries=())
+    stem, made = Path(unit.source).stem, (work / "unit.o").read_bytes()
+    module, preprocessed = process.read_text(work / f"{stem}.module_id"), process.read_text(work / f"{stem}.cpp4.ii")
+    names = (
+        str(Path(context.sources.root, name).resolve()) for name in nvcc.parse_dependencies(process.read_text(work / "unit.d"))
+    )
+    system_files = tuple(sorted({name for name in names if not context.system.is_ours(name)}))
+    entries: tuple[CompiledEntry, ...] = ()
+    machine_code = host_code = ""
     try:
-        code = elf.read(cubin.read_bytes())
-        functions = _disassemble(cubin, work, toolchain) if code.entries else ()
+        host_object = host_elf.object_digest(made, module)
+        if (work / f"{stem}.cubin").is_file():
+            machine_code, entries = _read_cubin(unit, work / f"{stem}.cubin", module, output, context.toolchain)
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
+    if machine_code:
+        translated = process.read_text(work / f"{stem}.cudafe1.cpp")
+        headers = [(path, tokens.directives(context.sources.text(path))) for path in unit.reads]
+        host_code = digest_of(tokens.canonical(nvcc.parse_host_code(translated, context.system.is_ours, module)), headers)
+    return CompiledUnit(
+        key=unit.key,
+        digest=hashlib.sha256(made).hexdigest(),
+        machine_code=machine_code,
+        host_code=host_code,
+        preprocessed=digest_of("preprocessed", nvcc.strip_preprocessed(preprocessed) or unit.content),
+        host_object=host_object,
+        system_files=system_files,
+        system=context.system.digest(unit.includes, system_files),
+        entries=entries,
+    )
+
+
+def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: Toolchain) -> tuple[str, tuple[CompiledEntry, ...]]:
+    code = elf.read(cubin.read_bytes(), module)
+    functions = _disassemble(cubin, cubin.parent, toolchain) if code.entries else ()
     printed = nvcc.parse_resources(output)
     missing = sorted(set(code.entries) - set(printed))
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
     codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
-    entries = tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
-    translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
-    host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, unit.reads)))
-    return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
+    return code.digest, tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
 
 
 def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:

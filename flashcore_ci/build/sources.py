@@ -1,14 +1,18 @@
-"""The files that a build reads, and digests of their bytes and tokens."""
+"""The files that a build reads, and digests of their bytes and canonical texts."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from flashcore_ci.build import tokens
+from flashcore_ci.build import python_text, tokens
+from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
+
+Problem = tuple[int, str] | None
+"""A line and what is wrong there."""
 
 
 class Sources:
@@ -28,6 +32,10 @@ class Sources:
         """Tell whether this file can be read."""
         return self._read(path) is not None
 
+    def text(self, path: str) -> str:
+        """Return the text, with a replacement for what is not UTF-8."""
+        return (self._read(path) or b"").decode("utf-8", errors="replace")
+
     def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
         """List ``path`` and all files of the checkout that it includes, under any condition."""
         seen: set[str] = set()
@@ -43,17 +51,61 @@ class Sources:
         """Digest these files byte for byte, for the cache's key."""
         return digest_of([(path, hashlib.sha256(self._read(path) or b"").hexdigest()) for path in paths])
 
-    def c_digest(self, paths: Iterable[str]) -> str:
-        """Digest the tokens of these C++ files."""
-        return digest_of([(path, tokens.c_tokens(self._text(path))) for path in paths])
+    def c_digest(self, paths: Sequence[str]) -> str:
+        """Digest the canonical texts of these C++ files.
 
-    def python_digest(self, paths: Iterable[str]) -> str:
-        """Digest the tokens of these Python files."""
-        return digest_of([(path, tokens.python_tokens(self._text(path))) for path in paths])
+        Which files are equal counts too: ``#pragma once`` skips a copy of a file that was read.
+        """
+        exact = [hashlib.sha256(self._read(path) or b"").hexdigest() for path in paths]
+        texts = [self._digestible(path, tokens.canonical, self._c_problem) for path in paths]
+        return digest_of("c++", list(zip(paths, texts, (exact.index(digest) for digest in exact), strict=True)))
+
+    def python_digest(self, paths: Sequence[str], others: Sequence[str] = ()) -> str:
+        """Digest the canonical texts of these Python files, or their bytes if they or the ``others`` can see line numbers."""
+        is_exact = any(python_text.sees_lines(self.text(path)) for path in (*paths, *others))
+        if is_exact:
+            return digest_of("python bytes", self.bytes_digest(paths))
+        return digest_of(
+            "python", [(path, self._digestible(path, python_text.canonical, self._python_problem)) for path in paths]
+        )
+
+    def problems(self, c_files: Iterable[str], python_files: Iterable[str]) -> list[CompileError]:
+        """Return what in these files could make other programs have the same digest."""
+        found = [(path, self._c_problem(path)) for path in c_files]
+        found += [(path, self._python_problem(path)) for path in python_files]
+        return [CompileError(file=path, line=problem[0], message=problem[1]) for path, problem in found if problem is not None]
+
+    def _digestible(self, path: str, canonical: Callable[[str], str], find_problem: Callable[[str], Problem]) -> str | list[str]:
+        """Return the canonical text, or the digest of the bytes of a file that is refused."""
+        if find_problem(path) is not None:
+            return ["bytes", hashlib.sha256(self._read(path) or b"").hexdigest()]
+        return canonical(self.text(path))
+
+    def _c_problem(self, path: str) -> Problem:
+        return self._encoding_problem(path) or tokens.find_problem(self.text(path)) or self._outside(path)
+
+    def _python_problem(self, path: str) -> Problem:
+        return self._encoding_problem(path) or python_text.find_problem(self.text(path))
+
+    def _encoding_problem(self, path: str) -> Problem:
+        data = self._read(path) or b""
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return data.count(b"\n", 0, error.start) + 1, "has bytes that are not UTF-8"
+        return None
+
+    def _outside(self, path: str) -> Problem:
+        """Find a header that may be outside of the checkout. Only a present file next to the includer may be in a parent folder."""
+        folder = str(PurePosixPath(path).parent)
+        for name, is_quoted in tokens.includes(self.text(path)):
+            if ".." in PurePosixPath(name).parts and not (is_quoted and self._header(folder, name)):
+                return 0, f"names the header {name}, which may be outside of the checkout"
+        return None
 
     def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:
         if path not in self._headers:
-            self._headers[path] = tokens.includes(self._text(path))
+            self._headers[path] = tokens.includes(self.text(path))
         found = []
         for name, quoted in self._headers[path]:
             folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
@@ -76,6 +128,3 @@ class Sources:
             except OSError:
                 self._bytes[path] = None
         return self._bytes[path]
-
-    def _text(self, path: str) -> str:
-        return (self._read(path) or b"").decode("utf-8", errors="replace").replace("\r\n", "\n")

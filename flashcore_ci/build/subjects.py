@@ -14,6 +14,7 @@ from flashcore_ci.build.compiler import BuildContext, find_host_compiler
 from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.build.system_files import SystemFiles
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import EvidenceError, SuiteError
 from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
@@ -45,7 +46,10 @@ def build_subjects(
     _check_paths(descriptions, sources)
     refuse_foreign(out, [f"{d.subject}/{d.build.library}" for d in descriptions if d.build is not None])
     kept = Cache(folder=cache / "objects")
-    context = BuildContext(sources=sources, toolchain=toolchain, host=find_host_compiler(), cache=kept, out=out)
+    host = find_host_compiler()
+    folders = (*toolchain.includes, *host.includes)
+    system = SystemFiles(root=sources.root, toolchain=toolchain.top, folders=folders)
+    context = BuildContext(sources=sources, toolchain=toolchain, host=host, system=system, cache=kept, out=out)
     specs = [description.build for description in descriptions if description.build is not None]
     units = {unit.key: unit for spec in specs for unit in _units(spec, context)}
     results = _compile(tuple(units.values()), context, jobs, progress)
@@ -76,7 +80,7 @@ def _source_digest(description: Description, sources: Sources) -> str:
         return sources.python_digest([description.file])
     files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
     python = sources.python_digest([description.file, *spec.binding])
-    return digest_of(nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
+    return digest_of("sources", nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
@@ -107,7 +111,7 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
             return CompileError(file=unit.source, line=0, message="no such file")
         return objects.compile_unit(unit, context)
 
-    results: Results = {unit.key: cached for unit in units if (cached := context.cache.load(CompiledUnit, unit.key)) is not None}
+    results: Results = {unit.key: cached for unit in units if (cached := objects.cached_unit(unit, context)) is not None}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         running = {pool.submit(compile_one, unit): unit for unit in units if unit.key not in results}
         try:
@@ -122,8 +126,9 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
 
 def _build_evidence(description: Description, results: Results, context: BuildContext) -> BuildEvidence:
     sources, spec = context.sources, description.build
-    subject = sources.python_digest([description.file])
+    subject = sources.python_digest([description.file], spec.binding if spec is not None else ())
     if spec is None:
+        problems = sources.problems((), [description.file])
         return BuildEvidence(
             subject=description.subject,
             compiler="",
@@ -134,14 +139,17 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
             binding="",
             source=subject,
             entries=(),
+            error=problems[0] if problems else None,
         )
     units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
+    compiled = {path: unit for path, unit in by_source.items() if isinstance(unit, CompiledUnit)}
     entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
-    failed = [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
+    failed = _find_problems(description.file, spec, sources)
+    failed += [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
     failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
-    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", [unit.key for unit in units], context)
+    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", list(compiled.values()), context)
     error = linked if isinstance(linked, CompileError) else None
     return BuildEvidence(
         subject=description.subject,
@@ -149,12 +157,25 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
         options=nvcc.OPTIONS,
         library="" if isinstance(linked, CompileError) else f"{description.subject}/{spec.library}",
         library_digest="" if isinstance(linked, CompileError) else linked.digest,
-        launcher=_launcher_digest(spec, sources),
-        binding=sources.python_digest(spec.binding),
+        launcher=_launcher_digest(spec, sources, by_source),
+        binding=sources.python_digest(spec.binding, [description.file]),
         source=subject,
         entries=tuple(entry for entry in entries if isinstance(entry, EntryBuild)),
         error=error,
+        preprocessed=""
+        if isinstance(linked, CompileError)
+        else digest_of([compiled[path].preprocessed for path in spec.launchers]),
+        host_objects=""
+        if isinstance(linked, CompileError)
+        else digest_of(linked.host_code, [(path, unit.host_object) for path, unit in compiled.items()]),
     )
+
+
+def _find_problems(file: str, spec: BuildSpec, sources: Sources) -> list[CompileError]:
+    """Find what could make other programs have the same digest. A missing file is another error."""
+    c_files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
+    python_files = [path for path in (file, *spec.binding) if sources.exists(path)]
+    return sources.problems(sorted(c_files), python_files)
 
 
 def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | CompileError]) -> list[CompileError]:
@@ -170,10 +191,12 @@ def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | Com
     ]
 
 
-def _launcher_digest(spec: BuildSpec, sources: Sources) -> str:
-    """Headers of entry functions count with those functions."""
+def _launcher_digest(spec: BuildSpec, sources: Sources, units: Mapping[str, CompiledUnit | CompileError]) -> str:
+    """Digest the host code of the whole library: the launchers, and that next to each entry function, in link order."""
     files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
-    return digest_of(nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, sources.c_digest(sorted(files)))
+    host_code = [(path, unit.host_code) for path, unit in units.items() if isinstance(unit, CompiledUnit)]
+    texts = sources.c_digest(sorted(files))
+    return digest_of("launcher", nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, texts, host_code)
 
 
 def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
@@ -190,7 +213,7 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
     return EntryBuild(
         symbol=spec.symbol,
         source=spec.source,
-        digest=digest_of(spec.symbol, result.machine_code, result.host_code),
+        digest=digest_of("entry", spec.symbol, result.machine_code, result.host_code),
         highest_register=code.highest_register,
         dynamic_shared_bytes=spec.dynamic_shared_bytes,
         opcodes=code.opcodes,
@@ -199,8 +222,8 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
     )
 
 
-def _link(name: str, keys: Sequence[str], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    linked = library.link(keys, name, context)
+def _link(name: str, units: Sequence[CompiledUnit], context: BuildContext) -> library.LinkedLibrary | CompileError:
+    linked = library.link(units, name, context)
     if isinstance(linked, library.LinkedLibrary):
-        write_atomically(context.out / name, context.cache.product_path(library.library_key(keys, context)).read_bytes())
+        write_atomically(context.out / name, context.cache.product_path(linked.key).read_bytes())
     return linked

@@ -1,107 +1,160 @@
-"""Sources as tokens, without comments, blanks and line breaks. Equal tokens compile alike, ``__LINE__`` apart."""
+"""C++ sources as canonical text: without comments, with one blank for many. Equal texts compile alike.
+
+Blanks count, because ``#x`` sees them. ``find_problem`` refuses what would make two programs look alike.
+"""
 
 from __future__ import annotations
 
-import io
+import itertools
 import re
-import tokenize
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 
 MAX_CACHED_TEXTS = 1024
 """Many subjects read the same headers."""
-_PUNCTUATORS = r"%:%:|<<=|>>=|<=>|\.\.\.|->\*|::|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\#\#|\.\*"
-"""Longest first. The list need not be complete: ``+ +`` and ``++`` must differ."""
-
 _TOKEN = re.compile(
     r"""
-    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)")
-  | (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
+    (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{0,16})\(.*?(?:\)(?P=fence)"|\Z))
+  | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
   | (?P<newline>\n)
-  | (?P<blank>\\\n|\s)
-  | (?P<string>(?:u8|[uUL])?"(?:\\(?s:.)|[^"\\\n])*")
-  | (?P<char>(?:u8|[uUL])?'(?:\\(?s:.)|[^'\\\n])+')
-  | (?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
-  | (?P<name>[^\W\d][\w$]*)
-  | (?P<other>"""
-    + _PUNCTUATORS
-    + r"""|.)
+  | (?P<blank>[\ \t]+)
+  | (?P<string>(?:u8|[uUL])?"(?:\\[^\n]|[^"\\\n])*+")
+  | (?P<char>(?:u8|[uUL])?'(?:\\[^\n]|[^'\\\n])++')
+  | (?P<open>"(?:\\[^\n]|[^"\\\n])*+|'(?:\\[^\n]|[^'\\\n])*+)
+  | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-Za-z_$\x80-\U0010ffff])*)
+  | (?P<name>[A-Za-z_$\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*)
+  | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-
-_INCLUDE = re.compile(
-    r"(?:^[ \t]*#[ \t]*include(?:_next)?|__has_include[ \t]*\()[ \t]*(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<system>[^>\n]+)>)",
-    re.MULTILINE,
+"""ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear."""
+_COMPLETE_RAW = re.compile(r'(?:u8|[uUL])?R"([0-9A-Za-z_]{0,16})\(.*\)\1"', re.DOTALL)
+_SPLICE = "\\\n"
+_UNSAFE_TEXT = (
+    (re.compile(r"\ufeff"), "has a byte order mark"),
+    (re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f]"), "has a control character"),
+    (re.compile(r"\r(?!\n)"), "has a carriage return that ends no line"),
+    (re.compile(r"\\[ \t]+\r?$", re.MULTILINE), "has blanks after the backslash that ends a line"),
+    (re.compile(r"\?\?[=/'()!<>-]"), "has a trigraph"),
 )
-"""``__has_include`` counts too: whether the header exists changes what is compiled."""
-_PYTHON_BLANKS = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
-_PYTHON_LAYOUT = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
+_POSITION_MACROS = (
+    "__LINE__", "__FILE__", "__COUNTER__", "__TIME__", "__DATE__", "__TIMESTAMP__", "__INCLUDE_LEVEL__", "__BASE_FILE__",
+    "__FILE_NAME__", "__builtin_LINE", "__builtin_FILE", "__builtin_FUNCTION", "__builtin_COLUMN", "__builtin_source_location",
+)  # fmt: skip
+_REFUSED_NAMES = frozenset(
+    {*_POSITION_MACROS, "__assert_fail", "__assert_perror_fail", "__has_embed", "__has_include_next"}
+    | {name[:length] for name in (*_POSITION_MACROS, "__has_include") for length in range(1, len(name))}
+)
+"""Also all that ``##`` could begin such a name with."""
+_REFUSED_DIRECTIVES = frozenset({"line", "include_next", "import", "embed"})
+_HEADER = r'(?:"(?P<quoted>[\w+.-]+(?:/[\w+.-]+)*)"|<(?P<system>[\w+.-]+(?:/[\w+.-]+)*)>)'
+_INCLUDE = re.compile(rf"\# ?include ?{_HEADER} ?$", re.ASCII)
+_ASKED = re.compile(r"(?<!defined )__has_include\b(?! ?\))")
+_PLAINLY_ASKED = re.compile(rf"__has_include ?\( ?{_HEADER} ?\)", re.ASCII)
+_DIRECTIVE = re.compile(r"\# ?(\w*)", re.ASCII)
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
-def c_tokens(text: str) -> tuple[str, ...]:
-    """Return the tokens of C, C++ or CUDA. The end of a directive counts, and the blank that makes a macro object-like."""
-    tokens: list[str] = []
-    directive = -1  # index of the current directive's first token, or -1
-    line_start, blank = True, False
-    for kind, word in _scan(text):
-        if kind in ("blank", "comment"):
-            blank = True
-            continue
-        if kind == "newline":
-            if directive >= 0:
-                tokens.append("\n")
-            directive, line_start, blank = -1, True, False
+def canonical(text: str) -> str:
+    """Remove comments, and make blanks and line breaks one blank. A directive keeps its line."""
+    parts: list[str] = []
+    line_start, directive = True, False
+    for kind, word, _ in _scan(_unix(text).replace(_SPLICE, "")):
+        if kind in ("blank", "comment", "newline"):
+            ends = directive and kind == "newline"
+            line_start, directive = line_start or kind == "newline", directive and kind != "newline"
+            if ends and parts[-1] == " ":
+                parts.pop()
+            if ends or (parts and parts[-1] not in (" ", "\n")):
+                parts.append("\n" if ends else " ")
             continue
         if line_start and word == "#":
-            directive = len(tokens)
-        if word == "(" and blank and directive >= 0 and tokens[directive + 1 : -1] == ["define"]:
-            tokens.append(" ")
-        tokens.append(word)
-        line_start, blank = False, False
-    return tuple(tokens)
+            directive = True
+            if parts and parts[-1] == " ":
+                parts[-1] = "\n"
+        parts.append(word)
+        line_start = False
+    return "".join(parts).rstrip(" \n")
+
+
+def directives(text: str) -> list[str]:
+    """List the directives of C++ source in canonical form."""
+    return [line for line in canonical(text).split("\n") if line.startswith("#")]
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
-    """List the headers that C source names, with "is quoted"."""
-    code = "".join(" " if kind == "comment" else word for kind, word in _scan(text) if word != "\\\n")
-    return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in _INCLUDE.finditer(code))
+    """List the headers that C++ source names, with "is quoted". ``__has_include`` names one too."""
+    found = []
+    for line in directives(text):
+        found += [match for match in (_INCLUDE.match(line),) if match]
+        found += _PLAINLY_ASKED.finditer(line)
+    return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in found)
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
-def python_tokens(text: str) -> tuple[str, ...]:
-    """Return the tokens of Python, alike for every version. Docstrings count. Invalid source is a single token."""
-    lines = text.splitlines(keepends=True)
-    tokens: list[str] = []
-    nested: list[tuple[int, int]] = []  # starts of the enclosing f-strings
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            kind = tokenize.tok_name[token.type]
-            if kind.endswith("STRING_START"):
-                nested.append(token.start)
-            elif kind.endswith("STRING_END"):
-                start = nested.pop()
-                if not nested:  # as written: Python 3.11 has one token where later versions have several
-                    tokens.append(_slice(lines, start, token.end))
-            elif nested or token.type in _PYTHON_BLANKS:
-                continue
-            else:
-                tokens.append(f"<{kind}>" if token.type in _PYTHON_LAYOUT else token.string)
-    except (tokenize.TokenError, SyntaxError):
-        return (text,)
-    return tuple(tokens)
+def find_problem(text: str) -> tuple[int, str] | None:
+    """Return the line and the construct that could make other programs look the same, if any."""
+    for pattern, problem in _UNSAFE_TEXT:
+        if found := pattern.search(text):
+            return text.count("\n", 0, found.start()) + 1, problem
+    unix = _unix(text)
+    spliced = unix.replace(_SPLICE, "")
+    scanned = itertools.chain(_scan(spliced), [("", "", 0)])
+    for (kind, word, position), (_, following, _) in itertools.pairwise(scanned):
+        if problem := _problem_of(kind, word, following):
+            return _line_of(unix, position), problem
+    raws = [[word for kind, word, _ in _scan(form) if kind == "raw"] for form in (unix, spliced)]
+    if raws[0] != raws[1] or any("\n" in word for word in raws[0]):
+        return 1, "has a raw string over several lines"
+    return next(((0, problem) for line in directives(text) if (problem := _problem_of_directive(line))), None)
 
 
-def _scan(text: str) -> Iterator[tuple[str, str]]:
+def _problem_of(kind: str, word: str, following: str) -> str:
+    if kind == "name":
+        return _problem_of_name(word, following)
+    if kind == "open" or word == "\\":
+        return f"has a {word[0]} that begins no complete literal"
+    if kind == "comment" and word.startswith("/*") and not (word.endswith("*/") and len(word) >= len("/**/")):
+        return "has a comment without an end"
+    if kind == "raw" and not _COMPLETE_RAW.fullmatch(word):
+        return "has a raw string without an end"
+    return "has a digraph for #" if word == "%" and following.startswith(":") else ""
+
+
+def _problem_of_name(word: str, following: str) -> str:
+    if word in _REFUSED_NAMES:
+        return f"uses {word}, whose value does not follow from the code alone"
+    if "$" in word:
+        return f"has a dollar sign in {word[:80]}"
+    return "has a raw string with an unusual delimiter" if word.endswith("R") and following.startswith('"') else ""
+
+
+def _problem_of_directive(line: str) -> str:
+    name = _DIRECTIVE.match(line)
+    keyword = name[1] if name else ""
+    if keyword in _REFUSED_DIRECTIVES or keyword.isdigit():
+        return f"has the directive #{keyword}"
+    included = _INCLUDE.match(line)
+    if keyword == "include" and included is None:
+        return f"has an #include that is not the plain name of a header, so no digest covers it: {line[:80]}"
+    if included is not None and "source_location" in included[0]:
+        return f"includes {included[0]}, whose values do not follow from the code alone"
+    asked = len(_ASKED.findall(line)) - len(_PLAINLY_ASKED.findall(line))
+    return f"asks for a header by a computed name: {line[:80]}" if asked and keyword not in ("ifdef", "ifndef") else ""
+
+
+def _line_of(unix: str, position: int) -> int:
+    starts = [found.start() - len(_SPLICE) * number for number, found in enumerate(re.finditer(r"\\\n", unix))]
+    return unix.count("\n", 0, position + len(_SPLICE) * bisect_right(starts, position)) + 1
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _scan(text: str) -> Iterator[tuple[str, str, int]]:
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"
-        yield ("raw" if kind == "fence" else kind), match[0]
-
-
-def _slice(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    (first, begin), (last, stop) = start, end
-    if first == last:
-        return lines[first - 1][begin:stop]
-    return "".join((lines[first - 1][begin:], *lines[first : last - 1], lines[last - 1][:stop]))
+        yield ("raw" if kind == "fence" else kind), match[0], match.start()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import lock, nvcc, process
+from flashcore_ci.build import programs
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.store import codec
@@ -55,7 +56,7 @@ _PIP_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Paths and exact versions (``digest``) of the tools. ``lib`` holds the static CUDA runtime."""
+    """Paths of the tools, and a digest of their bytes. ``lib`` holds the static CUDA runtime."""
 
     nvcc: Path
     nvdisasm: Path
@@ -64,6 +65,17 @@ class Toolchain:
     version: str
     sanitizer_version: str
     digest: str
+
+    @property
+    def top(self) -> Path:
+        """The folder of all CUDA tools."""
+        return self.nvcc.resolve().parents[1]
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """The folders of its headers, in the order in which nvcc searches them."""
+        folders = (self.top / "include", *sorted(self.top.glob("targets/*/include")))
+        return tuple(dict.fromkeys(str((path / part).resolve()) for part in (".", "cccl") for path in folders))
 
     @property
     def compiler(self) -> str:
@@ -91,14 +103,15 @@ def lock_digest() -> str:
 
 
 def find(home: Path) -> Toolchain | None:
-    """Find the pinned tools under ``home``, if wholly installed."""
+    """Find the pinned tools under ``home``, if wholly installed. CannotCollectError if their bytes are not the pinned ones."""
     folder = _folder(home)
     try:
         installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
-    return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, lock_digest())
+    digest = digest_of("pinned", lock_digest(), programs.check_programs(cuda, programs.pinned_programs()))
+    return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, digest)
 
 
 def find_system() -> Toolchain | None:
@@ -116,7 +129,8 @@ def find_system() -> Toolchain | None:
     checker = sanitizer if sanitizer.is_file() else None
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as logs:
         versions = _query_versions(compiler, checker, logs=Path(logs))
-    return _toolchain(compiler, checker, lib, versions, digest_of("system", str(top), versions.nvcc))
+    digest = digest_of("system", str(top), versions.nvcc, programs.check_programs(top, {}))
+    return _toolchain(compiler, checker, lib, versions, digest)
 
 
 def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: ToolVersions, digest: str) -> Toolchain:

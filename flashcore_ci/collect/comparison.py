@@ -16,7 +16,7 @@ from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRu
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import is_same_code
+from flashcore_ci.model.identity import SAME_CODE, is_same_code
 from flashcore_ci.model.metrics import METRICS, SIDES
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing, Samples, measured
@@ -108,8 +108,8 @@ def collect(head: Session, base: Session, looks: InterimLooks, provenance: Prove
 
 
 def _is_same(head: Session, base: Session, workload: Workload) -> bool:
-    sides = [session.identity(Kind.COMPARISON, workload) for session in (base, head)]
-    return sides[0] is not None and sides[1] is not None and is_same_code(sides[0], sides[1])
+    before, after = ((one.identity(Kind.COMPARISON, workload), one.build(workload.subject)) for one in (base, head))
+    return is_same_code(before, after)
 
 
 def run_rounds(
@@ -177,7 +177,7 @@ def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[
 def _observe(head: Session, base: Session, workload: Workload, series: PairedSeries | None, artifacts: list[str]) -> Observation:
     identity = base.identity(Kind.COMPARISON, workload)
     if series is None:
-        same = (("comparison/same-code", measured(1.0, "count")),)
+        same = ((SAME_CODE, measured(1.0, "count")),)
         return head.observation(Kind.COMPARISON, workload, base=identity, readings=same)
     values = [values for both in series.rounds for values in both.values()]
     blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}

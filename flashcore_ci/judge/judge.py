@@ -12,7 +12,7 @@ from flashcore_ci.judge.references import ComparisonContext, References
 from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import is_same_code
+from flashcore_ci.model.identity import was_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
@@ -130,7 +130,7 @@ def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
 
 
 def _is_same_code(observation: Observation | None) -> bool:
-    return observation is not None and observation.base is not None and is_same_code(observation.base, observation.identity)
+    return observation is not None and was_same_code(observation)
 
 
 def comparison_context(

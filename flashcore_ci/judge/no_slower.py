@@ -12,7 +12,7 @@ from flashcore_ci.judge.stats.paired_estimate import Estimate
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, TIME_MARGIN, Decision, ErrorBudget, Rounds, percent
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.evidence import Identity, Observation
-from flashcore_ci.model.identity import digest_of, is_covered, is_same_code
+from flashcore_ci.model.identity import digest_of, is_covered, was_same_code
 from flashcore_ci.model.metrics import METRICS, SIDES, Scale
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Measured, Missing, Samples, measured
@@ -30,7 +30,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
     base = observation.base
     if base is None or not _is_comparable(base, observation.identity):
         return _invalid("the base is not named, or base and head differ in subject, workload or collector", facts)
-    if is_same_code(base, observation.identity):
+    if was_same_code(observation):
         return _evaluate_same_code(facts)
     try:
         decision = decide_check(check, dict(observation.samples), context)
@@ -183,3 +183,5 @@ def _observed_facts(observation: Observation) -> Iterator[tuple[str, str]]:
         yield "code", "no digest covers it, so it is always timed, and each side runs its own subject file"
     elif base != head:
         yield "pair", pair_of(base, head)
+    elif not was_same_code(observation):
+        yield "code", "the sources have equal digests, but the compiled host code differs, so it was timed"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from flashcore_ci.judge.matching import Matcher
 from flashcore_ci.judge.references import References
 from flashcore_ci.model.evidence import BuildEvidence, Identity
+from flashcore_ci.model.identity import is_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Waiver
 
@@ -35,9 +36,20 @@ def unaffected(head: Side, base: Side) -> frozenset[CheckKey]:
         and check.gate.evidence not in STATIC_KINDS
         and head.plan.description(check.subject).build is not None
         and _question(head, check) == _question(base, before[check.key])
-        and isinstance(expected := of_head.expected(check, head.builds), Identity)
-        and expected == of_base.expected(before[check.key], base.builds)
+        and is_same_code(
+            (_identity(of_base, before[check.key], base), _build(base, before[check.key])),
+            (_identity(of_head, check, head), _build(head, check)),
+        )
     )
+
+
+def _identity(matcher: Matcher, check: Check, side: Side) -> Identity | None:
+    expected = matcher.expected(check, side.builds)
+    return expected if isinstance(expected, Identity) else None
+
+
+def _build(side: Side, check: Check) -> BuildEvidence | None:
+    return next((build for build in side.builds if build.subject == check.subject), None)
 
 
 def _question(side: Side, check: Check) -> tuple[object, ...]:

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from flashcore_ci.model.evidence import BuildEvidence, Identity
+from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation
+from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
 
@@ -14,12 +15,17 @@ COLLECTOR_VERSIONS = dict.fromkeys(Kind, 1) | {Kind.CORRECTNESS: 2, Kind.SANITIZ
 """Raise a version if the same kernel could give other readings. Its recorded evidence is then stale."""
 
 
+DIGEST_FORMAT = "digest-v2"
+"""Raise it if a digest covers other things. Then no earlier digest is equal by accident."""
+
+
 def digest_of(*parts: object) -> str:
-    """Return the SHA-256 in hex of ``parts`` as canonical JSON (sorted, no blanks)."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """Return the SHA-256 in hex of the format and ``parts`` as canonical JSON (sorted, no blanks)."""
+    text = json.dumps((DIGEST_FORMAT, *parts), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+SAME_CODE = "comparison/same-code"
 NO_MACHINE_CODE = digest_of([])
 """``Identity.machine_code`` of a subject that builds nothing. No digest covers its kernel."""
 
@@ -29,9 +35,23 @@ def is_covered(identity: Identity) -> bool:
     return identity.machine_code != NO_MACHINE_CODE
 
 
-def is_same_code(base: Identity, head: Identity) -> bool:
-    """Tell whether two identities prove that the same code runs."""
-    return base == head and is_covered(head)
+def is_same_host_code(base: BuildEvidence | None, head: BuildEvidence | None) -> bool:
+    """Tell whether one machine preprocessed and compiled the same host code for two libraries."""
+    parts = [(side.preprocessed, side.host_objects) for side in (base, head) if side is not None]
+    return len(parts) == len((base, head)) and parts[0] == parts[1] and all(parts[0])
+
+
+def is_same_code(base: tuple[Identity | None, BuildEvidence | None], head: tuple[Identity | None, BuildEvidence | None]) -> bool:
+    """Tell whether the identities and builds of two sides prove that the same code runs."""
+    identity = head[0]
+    return identity is not None and base[0] == identity and is_covered(identity) and is_same_host_code(base[1], head[1])
+
+
+def was_same_code(observation: Observation) -> bool:
+    """Tell whether a comparison was not timed, because builds on one machine gave the same code."""
+    reading = dict(observation.readings).get(SAME_CODE)
+    same = observation.base == observation.identity and is_covered(observation.identity) and not observation.samples
+    return same and isinstance(reading, Measured) and reading.value == 1.0
 
 
 def workload_digest(workload: Workload) -> str:

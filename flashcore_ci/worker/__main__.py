@@ -9,6 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.job import Job, Result
 from flashcore_ci.worker.subject_file import ignore_bytecode
 
@@ -29,6 +30,7 @@ def main(argv: list[str]) -> int:
     ignore_bytecode(job.root)
     result = Result(job, Path(argv[1]))
     result.write()
+    file_reads.ignore_bytecode(job.root)
     completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
     if not completed:
         return CONTEXT_LOST

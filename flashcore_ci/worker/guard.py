@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.worker import file_reads
+from flashcore_ci.worker.file_reads import resolved
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.subject_file import last_line
 
@@ -26,12 +27,15 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
     """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
     import torch
 
+    file_reads.watch(job.root)
     for work in job.workloads:
         result.start(work.id)
         began = time.monotonic()
         outcome = attempt(work, action)
         if "missing" not in outcome and (file := undeclared_import(job)):
-            outcome = missing(Code.RAISED, f"imports {file}, which build() does not name in binding: its changes would go unseen")
+            outcome = missing(
+                Code.RAISED, f"reads {file}, which build() does not name in binding, or reads its source: changes would go unseen"
+            )
         broken = context_error()
         if broken:
             outcome = missing(Code.CRASH, broken)
@@ -61,22 +65,19 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
 
 
 def undeclared_import(job: Job) -> str:
-    """Return an imported file of the checkout that no subject declares, or ""."""
+    """Return a file of the checkout that was imported or read and that no subject declares, or ""."""
     declared = job.options.get("python")
     if declared is None:
         return ""
-    known = {_resolved(str(job.root / file)) for file in declared}
+    known = {resolved(str(job.root / file)) for file in declared}
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
-    root, exempt = _resolved(str(job.root)), (_resolved(sys.prefix), _resolved(__file__).parents[1])
-    loaded = {_resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
+    root, exempt = resolved(str(job.root)), (resolved(sys.prefix), resolved(__file__).parents[1])
+    loaded = {resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
     inside = (path for path in loaded - known if path.is_relative_to(root))
-    undeclared = (path for path in inside if not any(path.is_relative_to(folder) for folder in exempt))
+    libraries = {resolved(str(subject.library)) for subject in job.subjects if subject.library is not None}
+    read = {path for path in file_reads.undeclared(known, libraries) if path.is_relative_to(root)}
+    undeclared = (path for path in {*inside, *read} if not any(path.is_relative_to(folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")
-
-
-@functools.cache
-def _resolved(file: str) -> Path:
-    return Path(file).resolve()
 
 
 def context_error() -> str:

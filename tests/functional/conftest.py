@@ -9,10 +9,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import replayed
+import tiny_kernel
 from comment_server import Comments
+
+from flashcore_ci.build import toolchain as tools
+from flashcore_ci.build.subjects import build_subjects
+from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.model.evidence import BuildEvidence
+from flashcore_ci.suite.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = Path(__file__).parent / "checkout"
@@ -88,3 +96,42 @@ def comments() -> Iterator[Comments]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    """The pinned CUDA tools."""
+    return tools.install(Settings.from_environment(os.environ).home, sys.executable, print)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: each of these builds differs from the others in what it should."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def root(workshop: Path) -> Path:
+    """At one path for all: what one test compiled of the files as they are below, the next need not."""
+    shutil.rmtree(workshop / "tiny", ignore_errors=True)
+    return tiny_kernel.written(workshop / "tiny/root")
+
+
+@pytest.fixture
+def build(toolchain: Toolchain, cache: Path) -> Callable[..., tuple[BuildEvidence, ...]]:
+    """Build subjects of a checkout. ``told`` has the progress."""
+
+    def run(root: Path, descriptions: Any = None, *, out: Path | None = None, cache: Path = cache) -> tuple[BuildEvidence, ...]:
+        return build_subjects(
+            descriptions or (tiny_kernel.description(),),
+            root=root,
+            toolchain=toolchain,
+            out=out or root.parent / "out",
+            cache=cache,
+            jobs=2,
+            progress=lambda done, total, what: told.append((done, total, what)),
+        )
+
+    told: list[tuple[int, int, str]] = []
+    vars(run)["told"] = told
+    return run

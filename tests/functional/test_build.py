@@ -3,106 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
+from tiny_kernel import EXTRA, FILES, KERNEL, LAUNCHER, change, description, written
 
 from flashcore_ci.adapters import git, process
-from flashcore_ci.build import toolchain as tools
-from flashcore_ci.build.subjects import build_subjects, load_builds
+from flashcore_ci.build.subjects import load_builds
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError
-from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
-from flashcore_ci.suite.settings import Settings
-
-HEADER = """#pragma once
-namespace { __device__ int calls = 0; }
-__constant__ float factors[2] = {2.0f, 3.0f};
-inline int blocks() { return 1; }
-inline __device__ float scaled(float x) { float y = x * factors[calls & 1]; return y; }
-"""
-KERNEL = """#include "tiny.cuh"
-extern "C" __global__ void __launch_bounds__(128) tiny(float* p) { p[threadIdx.x] = scaled(p[threadIdx.x]); }
-namespace { struct Tuning { static constexpr int threads = 128; }; }
-extern "C" const int tiny_threads = Tuning::threads * blocks();
-"""
-LAUNCHER = """#include <cuda_runtime.h>
-extern "C" __global__ void tiny(float* p);
-extern "C" int tiny_version() { return 7; }
-extern "C" int tiny_launch(float* p) { tiny<<<1, 128>>>(p); return static_cast<int>(cudaGetLastError()); }
-"""
-EXTRA = 'extern "C" __global__ void extra(float* p) { p[threadIdx.x] = 0.0f; }\n'
-FILES = {
-    "kernel/include/tiny.cuh": HEADER,
-    "kernel/tiny.cu": KERNEL,
-    "kernel/launch.cu": LAUNCHER,
-    "kernel/tiny.py": "import ctypes\n",
-    "kernel/subject.py": "SUBJECT = 1\n",
-}
-
-
-def description(**changes):
-    entry = EntrySpec(symbol="tiny", source="kernel/tiny.cu", max_registers=32, dynamic_shared_bytes=0)
-    spec = {
-        "library": "libtiny.so",
-        "launchers": ("kernel/launch.cu",),
-        "includes": ("kernel/include",),
-        "binding": ("kernel/tiny.py",),
-        "entries": (entry,),
-        **changes,
-    }
-    return Description(subject="tiny", file="kernel/subject.py", build=BuildSpec(**spec), problems=())
-
-
-@pytest.fixture(scope="session")
-def toolchain():
-    return tools.install(Settings.from_environment(os.environ).home, sys.executable, print)
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """One for the whole file: each of these builds differs from the others in what it should."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def root(workshop):
-    """At one path for all: what one test compiled of the files as they are below, the next need not."""
-    shutil.rmtree(workshop / "tiny", ignore_errors=True)
-    return written(workshop / "tiny/root")
-
-
-def written(root: Path) -> Path:
-    for path, text in FILES.items():
-        file = root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return root
-
-
-def change(root: Path, path: str, old: str, new: str) -> None:
-    text = (root / path).read_text()
-    assert old in text
-    (root / path).write_text(text.replace(old, new, 1))
-
-
-@pytest.fixture
-def build(toolchain, cache):
-    def run(root, descriptions=None, *, out=None, cache=cache):
-        return build_subjects(
-            descriptions or (description(),),
-            root=root,
-            toolchain=toolchain,
-            out=out or root.parent / "out",
-            cache=cache,
-            jobs=2,
-            progress=lambda done, total, what: told.append((done, total, what)),
-        )
-
-    told = run.told = []
-    return run
+from flashcore_ci.model.subject import Description
 
 
 def test_a_library_that_loads_and_the_evidence_of_its_machine_code(root, build):
@@ -119,12 +28,15 @@ def test_a_library_that_loads_and_the_evidence_of_its_machine_code(root, build):
     assert load_builds(root.parent / "out", (description(),), root=root) == (made,)
 
 
-def test_a_second_build_starts_no_process(root, build, monkeypatch):
+def test_a_second_build_starts_no_compiler_and_no_linker(root, build, monkeypatch):
     first = build(root)
     library = (root.parent / "out" / first[0].library).read_bytes()
 
-    def refuse(*_, **__):
-        raise AssertionError("a process was started")
+    real = process.run
+
+    def refuse(argv, **options):
+        assert options["name"] == "gcc", f"{argv[0]} was started"
+        return real(argv, **options)
 
     monkeypatch.setattr(process, "run", refuse)
     shutil.rmtree(root.parent / "out")
@@ -160,8 +72,8 @@ def test_another_folder_and_a_fresh_cache_give_the_same_evidence(root, build, tm
         ("kernel/include/tiny.cuh", "3.0f", "4.0f", {"code"}),
         ("kernel/include/tiny.cuh", "calls = 0", "calls = 1", {"code"}),
         ("kernel/include/tiny.cuh", "float y = x * factors[calls & 1]; return y;", "return x * factors[calls & 1];", set()),
-        ("kernel/include/tiny.cuh", "return 1", "return 2", {"code"}),
-        ("kernel/tiny.cu", "threads = 128", "threads = 64", {"code"}),
+        ("kernel/include/tiny.cuh", "return 1", "return 2", {"code", "launcher"}),
+        ("kernel/tiny.cu", "threads = 128", "threads = 64", {"code", "launcher"}),
         ("kernel/tiny.cu", "__launch_bounds__(128)", "__launch_bounds__(256)", {"code"}),
         ("kernel/launch.cu", "<<<1, ", "<<<2, ", {"launcher"}),
         ("kernel/tiny.py", "ctypes", "math", {"binding"}),

@@ -207,6 +207,8 @@ def make_build(subject="scale", **changes) -> BuildEvidence:
         "binding": "binding",
         "source": "source",
         "entries": (make_entry_build(),),
+        "preprocessed": "preprocessed",
+        "host_objects": "host objects",
     }
     return BuildEvidence(**{**values, **changes})
 

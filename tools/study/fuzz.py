@@ -22,7 +22,7 @@ import fuzz_apart
 from fuzz_apart import DiedError, Reports
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer, sanitizer_log
-from flashcore_ci.build import tokens
+from flashcore_ci.build import python_text, tokens
 from flashcore_ci.collect import child, correctness
 from flashcore_ci.collect.sanitizer import between_marks
 from flashcore_ci.model.errors import EvidenceError, SuiteError
@@ -168,10 +168,13 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
         "compiler errors": Reader(build_text, lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))),
         "compiler's files": Reader(
             corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
-            read=lambda data: (nvcc.parse_dependencies(text(data)), nvcc.parse_host_code(text(data), {"a.cu"})),
+            read=lambda data: (
+                nvcc.parse_dependencies(text(data)),
+                nvcc.parse_host_code(text(data), {"a.cu"}.__contains__, "_m"),
+            ),
         ),
         "nvdisasm JSON": Reader(files("nvcc/*.json", most=10**6), lambda data: nvdisasm.parse(text(data)), (ValueError,)),
-        "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=elf.read, promised=(ValueError,)),
+        "cubin": Reader(corpus=files("nvcc/*.cubin", most=10**6), read=lambda data: elf.read(data, "_m"), promised=(ValueError,)),
         "evidence": Reader([run["evidence.json"]], lambda data: codec.decode(Evidence, data, where="evidence"), (EvidenceError,)),
         "plan": Reader([run["plan.json"]], lambda data: codec.decode(Plan, data, where="plan"), (EvidenceError,)),
         "run": run_reader(run),
@@ -186,7 +189,10 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
         "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(
             corpus=files("kernel/src/*.cu", "kernel/subjects/*.py", folder=ROOT, most=2500),
-            read=lambda data: (tokens.c_tokens(text(data)), tokens.includes(text(data)), tokens.python_tokens(text(data))),
+            read=lambda data: [
+                read(text(data))
+                for read in (tokens.canonical, tokens.find_problem, python_text.canonical, python_text.find_problem)
+            ],
         ),
     }
 

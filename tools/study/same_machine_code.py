@@ -41,6 +41,7 @@ _COMPARED = re.compile(r"\.(text|nv\.constant|nv\.global|nv\.shared|nv\.local)")
 class Cubin:
     """The digest of a cached cubin."""
 
+    key: str
     digest: str
 
 
@@ -69,8 +70,8 @@ def compiled(root: Path, symbol: str, tools: toolchain.Toolchain) -> str:
             if done.returncode:
                 raise SystemExit(f"{root / source}: {done.error_text().strip()[:2000]}")
             made = work / f"{symbol}.cubin"
-            cache.keep(key, made, Cubin(digest=hashlib.sha256(made.read_bytes()).hexdigest()))
-    return machine_code(cache.product(key).read_bytes())
+            cache.keep(key, made, Cubin(key=key, digest=hashlib.sha256(made.read_bytes()).hexdigest()))
+    return machine_code(cache.product_path(key).read_bytes())
 
 
 def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: int) -> dict[str, str]:

@@ -82,7 +82,13 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
     """Return when the comparison may stop, by the verdict's rule."""
     known_references = references.of(request.root / request.suite)
     heads, bases = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds), base.identities
-    same = frozenset(name for name, head in heads.items() if name in bases and is_same_code(bases[name], head))
+    subjects = {workload.id: workload.subject for workload in plan.workloads}
+    base_builds, head_builds = ({build.subject: build for build in side} for side in (base.builds, builds))
+    same = frozenset(
+        name
+        for name, head in heads.items()
+        if is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
+    )
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)

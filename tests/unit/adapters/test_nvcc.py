@@ -140,9 +140,41 @@ static void stub();
 """
 
 
+MODULE = "_b14cea55_28_a_cu_0e88b835"
+
+
+def host_code(text=TRANSLATED, module=MODULE):
+    return nvcc.parse_host_code(text, lambda name: name.startswith("kernel/"), module)
+
+
 def test_host_code_of_our_own_files_without_device_bodies():
-    code = nvcc.parse_host_code(TRANSLATED, {"kernel/a.cu", "kernel/a.cuh"})
+    code = host_code()
     assert "blocks() { return 2; }" in code
     assert "inline void body(int x)" in code
     for absent in ("printf", "scanf", "x + 1", "b14cea55", "stub", "# 4"):
         assert absent not in code
+
+
+def test_names_that_only_look_like_the_modules_id_count():
+    fast, slow = (TRANSLATED.replace("blocks", f"_GLOBAL__N__00000000_{name}") for name in ("fast", "slow"))
+    assert host_code(fast) != host_code(slow)
+
+
+def test_preprocessed_text_without_markers_and_with_one_blank():
+    text = '# 1 "a.cu"\nint  a;\n\n# 9 "b.h" 3 4\n\tint b; const char* s = "# 1  x";\n'
+    assert nvcc.strip_preprocessed(text) == 'int a; int b; const char* s = "# 1  x";'
+    moved = text.replace("\n\n# 9", "\n# 77").replace("a.cu", "c.cu")
+    assert nvcc.strip_preprocessed(moved) == nvcc.strip_preprocessed(text)
+
+
+PRINTED = """ptxas info    : Compiling entry function 'f' for 'sm_90a'
+    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers
+"""
+
+
+@pytest.mark.parametrize("line", PRINTED.splitlines()[::2])
+def test_a_message_of_the_source_that_looks_like_ptxas_is_refused(line):
+    assert nvcc.parse_resources(PRINTED)["f"].registers == 168
+    with pytest.raises(ValueError, match="twice"):
+        nvcc.parse_resources(f"{PRINTED}{line.replace('168', '8')}\n")

@@ -9,10 +9,10 @@ from flashcore_ci.model.errors import CannotCollectError
 KEY = "0123456789abcdef" * 4
 
 
-def put(cache, content=b"library"):
+def put(cache, content=b"library", named=""):
     with cache.workspace() as work:
         (work / "library.so").write_bytes(content)
-        record = LinkedLibrary(digest=hashlib.sha256(content).hexdigest())
+        record = LinkedLibrary(key=named or KEY, digest=hashlib.sha256(content).hexdigest(), host_code="code")
         cache.keep(KEY, work / "library.so", record)
     return record
 
@@ -44,6 +44,12 @@ def test_an_altered_record_is_not_found(cache, text):
     put(cache)
     cache.product_path(KEY).with_name("record.json").write_text(text)
     assert cache.load(LinkedLibrary, KEY) is None
+
+
+def test_an_entry_of_another_key_is_not_found(cache):
+    put(cache, named="f" * 64)
+    assert cache.load(LinkedLibrary, KEY) is None
+    assert put(cache) == cache.load(LinkedLibrary, KEY)
 
 
 def test_work_that_failed_leaves_nothing(cache):

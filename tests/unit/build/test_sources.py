@@ -80,6 +80,57 @@ def test_python(root):
     assert edited(root, "kernel/bind.py", "x = 1\n", "x = 2\n").python_digest(["kernel/bind.py"]) != before
 
 
+def test_comments_of_python_that_can_see_lines_count(root):
+    edited(root, "kernel/bind.py", "x = 1\n", "import inspect\n")
+    before = Sources(root).python_digest(["kernel/bind.py"])
+    assert edited(root, "kernel/bind.py", "import", "# c\nimport").python_digest(["kernel/bind.py"]) != before
+
+
+def test_comments_count_if_another_file_of_the_subject_can_see_lines(root):
+    (root / "kernel/subject.py").write_text("import linecache\n")
+    before = Sources(root).python_digest(["kernel/bind.py"], ["kernel/subject.py"])
+    after = edited(root, "kernel/bind.py", "x = 1\n", "# c\nx = 1\n").python_digest(["kernel/bind.py"], ["kernel/subject.py"])
+    assert after != before
+
+
+def test_equal_files_count_as_pragma_once_skips_a_copy(root):
+    (root / "kernel/src/near.h").write_text("#pragma once\n")
+    before = Sources(root).c_digest(CLOSURE)
+    (root / "kernel/src/near.h").write_text("#pragma once  // another file\n")
+    assert Sources(root).c_digest(CLOSURE) != before
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "message"),
+    [
+        ("kernel/src/a.cu", b"int a; // \xff\n", "not UTF-8"),
+        ("kernel/src/a.cu", b"\nint a = __LINE__;\n", "__LINE__"),
+        ("kernel/src/a.cu", b'#include "../../../outside.h"\n', "outside of the checkout"),
+        ("kernel/src/a.cu", b"#include <../outside.h>\n", "outside of the checkout"),
+        ("kernel/bind.py", b"x = 1 # \xff\n", "not UTF-8"),
+        ("kernel/bind.py", b"# coding: utf-7\n", "encoding"),
+    ],
+)
+def test_what_could_lie_is_refused_and_counts_byte_for_byte(root, path, data, message):
+    (root / path).write_bytes(data)
+    is_python = path.endswith(".py")
+    (error,) = Sources(root).problems([] if is_python else [path], [path] if is_python else [])
+    assert error.file == path
+    assert message in error.message
+
+    def digest():
+        return Sources(root).python_digest([path]) if is_python else Sources(root).c_digest([path])
+
+    before = digest()
+    (root / path).write_bytes(data + (b"# c" if is_python else b"// c"))
+    assert digest() != before
+
+
+def test_a_header_in_a_parent_folder_of_the_checkout_is_no_problem(root):
+    (root / "kernel/src/a.cu").write_text('#include "../include/top.h"\n')
+    assert Sources(root).problems(["kernel/src/a.cu"], []) == []
+
+
 def test_windows_line_ends_do_not_count(root):
     before = Sources(root).c_digest(["kernel/src/a.cu"])
     (root / "kernel/src/a.cu").write_bytes(FILES["kernel/src/a.cu"].replace("\n", "\r\n").encode())
@@ -92,3 +143,15 @@ def test_digests_do_not_depend_on_the_folder(root, tmp_path):
     root.rename(tmp_path / "elsewhere")
     after = Sources(tmp_path / "elsewhere")
     assert (after.bytes_digest(CLOSURE), after.c_digest(CLOSURE)) == digests
+
+
+def test_digests_are_the_same_in_every_version_of_python(root):
+    (root / "kernel/bind.py").write_text("# c\nx = f'{a!r:>{b}} {d[\"e\"]}'  # \u00e9\n\nif x:\n    y = '''\n\n# no comment'''\n")
+    (root / "kernel/src/near.h").write_text(
+        '#define S(x) #x /* c\n */ 1 // \u00e9\nauto s = S( a  + b ) "//"; int caf\u00e9 = 1\'0;\n'
+    )
+    digests = [Sources(root).python_digest(["kernel/bind.py"]), Sources(root).c_digest(["kernel/src/near.h"])]
+    assert digests == [
+        "8054d851f21d00d02a2e06074acb3588a76bf8bf1be836320a0665119a6f8827",
+        "b99ff8c272db6c44345ac0d8ac97e1759dc7e27bd46afe288063f28ece7b6aaf",
+    ]

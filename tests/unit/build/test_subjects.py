@@ -16,7 +16,17 @@ BROKEN = CompileError(file=LAUNCHER, line=3, message='identifier "seven" is unde
 def unit(*symbols: str) -> CompiledUnit:
     code = nvdisasm.Function(name="", opcodes=(), waits=0, unfenced_tma_stores=0, highest_register=0)
     entries = tuple(CompiledEntry(symbol=symbol, resources=nvcc.PtxasInfo(), code=code) for symbol in symbols)
-    return CompiledUnit(digest="object", machine_code="code", host_code="host", entries=entries)
+    return CompiledUnit(
+        key="key",
+        digest="object",
+        machine_code="code",
+        host_code="host",
+        preprocessed="text",
+        host_object="object",
+        system_files=(),
+        system="system",
+        entries=entries,
+    )
 
 
 def test_sources_that_define_only_named_entries_are_accepted() -> None:

@@ -1,9 +1,13 @@
+import hashlib
+import os
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from flashcore_ci.build import toolchain
+from flashcore_ci.build import programs, toolchain
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.store import codec
 
 
@@ -13,7 +17,60 @@ def install(home: Path) -> Path:
     folder.mkdir(parents=True)
     record = toolchain.ToolVersions(nvcc="13.0.88", sanitizer="2026.4.0.0")
     (folder / "toolchain.json").write_bytes(codec.encode(record))
+    for name, content in PROGRAMS.items():
+        (folder / "nvidia/cu13" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "nvidia/cu13" / name).write_bytes(content)
     return folder
+
+
+PROGRAMS = {
+    "bin/nvcc": b"compiler",
+    "bin/nvcc.profile": b"TOP = x",
+    "nvvm/bin/cicc": b"front end",
+    "lib/libcudart_static.a": b"run",
+}
+
+
+@pytest.fixture(autouse=True)
+def _pinned(monkeypatch):
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in PROGRAMS.items()}
+    monkeypatch.setattr(programs, "pinned_programs", lambda: digests)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_replaced_program_is_refused_whatever_its_date(tmp_path, name):
+    file = install(tmp_path) / "nvidia/cu13" / name
+    status = file.stat()
+    file.write_bytes(bytes(reversed(PROGRAMS[name])))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(CannotCollectError, match=f"{name} was changed") as caught:
+        toolchain.find(tmp_path)
+    assert "flashcore-ci toolchain install" in caught.value.fix
+
+
+def test_a_missing_and_an_added_program_are_refused(tmp_path):
+    cuda = install(tmp_path) / "nvidia/cu13"
+    (cuda / "bin/gcc").write_bytes(b"found before the machine's compiler")
+    with pytest.raises(CannotCollectError, match="bin/gcc is not part of the pinned"):
+        toolchain.find(tmp_path)
+    (cuda / "bin/gcc").unlink()
+    (cuda / "bin/nvcc.profile").unlink()
+    with pytest.raises(CannotCollectError, match=r"nvcc\.profile is missing"):
+        toolchain.find(tmp_path)
+
+
+def test_the_machines_own_tools_are_known_by_their_bytes(tmp_path):
+    cuda = install(tmp_path) / "nvidia/cu13"
+    before = programs.check_programs(cuda, {})
+    (cuda / "nvvm/bin/cicc").write_bytes(b"front ens")
+    assert programs.check_programs(cuda, {}) != before
+
+
+def test_the_shipped_list_names_the_programs_that_run():
+    lines = resources.files(programs.__package__).joinpath("toolchain-x86_64.sha256").read_text(encoding="utf-8").splitlines()
+    names = {line.partition("  ")[2] for line in lines}
+    assert {"bin/nvcc", "bin/ptxas", "bin/cudafe++", "bin/fatbinary", "bin/nvdisasm", "nvvm/bin/cicc"} <= names
+    assert {"compute-sanitizer/compute-sanitizer", "lib/libcudart_static.a"} <= names
 
 
 def test_every_part_is_pinned_with_hashes():
@@ -35,7 +92,7 @@ def test_a_whole_installation_is_found_without_starting_it(tmp_path):
     found = toolchain.find(tmp_path)
     assert found.nvcc == folder / "nvidia/cu13/bin/nvcc"
     assert (found.version, found.sanitizer_version, found.compiler) == ("13.0.88", "2026.4.0.0", "nvcc 13.0.88")
-    assert found.digest.startswith(folder.name)
+    assert re.fullmatch("[0-9a-f]{64}", found.digest)
 
 
 def test_present_is_enough_for_install(tmp_path):

@@ -1,6 +1,7 @@
 import itertools
 from pathlib import Path
 
+import factories
 import pytest
 from factories import make_workload
 
@@ -37,8 +38,8 @@ class Session:
 
     scratch = Path("/scratch")
 
-    def __init__(self, side):
-        self.side = side
+    def __init__(self, side, **compiled):
+        self.side, self.compiled = side, compiled
 
     def progress(self, line):
         pass
@@ -49,6 +50,9 @@ class Session:
 
     def identity(self, kind, workload):
         return identity(workload, self.side)
+
+    def build(self, subject):
+        return factories.make_build(subject, **self.compiled)
 
     def observation(self, kind, workload, **learned):
         return Observation(kind=kind, target=workload.id, identity=identity(workload, self.side), **learned)
@@ -79,11 +83,13 @@ class Scripted:
 
 @pytest.fixture
 def compare(monkeypatch):
-    def run(script=lambda *_: outcome(), is_final=lambda *_: False):
+    def run(script=lambda *_: outcome(), is_final=lambda *_: False, **compiled):
         scripted = Scripted(script)
         monkeypatch.setattr(comparison, "ProcessRuns", scripted)
         looks = InterimLooks(rounds=LOOKS, is_final=is_final)
-        found = {one.target: one for one in comparison.collect(Session("head"), Session("base"), looks, provenance=None)}
+        found = {
+            one.target: one for one in comparison.collect(Session("head", **compiled), Session("base"), looks, provenance=None)
+        }
         return found, scripted
 
     return run
@@ -109,6 +115,14 @@ def test_the_same_code_is_not_timed(compare):
     assert all("equal" not in workloads for _, _, workloads, _ in scripted.ran)
     assert found["equal"].samples == ()
     assert dict(found["equal"].readings)["comparison/same-code"].value == 1
+
+
+@pytest.mark.parametrize("part", ["preprocessed", "host_objects"])
+@pytest.mark.parametrize("value", ["other", ""])
+def test_equal_identities_with_other_host_code_are_timed(compare, part, value):
+    found, _ = compare(**{part: value})
+    assert len(dict(found["equal"].samples)["head/clock/sm"].values) == LOOKS[-1]
+    assert dict(found["equal"].readings).keys() == {"blocks/kept", "blocks/dropped"}
 
 
 def test_a_workload_leaves_at_the_look_that_decides_it(compare):

@@ -100,6 +100,16 @@ class TestTheSameCode:
         verdict = verdict_on(comparison((), readings=said))
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
+    def test_needs_a_collector_that_compared_the_builds(self):
+        assert verdict_on(comparison((), base=BUILD)).outcome is Outcome.INCONCLUSIVE
+
+    def test_is_judged_by_its_samples_if_it_was_timed(self):
+        said = (("comparison/same-code", Measured(value=1.0, unit="count")),)
+        for readings in ((), said):
+            verdict = verdict_on(comparison(rounds(2.0), base=BUILD, readings=readings))
+            assert (verdict.outcome, verdict.reason.code) == (Outcome.FAIL, Code.SLOWER)
+            assert "the compiled host code differs" in facts(verdict)["code"]
+
 
 class TestCodeThatNoDigestCovers:
     """A subject without a build: equal identities prove nothing."""
@@ -223,8 +233,10 @@ class TestBases:
         plan = replace(plan, descriptions=(described,))
         other = comparison(rounds(2.0), plan=plan)
         for base, rows in ((BUILD, "alpha: 1"), (BASE, "alpha: 2")):
-            second = replace(comparison(rounds(2.0), plan=plan, base=base), target="twin")
-            facts = dict(judged(make_evidence(observations=(other, second)), plan=plan).verdicts[0].reason.facts)
+            said = (("comparison/same-code", Measured(value=1.0, unit="count")),) if base is BUILD else ()
+            second = comparison(() if said else rounds(2.0), plan=plan, base=base, readings=said)
+            both = make_evidence(observations=(other, replace(second, target="twin")))
+            facts = dict(judged(both, plan=plan).verdicts[0].reason.facts)
             assert facts["errors"].endswith(rows)
 
     def test_a_comparison_with_another_base_is_stale(self):

@@ -56,7 +56,7 @@ def test_compiler_evidence_is_always_judged() -> None:
     assert {check.gate.evidence for check in BASE.plan.checks if check.key in left} == STATIC_KINDS
 
 
-@pytest.mark.parametrize("part", ["launcher", "binding", "source"])
+@pytest.mark.parametrize("part", ["launcher", "binding", "source", "preprocessed", "host_objects"])
 def test_a_digest_of_the_build_affects_all_that_runs(part: str) -> None:
     assert affected(side(builds=(replace(make_build(), **{part: "other"}),))) == RUNS
 

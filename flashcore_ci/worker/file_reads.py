@@ -1,0 +1,70 @@
+"""Files of the checkout that the process reads: no digest covers one that ``build`` does not declare."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_IMPORTERS = ("<frozen importlib", "<frozen zipimport")
+_SOURCE_READERS = ("linecache.py", "tokenize.py")
+"""They show a line of source in a warning or a traceback."""
+_as_data: set[Path] = set()
+_by_import: set[Path] = set()
+_watched: list[Path] = []
+
+
+def ignore_bytecode(root: Path) -> None:
+    """Import the checkout's sources, never compiled files: such a file may differ from its source and need not look like it."""
+    module: Any = importlib.import_module("importlib._bootstrap_external")
+    locate = module.cache_from_source
+    folder, exempt = resolved(str(root)), resolved(sys.prefix)
+
+    def locate_outside(path: str, *arguments: Any, **options: Any) -> str:
+        source = resolved(os.fspath(path))
+        if source.is_relative_to(folder) and not source.is_relative_to(exempt):
+            raise NotImplementedError
+        located: str = locate(path, *arguments, **options)
+        return located
+
+    module.cache_from_source = locate_outside
+
+
+def watch(root: Path) -> None:
+    """Record what this process opens or loads inside ``root`` from now on."""
+    if not _watched:
+        sys.addaudithook(_record)
+    _watched[:] = [resolved(str(root))]
+
+
+def undeclared(known: set[Path], libraries: set[Path]) -> set[Path]:
+    """Return the files that were read as data, or imported, and are not ``known``. A known source read as data is one of them."""
+    return (_as_data - libraries) | (_by_import - known - libraries)
+
+
+@functools.cache
+def resolved(file: str) -> Path:
+    """Follow links."""
+    return Path(file).resolve()
+
+
+def _record(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open":
+        name, mode, flags = arguments
+        reads = "r" in mode or "+" in mode if isinstance(mode, str) else flags & os.O_ACCMODE != os.O_WRONLY
+    elif event == "ctypes.dlopen":
+        (name,), mode, reads = arguments, "", True
+    else:
+        return
+    if not reads or not isinstance(name, str | bytes | os.PathLike):
+        return
+    path = Path(os.path.realpath(os.fsdecode(name)))
+    if isinstance(mode, str) and not path.exists():  # os.open may name a file in any folder, by the folder's number
+        return
+    if path.is_relative_to(_watched[0]):
+        opener = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the caller of open
+        is_source = opener.startswith(_IMPORTERS) or os.path.basename(opener) in _SOURCE_READERS  # noqa: PTH119 - no path in a hook
+        (_by_import if is_source else _as_data).add(path)
