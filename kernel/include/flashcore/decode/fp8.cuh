@@ -42,21 +42,23 @@ __device__ __forceinline__ float scale_of(const Scale& scale, int sequence, int 
 }
 
 // The factor of a row's scores before the softmax, and their sign (core/score_scale.h).
-struct RowScale {
+struct ScoreFactor {
     float log2;
     float sign;
 };
-struct RowScales {
-    RowScale of[sm90::kRowsPerLane];
-};
-struct NoRowScales {};
 
-__device__ __forceinline__ RowScale row_scale(const Params& params, float descale) {
+__device__ __forceinline__ ScoreFactor score_factor(const Params& params, float descale) {
     constexpr float kSmallestNormal = 1.17549435e-38f;
     const float magnitude = params.scale_log2 * fabsf(descale);
     if (magnitude < kSmallestNormal) return {1.0f, 0.0f};
     return {magnitude, params.score_sign * copysignf(1.0f, descale)};
 }
+
+// `ScoreFactor::log2` of a lane's rows.
+struct RowScales {
+    float log2[sm90::kRowsPerLane];
+};
+struct NoRowScales {};
 
 // A power of two that brings the largest magnitude of a row to [2^14, 2^15), inside the range of fp16. 1 for zero, infinity and
 // NaN.
