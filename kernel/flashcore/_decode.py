@@ -81,7 +81,7 @@ class Arguments(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("cache_dtype", ctypes.c_int32),
         ("new_dtype", ctypes.c_int32),
-        ("scale_strides", ctypes.c_int64 * 6),
+        *((f"{name}_scale_{kind}_stride", ctypes.c_int64) for name in "qkv" for kind in ("batch", "head")),
     ]
 
 
@@ -168,7 +168,6 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         dtype=_CODES[q.dtype],
         cache_dtype=_CODES[k.dtype],
         new_dtype=_CODES[q.dtype if k_new is None else k_new.dtype],
-        scale_strides=tuple(stride for scale in scales for stride in ((0, 0) if scale is None else scale.stride())),
         causal=bool(causal),
         deterministic=bool(deterministic),
         splits=to_int(splits, "splits"),
@@ -191,6 +190,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         out=make_operand(get_strides(out, q.shape)),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
+    for name, scale in zip("qkv", scales, strict=True):
+        for kind, stride in zip(("batch", "head"), (0, 0) if scale is None else scale.stride(), strict=True):
+            setattr(arguments, f"{name}_scale_{kind}_stride", stride)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
@@ -270,9 +272,12 @@ def _check_type(tensors: Tensors, name: str, tensor: torch.Tensor) -> None:
         allowed = (*DTYPES, BYTE)
     else:
         allowed = (BYTE,) if name in {"k", "v"} else (q.dtype if q.dtype in DTYPES else torch.bfloat16,)
-    if tensor.dtype not in allowed or (name == "v_new" and tensor.dtype != tensors[3].dtype):
-        names = " or ".join("E4M3" if dtype is BYTE else str(dtype).removeprefix("torch.") for dtype in allowed)
-        raise ValueError(f"{name}: must be {names} like q, is {str(tensor.dtype).removeprefix('torch.')}")
+    if tensor.dtype in allowed and (name != "v_new" or tensor.dtype == tensors[3].dtype):
+        return
+    if k.dtype is not BYTE:
+        raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
+    names = " or ".join("E4M3" if dtype is BYTE else str(dtype) for dtype in allowed)
+    raise ValueError(f"{name}: must be {names} over caches of E4M3, is {tensor.dtype}")
 
 
 def _check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:

@@ -26,9 +26,10 @@ namespace flashcore::decode {
 namespace {
 
 #define FLASHCORE_ADDRESS(name) &name,
-constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS)};
-constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS)};
+constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
+// The last one is null, so that a build of a single entry function has no empty list.
 
 using Arguments = FlashcoreDecodeArguments;
 
@@ -98,11 +99,11 @@ bool serves(const Config& config, const Arguments& args) {
 Status find_variant(const Arguments& args, Choice& choice) {
     if (has_fp8_cache(args)) {
         for (const Fp8DecodeVariant* candidate : kFp8Variants) {
-            if (serves(candidate->config, args)) choice.fp8 = candidate;
+            if (candidate != nullptr && serves(candidate->config, args)) choice.fp8 = candidate;
         }
     } else {
         for (const DecodeVariant* candidate : kVariants) {
-            if (serves(candidate->config, args)) choice.plain = candidate;
+            if (candidate != nullptr && serves(candidate->config, args)) choice.plain = candidate;
         }
     }
     if (choice.fp8 != nullptr || choice.plain != nullptr) return Status::kOk;
@@ -252,10 +253,9 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
 }
 
 void fill_scales(const Arguments& args, Fp8Params& params) {
-    const int64_t* strides = args.scale_strides;
-    params.q_scale = {args.dtype == kE4m3 ? args.q_scale : nullptr, strides[0], strides[1]};
-    params.k_scale = {args.k_scale, strides[2], strides[3]};
-    params.v_scale = {args.v_scale, strides[4], strides[5]};
+    params.q_scale = {args.dtype == kE4m3 ? args.q_scale : nullptr, args.q_scale_batch_stride, args.q_scale_head_stride};
+    params.k_scale = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride};
+    params.v_scale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
     params.new_dtype = new_type(args);
 }
 

@@ -32,8 +32,9 @@ class Dtype:
         return f"torch.{self.name}"
 
 
-float16, bfloat16, float32, float64, int32, int64, uint8 = (
-    Dtype(name) for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8")
+float16, bfloat16, float32, float64, int32, int64, uint8, float8_e4m3fn, float8_e5m2 = (
+    Dtype(name)
+    for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8", "float8_e4m3fn", "float8_e5m2")
 )
 CUDA = Device("cuda", 0)
 

@@ -48,7 +48,12 @@ struct FlashcoreDecodeArguments {
     void* stream;               // cudaStream_t
     int32_t cache_dtype;        // 2: the caches hold E4M3. Otherwise that of the query
     int32_t new_dtype;          // of k_new and v_new, which may be 0, 1 or 2 for E4M3 caches. Otherwise that of the query
-    int64_t scale_strides[6];   // batch and head stride of q_scale, k_scale and v_scale
+    int64_t q_scale_batch_stride;  // elements
+    int64_t q_scale_head_stride;
+    int64_t k_scale_batch_stride;
+    int64_t k_scale_head_stride;
+    int64_t v_scale_batch_stride;
+    int64_t v_scale_head_stride;
 };
 
 extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments);

@@ -1,4 +1,4 @@
-// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (E4M3: 32).
+// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (D=64 over E4M3: 32).
 #pragma once
 
 #include "flashcore/decode/fp8.cuh"
@@ -20,7 +20,7 @@ public:
     using MmaElement = std::conditional_t<kFp8, __half, Element>;
     static constexpr int kRowBytes = min_int(key_bytes(kConfig), sm90::kSwizzleBytes);  // of a key in a column of swizzle atoms
     using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
-    static constexpr int kGroupParts = kFp8 && kConfig.head_dim <= FLASHCORE_GP ? 2 : 1;
+    static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
     static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
     static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
