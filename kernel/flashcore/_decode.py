@@ -217,7 +217,7 @@ _OPERANDS = _ENTRY.operand_count
 
 def _check_tensors(tensors: Tensors) -> int:
     """Check the tensors together, and return the number of new keys of a sequence."""
-    q, k, v, k_new, v_new, out, lengths, page_table, *scales, lse = tensors
+    q, k, v, k_new, v_new, out, lengths, page_table, *_, lse = tensors
     batch, sq, heads, head_dim = q.shape
     outer, rows, kv_heads, _ = k.shape
     if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:

@@ -88,7 +88,9 @@ class Tensor:
         assert dim == 0
         return self.like((*sizes, *self.shape[1:]), (sizes[1] * self.strides[0], *self.strides))
 
-    def view(self, *shape: int) -> Tensor:
+    def view(self, *shape: Any) -> Tensor:
+        if isinstance(shape[0], Dtype):
+            return Tensor(self.shape, self.strides, shape[0], self.device, address=self.address)
         return self.like(shape, contiguous(shape))
 
     def __getitem__(self, index: tuple[slice, slice]) -> Tensor:

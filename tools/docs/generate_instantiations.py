@@ -91,8 +91,7 @@ TEMPLATES = {
     "attention": TILED
     % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "Params"},
     "varlen": VARLEN,
-    "decode": TILED
-    % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
+    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,

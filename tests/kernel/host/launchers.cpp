@@ -155,7 +155,7 @@ int main() {
     check_all([](auto& args) { --args.size; });
     check_all([](auto& args) { args.max_ctas = -1; });
 
-    check_attentions([](auto& args) { args.dtype = 2; });
+    check_attentions([](auto& args) { args.dtype = 3; });
     check_attentions([](auto& args) { args.batch = -1; });
     check_attentions([](auto& args) { args.heads = (int64_t{1} << 30) + 1; });
     check_attentions([](auto& args) { args.kv_heads = 0; });
@@ -173,6 +173,8 @@ int main() {
     check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace_bytes = 127; });
     check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.cu_seqlens_k = nullptr; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.sq = 17; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.dtype = 2; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.cache_dtype = 2, args.new_dtype = 3; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });

@@ -87,9 +87,18 @@ inline Status encode(const TensorShape& tensor, DType dtype, CUtensorMap& map) {
     for (int i = 0; i < tensor.rank - 1; ++i) {
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
-    const CUresult result =
-        encoder(&map, map_type(dtype), static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box, kElementStride,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const auto encode_once = [&] {
+        return encoder(&map, map_type(dtype), static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
+                       kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle, tensor.promotion,
+                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    CUresult result = encode_once();
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a new thread has a device, but no current context before cudaSetDevice
+        int device = 0;
+        FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&device), "cudaGetDevice"));
+        FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
+        result = encode_once();
+    }
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));

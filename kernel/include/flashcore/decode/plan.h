@@ -48,12 +48,10 @@ inline int row_tile_shift(const Config& config, int64_t rows) {
     return shift;
 }
 
-inline int work_tile_heads(const Config& config, const Problem& problem, int64_t rows, int multiprocessors) {
+inline int work_tile_heads(const Config& config, const Problem& problem, int64_t rows) {
     if (rows > kRowTileRows) return 1;
     int heads = max_heads(config);
     while (problem.kv_heads % heads != 0) heads /= 2;
-    // A work tile of fewer heads costs less than a fix-up, which work tiles shared by several CTAs need.
-    while (config.fp8_cache && heads > 1 && problem.batch * problem.kv_heads / heads < multiprocessors) heads /= 2;
     return heads;
 }
 
@@ -80,7 +78,7 @@ inline Plan plan(const Config& config, const Problem& problem, int multiprocesso
     const int64_t group = problem.kv_heads > 0 ? problem.heads / problem.kv_heads : 0;
     const int64_t count = problem.sq * group;
     Plan plan{};
-    const int heads = work_tile_heads(config, problem, count, multiprocessors);
+    const int heads = work_tile_heads(config, problem, count);
     const int shift = heads > 1 ? log2_of(heads) : row_tile_shift(config, count);
     plan.rows = {heads,
                  static_cast<int>(problem.sq),
