@@ -51,8 +51,8 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     mutant, table = _find_mutant(root)
     entry, symbol = mutant["entry"], _make_symbol()
     edits = [*mutant["edits"], *(table["delay"]["edits"] if mutant.get("delayed") else ())]
-    instantiation, variants = f"instantiations/{entry}.cu", f"include/flashcore/{_get_operation(entry)}/variants.h"
-    sources = {file: _read(root, file) for file in (*(file for file, _, _ in edits), instantiation, variants)}
+    instantiation = f"instantiations/{entry}.cu"
+    sources = {file: _read(root, file) for file in (*(file for file, _, _ in edits), instantiation)}
     for file, old, new in edits:
         count = sources[file].count(old)
         if count != 1:
@@ -61,7 +61,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             )
         sources[file] = sources[file].replace(old, new)
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
-    sources[variants] = f"#pragma once\n#define FLASHCORE_{_get_operation(entry).upper()}_VARIANTS(X) X({symbol}_variant)\n"
+    sources |= _list_variants(entry, symbol)
     folder = f"build/mutants/{SUBJECT}"
     for file, text in sources.items():
         _write(root / folder / file, text)
@@ -77,6 +77,19 @@ def build(root: pathlib.Path) -> dict[str, Any]:
         "includes": [f"{folder}/include", *original["includes"]],
         "binding": [*original["binding"], _get_file(entry)],
         "entries": [{**spec, "symbol": symbol, "source": f"{folder}/{instantiation}"}],
+    }
+
+
+def _list_variants(entry: str, symbol: str) -> dict[str, str]:
+    """Write the headers of the operation's variants, so that the launcher knows this one only."""
+    operation = _get_operation(entry)
+    macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
+    if operation == "decode":
+        macros["decode/fp8_variants.h"] = "FLASHCORE_DECODE_FP8_VARIANTS"
+    chosen = "decode/fp8_variants.h" if entry.endswith("_e4m3") else f"{operation}/variants.h"
+    return {
+        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){f' X({symbol}_variant)' if header == chosen else ''}\n"
+        for header, macro in macros.items()
     }
 
 

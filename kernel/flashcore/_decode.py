@@ -21,7 +21,6 @@ from flashcore._tensors import (
     check_device,
     check_distinct,
     check_exactly,
-    check_like_query,
     get_ordinal,
     get_strides,
     make_operand,
@@ -34,6 +33,9 @@ MAX_QUERIES = 16
 HEAD_DIMS = (64, 128, 256)
 MAX_INT32 = 2**31 - 1
 PAGE_SIZES = (16, 64, 128, 256)
+BYTE = torch.uint8
+FP8_STORAGE = (torch.float8_e4m3fn, BYTE)
+_CODES = {**DTYPES, BYTE: 2}
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
 """The default of ``check``."""
 
@@ -69,11 +71,17 @@ class Arguments(ctypes.Structure):
         ("out", Operand),
         ("lengths", ctypes.c_void_p),
         ("page_table", ctypes.c_void_p),
+        ("q_scale", ctypes.c_void_p),
+        ("k_scale", ctypes.c_void_p),
+        ("v_scale", ctypes.c_void_p),
         ("table_stride", ctypes.c_int64),
         ("lse", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_int64),
         ("stream", ctypes.c_void_p),
+        ("cache_dtype", ctypes.c_int32),
+        ("new_dtype", ctypes.c_int32),
+        *((f"{name}_scale_{kind}_stride", ctypes.c_int64) for name in "qkv" for kind in ("batch", "head")),
     ]
 
 
@@ -91,6 +99,9 @@ def decode(
     return_lse: bool = False,
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
+    q_scale: torch.Tensor | None = None,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
     splits: int = 0,
     deterministic: bool = False,
     max_ctas: int = 0,
@@ -99,8 +110,9 @@ def decode(
     """Compute softmax(scale * q @ K^T) @ V over caches, on the current stream of ``q``'s device.
 
     Args:
-        q: Queries (batch, 1 to 16, heads, d), float16 or bfloat16, d 64, 128 or 256.
-        k: Cache of keys (batch, capacity, kv heads, d), or with ``page_table`` (pages, page size, kv heads, d).
+        q: Queries (batch, 1 to 16, heads, d), float16, bfloat16, or over E4M3 caches also E4M3, d 64, 128 or 256.
+        k: Cache of keys (batch, capacity, kv heads, d), or with ``page_table`` (pages, page size, kv heads, d). Of the query's
+            type, or E4M3 (float8_e4m3fn, or the same bytes as uint8).
         v: Cache of values, like ``k``.
         lengths: Keys of each sequence before the call, int32 (batch,), or one number for all. None: as many as fit.
         page_table: Pages of each sequence, int32 (batch, pages of a sequence).
@@ -111,13 +123,16 @@ def decode(
         return_lse: As in ``attention``.
         out: As in ``attention``.
         lse: Receives the log-sum-exp.
+        q_scale: Factor of E4M3 queries, float32 (batch, kv heads), any strides. None: 1.
+        k_scale: Factor of the E4M3 keys, the same. New keys are stored as ``(x / scale)``, clamped to 448 and rounded.
+        v_scale: Factor of the E4M3 values, the same.
         splits: Most parts of a sequence's keys. 0: chosen by the launcher.
         deterministic: Make a sequence's bits independent of the others in its batch.
         max_ctas: Most blocks. 0: one per multiprocessor.
         check: Read ``lengths`` and ``page_table`` back, and refuse entries outside the cache. This waits for the device.
             Without it the nearest entry inside is used, and new keys that do not fit are dropped.
     """
-    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, lse)
+    tensors = (q, k, v, k_new, v_new, out, lengths, page_table, q_scale, k_scale, v_scale, lse)
     return launch_decode(tensors, (causal, scale, splits, deterministic, max_ctas, check), return_lse=return_lse)
 
 
@@ -131,13 +146,15 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
             value = min(max(common_length, -1), MAX_INT32)  # _prepare refuses what does not fit
             lengths = torch.full(query.shape[:1], value, dtype=torch.int32, device=query.device)
         tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
+    if getattr(tensors[1], "dtype", None) in FP8_STORAGE:
+        tensors = _as_bytes(tensors)
     result: Result = _ENTRY(tensors, (options, common_length), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
-    q, k, v, k_new, v_new, out, _, page_table, _ = tensors
+    q, k, v, k_new, v_new, out, _, page_table, *scales, _ = tensors
     (causal, scale, splits, deterministic, max_ctas, check), common_length = options
     batch, sq, heads, head_dim = _get_shape(q, "q")
     outer, rows, kv_heads, _ = _get_shape(k, "k")
@@ -148,7 +165,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
         device=get_ordinal(q),
-        dtype=DTYPES[q.dtype],
+        dtype=_CODES[q.dtype],
+        cache_dtype=_CODES[k.dtype],
+        new_dtype=_CODES[q.dtype if k_new is None else k_new.dtype],
         causal=bool(causal),
         deterministic=bool(deterministic),
         splits=to_int(splits, "splits"),
@@ -171,6 +190,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         out=make_operand(get_strides(out, q.shape)),
         table_stride=0 if page_table is None else page_table.stride(0),
     )
+    for name, scale in zip("qkv", scales, strict=True):
+        for kind, stride in zip(("batch", "head"), (0, 0) if scale is None else scale.stride(), strict=True):
+            setattr(arguments, f"{name}_scale_{kind}_stride", stride)
     if k_new is not None:
         arguments.k_new, arguments.v_new = make_operand(k_new.stride()), make_operand(v_new.stride())
     size = _library.get_library("decode").flashcore_decode_workspace_bytes(ctypes.byref(arguments))
@@ -187,14 +209,15 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
 
 _ENTRY = Entry(
     "decode", "flashcore_decode", Arguments, prepare=_prepare,
-    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table"),
+    operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale"),
 )  # fmt: skip
 _LENGTHS = _ENTRY.names.index("lengths")
+_OPERANDS = _ENTRY.operand_count
 
 
 def _check_tensors(tensors: Tensors) -> int:
     """Check the tensors together, and return the number of new keys of a sequence."""
-    q, k, v, k_new, v_new, out, lengths, page_table, lse = tensors
+    q, k, v, k_new, v_new, out, lengths, page_table, *_, lse = tensors
     batch, sq, heads, head_dim = q.shape
     outer, rows, kv_heads, _ = k.shape
     if not 1 <= sq <= MAX_QUERIES or head_dim not in HEAD_DIMS:
@@ -212,7 +235,8 @@ def _check_tensors(tensors: Tensors) -> int:
         ("k_new", k_new, like_new, False), ("v_new", v_new, like_new, False),
     ):  # fmt: skip
         if tensor is not None:
-            _check(tensor, q, name, tuple(shape), is_written=is_written)
+            _check(tensors, tensor, name, tuple(shape), is_written=is_written)
+    _check_scales(tensors, (batch, kv_heads))
     if lengths is not None:
         check_exactly(lengths, q, "lengths", torch.int32, (batch,))
     if lse is not None:
@@ -228,8 +252,51 @@ def _get_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _check(tensor: torch.Tensor, query: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
-    check_like_query(tensor, query, name)
+def _as_bytes(tensors: Tensors) -> Tensors:
+    """View E4M3 tensors as bytes, which DLPack can describe. Allocate the output of an E4M3 query, which is bfloat16."""
+    viewed = list(tensors)
+    for i in range(_OPERANDS - 1):
+        if getattr(viewed[i], "dtype", None) is torch.float8_e4m3fn:
+            viewed[i] = viewed[i].view(BYTE)
+    if viewed[0].dtype is BYTE and viewed[_OPERANDS - 1] is None:
+        viewed[_OPERANDS - 1] = torch.empty(viewed[0].shape, dtype=torch.bfloat16, device=viewed[0].device)
+    return tuple(viewed)
+
+
+def _check_type(tensors: Tensors, name: str, tensor: torch.Tensor) -> None:
+    """ValueError unless the types of queries, caches, new rows and output fit together."""
+    q, k = tensors[0], tensors[1]
+    if k.dtype is not BYTE:
+        allowed: tuple[torch.dtype, ...] = (q.dtype,) if q.dtype in DTYPES else tuple(DTYPES)
+    elif name in {"q", "k_new", "v_new"}:
+        allowed = (*DTYPES, BYTE)
+    else:
+        allowed = (BYTE,) if name in {"k", "v"} else (q.dtype if q.dtype in DTYPES else torch.bfloat16,)
+    if tensor.dtype in allowed and (name != "v_new" or tensor.dtype == tensors[3].dtype):
+        return
+    if k.dtype is not BYTE:
+        raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
+    names = " or ".join("E4M3" if dtype is BYTE else str(dtype) for dtype in allowed)
+    raise ValueError(f"{name}: must be {names} over caches of E4M3, is {tensor.dtype}")
+
+
+def _check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
+    q, k = tensors[0], tensors[1]
+    for name, scale in zip(("q_scale", "k_scale", "v_scale"), tensors[_LENGTHS + 2 : -1], strict=True):
+        if scale is None:
+            continue
+        if (q if name == "q_scale" else k).dtype is not BYTE:
+            raise ValueError(f"{name}: is for E4M3, and {name[0]} is {q.dtype if name == 'q_scale' else k.dtype}. Pass None")
+        check_device(scale, q, name)
+        if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
+            raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")
+
+
+def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
+    check_device(tensor, tensors[0], name)
+    _check_type(tensors, name, tensor)
+    if tensor.numel() and tensor.stride(-1) != 1:
+        raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
     if is_written:

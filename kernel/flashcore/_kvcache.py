@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
+from flashcore._decode import CHECK, FP8_STORAGE, HEAD_DIMS, MAX_QUERIES, launch_decode
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
 from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
 
 _CACHE: Mapping[str, Any] = {
     **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
-    **dict.fromkeys(("rotary_seqlens", "q_descale", "k_descale", "v_descale")),
+    "rotary_seqlens": None,
     "window_size": NO_WINDOW,
     "attention_chunk": 0,
     "softcap": 0.0,
@@ -67,7 +67,7 @@ def flash_attn_with_kvcache(
     """
     values = (
         qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
-        q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, scheduler_metadata, sinks,
+        window_size, attention_chunk, softcap, scheduler_metadata, sinks,
     )  # fmt: skip
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
@@ -79,12 +79,14 @@ def flash_attn_with_kvcache(
         is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
+    if is_prefill and k_cache.dtype in FP8_STORAGE:
+        raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
     if is_prefill:
         return _prefill(
             q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
             return_lse=return_softmax_lse, max_ctas=max_ctas,
         )  # fmt: skip
-    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, None)
+    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, q_descale, k_descale, v_descale, None)
     return launch_decode(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
 
 

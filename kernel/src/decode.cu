@@ -10,6 +10,7 @@
 #include "flashcore/core/score_scale.h"
 #include "flashcore/core/status.h"
 #include "flashcore/core/tensor_map.h"
+#include "flashcore/decode/fp8_variants.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/plan.h"
 #include "flashcore/decode/variants.h"
@@ -17,19 +18,30 @@
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::DecodeVariant name;
 FLASHCORE_DECODE_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::Fp8DecodeVariant name;
+FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
 
 namespace flashcore::decode {
 namespace {
 
 #define FLASHCORE_ADDRESS(name) &name,
-constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS)};
+constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
+// The last one is null, so that a build of a single entry function has no empty list.
 
 using Arguments = FlashcoreDecodeArguments;
 
 constexpr int64_t kMaxQueries = 16;
 constexpr size_t kWorkspaceAlignment = 16;
+constexpr int32_t kE4m3 = static_cast<int32_t>(DType::kE4m3);
+constexpr int64_t kSwizzleRowBytes = 128;
 constexpr int kNoPages = 31;  // page_shift of a contiguous cache
+
+bool has_fp8_cache(const Arguments& args) { return args.cache_dtype == kE4m3; }
+DType cache_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? kE4m3 : args.dtype); }
+DType new_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? args.new_dtype : args.dtype); }
 
 int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
@@ -52,27 +64,56 @@ Status check_cache(const Arguments& args) {
     return Status::kOk;
 }
 
+Status check_types(const Arguments& args) {
+    if (args.dtype == kE4m3 && !has_fp8_cache(args)) {
+        return fail(Status::kInvalidArgument, "dtype: E4M3 queries need caches of E4M3");
+    }
+    if (has_fp8_cache(args) && (args.new_dtype < 0 || args.new_dtype > kE4m3)) {
+        return fail(Status::kInvalidArgument, "new_dtype: must be 0 (fp16), 1 (bf16) or 2 (E4M3), but is %d", args.new_dtype);
+    }
+    return Status::kOk;
+}
+
 Status check_numbers(const Arguments& args) {
-    FLASHCORE_RETURN_IF_FAILED(check_attention(args));
+    FLASHCORE_RETURN_IF_FAILED(check_types(args));
+    Arguments numbers = args;
+    if (args.dtype == kE4m3) numbers.dtype = static_cast<int32_t>(DType::kBf16);  // as the output
+    FLASHCORE_RETURN_IF_FAILED(check_attention(numbers));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMaxQueries));
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));
     return check_count("splits", args.splits);
 }
 
-Status find_variant(const Arguments& args, const DecodeVariant*& variant) {
-    for (const DecodeVariant* candidate : kVariants) {
-        const Config& config = candidate->config;
-        if (config.head_dim != args.head_dim || static_cast<int>(config.dtype) != args.dtype) continue;
-        variant = candidate;
-        return Status::kOk;
+// The entry function of a launch: one of the two is set.
+struct Choice {
+    const DecodeVariant* plain = nullptr;
+    const Fp8DecodeVariant* fp8 = nullptr;
+
+    const Config& config() const { return fp8 != nullptr ? fp8->config : plain->config; }
+};
+
+bool serves(const Config& config, const Arguments& args) {
+    return config.head_dim == args.head_dim && static_cast<int>(config.dtype) == args.dtype;
+}
+
+Status find_variant(const Arguments& args, Choice& choice) {
+    if (has_fp8_cache(args)) {
+        for (const Fp8DecodeVariant* candidate : kFp8Variants) {
+            if (candidate != nullptr && serves(candidate->config, args)) choice.fp8 = candidate;
+        }
+    } else {
+        for (const DecodeVariant* candidate : kVariants) {
+            if (candidate != nullptr && serves(candidate->config, args)) choice.plain = candidate;
+        }
     }
+    if (choice.fp8 != nullptr || choice.plain != nullptr) return Status::kOk;
     return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
 // Plans a launch from the arguments' numbers, without their pointers.
-Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device& device, Plan& launch_plan) {
+Status plan_launch(const Arguments& args, Choice& choice, Device& device, Plan& launch_plan) {
     FLASHCORE_RETURN_IF_FAILED(check_numbers(args));
-    FLASHCORE_RETURN_IF_FAILED(find_variant(args, variant));
+    FLASHCORE_RETURN_IF_FAILED(find_variant(args, choice));
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     const Problem problem{static_cast<DType>(args.dtype),
                           static_cast<int>(args.head_dim),
@@ -84,7 +125,7 @@ Status plan_launch(const Arguments& args, const DecodeVariant*& variant, Device&
                           args.causal != 0,
                           args.deterministic != 0,
                           args.splits};
-    launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
+    launch_plan = plan(choice.config(), problem, device.multiprocessors, args.max_ctas);
     if (launch_plan.tiles > kExtentLimit) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * KV tiles must not exceed 2^30, but is %lld",
                     static_cast<long long>(launch_plan.tiles));
@@ -105,19 +146,19 @@ Status check_pointers(const Arguments& args, const Plan& launch_plan) {
         return fail(Status::kInvalidArgument, "workspace_bytes: must be at least %lld, but is %lld",
                     static_cast<long long>(launch_plan.workspace_bytes), static_cast<long long>(args.workspace_bytes));
     }
-    const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads) {
+    const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int bytes) {
         return check_tensor({name,
                              operand.data,
                              {args.head_dim, length, heads, args.batch},
-                             {operand.sequence_stride * kBytesPerElement, operand.head_stride * kBytesPerElement,
-                              operand.batch_stride * kBytesPerElement},
+                             {operand.sequence_stride * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
                              {}});
     };
-    FLASHCORE_RETURN_IF_FAILED(rows("q", args.q, args.sq, args.heads));
-    FLASHCORE_RETURN_IF_FAILED(rows("out", args.out, args.sq, args.heads));
+    FLASHCORE_RETURN_IF_FAILED(rows("q", args.q, args.sq, args.heads, bytes_of(static_cast<DType>(args.dtype))));
+    FLASHCORE_RETURN_IF_FAILED(rows("out", args.out, args.sq, args.heads, kBytesPerElement));
     if (args.new_keys == 0) return Status::kOk;
-    FLASHCORE_RETURN_IF_FAILED(rows("k_new", args.k_new, args.new_keys, args.kv_heads));
-    return rows("v_new", args.v_new, args.new_keys, args.kv_heads);
+    const int bytes = bytes_of(new_type(args));
+    FLASHCORE_RETURN_IF_FAILED(rows("k_new", args.k_new, args.new_keys, args.kv_heads, bytes));
+    return rows("v_new", args.v_new, args.new_keys, args.kv_heads, bytes);
 }
 
 // Reads lengths and page table back and checks them. Only the device has them otherwise.
@@ -159,20 +200,22 @@ Status check_tables(const Arguments& args) {
 // Columns of swizzle atoms and heads are separate dimensions, so that one box holds all heads of a work tile.
 Status encode_maps(const Arguments& args, const Config& config, Params& params) {
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded, and an empty tensor has no map
+    const int64_t bytes = cache_bytes(config);
+    const int64_t columns = std::min<int64_t>(kSwizzleRowBytes / bytes, args.head_dim);
     const auto map = [&](const char* name, const FlashcoreOperand& operand, CUtensorMap& out) {
-        const int64_t blocks = args.head_dim / kSwizzleAtomColumns;
-        const TensorShape shape{name,
-                                operand.data,
-                                {kSwizzleAtomColumns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads,
-                                 params.cache.pages},
-                                {operand.sequence_stride * kBytesPerElement, kSwizzleAtomColumns * kBytesPerElement,
-                                 operand.head_stride * kBytesPerElement, operand.batch_stride * kBytesPerElement},
-                                {kSwizzleAtomColumns, 1u << params.box_shift, static_cast<uint32_t>(blocks),
-                                 static_cast<uint32_t>(params.rows.heads), 1},
-                                5,
-                                {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
-                                CU_TENSOR_MAP_L2_PROMOTION_L2_128B};
-        return encode(shape, config.dtype, out);
+        const int64_t blocks = args.head_dim / columns;
+        const TensorShape shape{
+            name,
+            operand.data,
+            {columns, args.page_size > 0 ? args.page_size : capacity(args), blocks, args.kv_heads, params.cache.pages},
+            {operand.sequence_stride * bytes, columns * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
+            {static_cast<uint32_t>(columns), 1u << params.box_shift, static_cast<uint32_t>(blocks),
+             static_cast<uint32_t>(params.rows.heads), 1},
+            5,
+            {"sequence", "column", "head", args.page_size > 0 ? "page" : "batch"},
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            columns * bytes < kSwizzleRowBytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B};
+        return encode(shape, cache_type(args), out);
     };
     FLASHCORE_RETURN_IF_FAILED(map("k", args.k, params.k));
     return map("v", args.v, params.v);
@@ -209,20 +252,30 @@ void fill(const Arguments& args, const Plan& launch_plan, Params& params) {
     params.score_sign = scale.sign;
 }
 
+void fill_scales(const Arguments& args, Fp8Params& params) {
+    params.q_scale = {args.dtype == kE4m3 ? args.q_scale : nullptr, args.q_scale_batch_stride, args.q_scale_head_stride};
+    params.k_scale = {args.k_scale, args.k_scale_batch_stride, args.k_scale_head_stride};
+    params.v_scale = {args.v_scale, args.v_scale_batch_stride, args.v_scale_head_stride};
+    params.new_dtype = new_type(args);
+}
+
 Status decode(const Arguments& args) {
-    const DecodeVariant* variant = nullptr;
+    Choice choice;
     Device device;
     Plan launch_plan;
-    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, variant, device, launch_plan));
+    FLASHCORE_RETURN_IF_FAILED(plan_launch(args, choice, device, launch_plan));
     if (args.batch == 0 || args.heads == 0) return Status::kOk;
     FLASHCORE_RETURN_IF_FAILED(check_pointers(args, launch_plan));
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
-    Params params{};
+    Fp8Params params{};
     fill(args, launch_plan, params);
-    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, variant->config, params));
-    return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");
+    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, choice.config(), params));
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    if (choice.plain != nullptr) return check(choice.plain->launch(params, launch_plan.ctas, stream), "launch");
+    fill_scales(args, params);
+    return check(choice.fp8->launch(params, launch_plan.ctas, stream), "launch");
 }
 
 }  // namespace
@@ -233,9 +286,9 @@ extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments) {
 }
 
 extern "C" int64_t flashcore_decode_workspace_bytes(const FlashcoreDecodeArguments* arguments) {
-    const flashcore::decode::DecodeVariant* variant = nullptr;
+    flashcore::decode::Choice choice;
     flashcore::Device device;
     flashcore::decode::Plan launch_plan;
-    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, variant, device, launch_plan);
+    const auto status = flashcore::call(flashcore::decode::plan_launch, arguments, choice, device, launch_plan);
     return status == flashcore::Status::kOk ? launch_plan.workspace_bytes : -1;
 }

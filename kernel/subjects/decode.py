@@ -1,13 +1,14 @@
 """Subject: FlashCore's decode.
 
-Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest sequence), ``d``,
+Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``, ``h``, ``hkv`` (default h), ``sq`` (default 1), ``sk`` (keys of the longest sequence), ``d``,
 ``causal`` (default true), ``splits``, ``deterministic``, ``max_ctas``, ``input``, ``lengths`` (see LENGTHS), and
 
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
+- ``cache``: e4m3 for caches of E4M3, whose scales differ between heads and are powers of two, so that PyTorch's 16 bits hold the values
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
-garbage. The seed changes values only.
+garbage. The seed changes values only. E4M3 tensors are inputs as bytes.
 
 A launch that appends writes to a copy of the cache. The whole copy is an output, with MARK in place of NaN, which shows missing and
 extra rows. Such workloads are not timed.
@@ -53,11 +54,20 @@ DEFAULTS: dict[str, Any] = {
     "max_ctas": 0,
     "input": "normal",
     "flash": False,
+    "cache": "",
 }
 DEVICE = "cuda"
 INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
 OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
-CHOICES = {"dtype": ("fp16", "bf16"), "d": (64, 128, 256), "page": (0, 16, 64, 128, 256), "sq": range(1, 17)}
+FP8_NAN = 0x7F
+FP8_MAX = 448.0
+CHOICES = {
+    "dtype": ("fp16", "bf16", "e4m3"),
+    "cache": ("", "e4m3"),
+    "d": (64, 128, 256),
+    "page": (0, 16, 64, 128, 256),
+    "sq": range(1, 17),
+}
 
 
 def _make_ragged(b: int, sk: int) -> list[int]:
@@ -80,10 +90,11 @@ LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
 
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
-    table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))["decode"]
-    entries = [{**table["tiles"][entry["tile"]], **entry} for entry in table["entries"]]
+    table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
+    groups = (table["decode"], table["decode_fp8"])
+    entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
-        **{key: table[key] for key in ("library", "launchers", "includes", "binding")},
+        **{key: table["decode"][key] for key in ("library", "launchers", "includes", "binding")},
         "entries": [
             {
                 "symbol": entry["symbol"],
@@ -102,11 +113,14 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     totals = _count_keys(p)
     pairs = sum(max(0, n - (p["sq"] - 1 - i if p["causal"] else 0)) for n in totals for i in range(p["sq"]))
     rows = p["b"] * p["h"] * p["sq"]
-    elements = 2 * rows * p["d"] + 2 * p["hkv"] * p["d"] * (sum(totals) + p["b"] * p["new"])
+    query, cache = (1 if kind == "e4m3" else ELEMENT_BYTES for kind in (p["dtype"], p["cache"]))
+    new = p["b"] * p["new"] * (ELEMENT_BYTES if p["cache"] else cache)
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
-        "bytes": float(ELEMENT_BYTES * elements + LSE_BYTES * rows),
-        "entries": [f"flashcore_decode_d{p['d']}_{p['dtype']}"] if rows else [],
+        "bytes": float(
+            rows * (p["d"] * (query + ELEMENT_BYTES) + LSE_BYTES) + 2 * p["hkv"] * p["d"] * (cache * sum(totals) + new)
+        ),
+        "entries": [f"flashcore_decode_d{p['d']}_{p['dtype']}{'_e4m3' if p['cache'] else ''}"] if rows else [],
     }
 
 
@@ -125,22 +139,29 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     p = _complete(params)
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
-    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[p["dtype"]]
+    dtype = torch.float16 if p["dtype"] == "fp16" else torch.bfloat16
     totals = torch.tensor(_count_keys(p), device=DEVICE)
     capacity = -(-p["sk"] // p["page"]) * p["page"] if p["page"] else p["sk"]
     values = {**p, "sk": capacity, "scale": 1.0, "draws": dtype}
     q, k, v = (tensor.to(dtype) for tensor in draws.INPUTS[p["input"]](values, generator))
     before = totals - p["new"]
     new = {f"{name}_new": _gather_rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
+    scales = {}
+    if p["cache"]:
+        scales = {f"{name}_scale": _make_scale(p, step) for step, name in enumerate("kv", start=1)}
+        k, v = (_quantise(tensor, scales[f"{name}_scale"][:, None]) for name, tensor in (("k", k), ("v", v)))
+    if p["dtype"] == "e4m3":
+        scales["q_scale"] = _make_scale(p, 3)
+        q = _quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
     if p["new"] or not bool((totals == k.shape[1]).all()):
         unused = torch.arange(k.shape[1], device=DEVICE) >= before[:, None]
         for cache in (k, v):
-            cache.masked_fill_(unused[:, :, None, None], math.nan)
+            cache.masked_fill_(unused[:, :, None, None], _get_nan(cache))
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
     options = {key: p[key] for key in (*OPTIONS, "flash")}
-    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **options}
+    return {"q": q, "k": k, "v": v, "lengths": before.int(), "page_table": table, **new, **scales, **options}
 
 
 def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,19 +170,26 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     q = inputs["q"]
     lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
-    caches = {name: torch.empty_like(inputs[name]) for name in ("k", "v") if f"{name}_new" in inputs}
-    return {"out": torch.empty_like(q), "lse": lse, **caches}
+    caches = {
+        name: torch.empty_like(inputs[name], dtype=torch.float32 if _is_fp8(inputs[name]) else None)
+        for name in ("k", "v")
+        if f"{name}_new" in inputs
+    }
+    return {"out": torch.empty_like(q, dtype=torch.bfloat16 if _is_fp8(q) else None), "lse": lse, **caches}
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Launch once on the current stream."""
     import flashcore
+    import torch
 
     k, v = (inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v"))
     q, new, table = inputs["q"], [inputs.get(f"{name}_new") for name in ("k", "v")], inputs["page_table"]
+    scales = {name: inputs.get(f"{name}_scale") for name in "qkv"}
     if inputs["flash"]:
         results = flashcore.flash_attn_with_kvcache(
-            q, k, v, *new, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
+            *(tensor.view(torch.float8_e4m3fn) if _is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
+            **{f"{name}_descale": scale for name, scale in scales.items()}, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
             return_softmax_lse=True,
         )  # fmt: skip
         for name, result in zip(("out", "lse"), results, strict=True):
@@ -169,10 +197,10 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     else:
         flashcore.decode(
             q, k, v, lengths=inputs["lengths"], page_table=table, k_new=new[0], v_new=new[1], out=outputs["out"], lse=outputs["lse"],
-            **{name: inputs[name] for name in OPTIONS},
+            **{name: inputs[name] for name in OPTIONS}, **{f"{name}_scale": scale for name, scale in scales.items()},
         )  # fmt: skip
     for name in outputs.keys() & {"k", "v"}:
-        outputs[name].copy_({"k": k, "v": v}[name].nan_to_num(MARK))
+        outputs[name].copy_(_to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,28 +210,73 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
-    q, table = inputs["q"], inputs["page_table"]
+    q = inputs["q"]
     b, sq, h, _ = q.shape
-    exact = q.dtype == torch.float64
-    out = torch.zeros_like(q)
+    exact = torch.float64 in {q.dtype, getattr(inputs.get("k_scale"), "dtype", None)}
+    dtype = torch.float64 if exact else torch.bfloat16 if _is_fp8(q) else q.dtype
+    out = torch.zeros_like(q, dtype=dtype)
     lse = torch.full((b, h, sq), -math.inf, dtype=torch.float64 if exact else torch.float32, device=q.device)
     caches = {name: inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v")}
     for i, before in enumerate(inputs["lengths"].tolist()):
-        k, v = (_append(caches[name], inputs.get(f"{name}_new"), i, before, table) for name in ("k", "v"))
+        query = _dequantise(q[i], inputs.get("q_scale"), i, dtype)
+        k, v = (_append(inputs, caches, name, i, before) for name in ("k", "v"))
+        k, v = (_dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
         groups = [slice(row, row + 1) for row in range(sq)] if inputs["causal"] else [slice(0, sq)]
         for rows in groups:  # rows of a group see the same keys
             visible = len(k) - (sq - rows.stop)
             if visible > 0:
                 attend = _formula if exact else _pytorch
-                out[i, rows], lse[i, :, rows] = attend(q[i, rows], k[:visible], v[:visible])
-    appended = {name: caches[name].nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
+                out[i, rows], lse[i, :, rows] = attend(query[rows], k[:visible], v[:visible])
+    appended = {name: _to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
     return {"out": out, "lse": lse, **appended}
 
 
-def _append(cache: Any, new: Any, sequence: int, before: int, table: Any) -> Any:
+def _is_fp8(tensor: Any) -> bool:
+    """Tell whether it holds E4M3 as bytes."""
+    import torch
+
+    return bool(tensor.dtype == torch.uint8)
+
+
+def _get_nan(tensor: Any) -> float:
+    return FP8_NAN if _is_fp8(tensor) else math.nan
+
+
+def _to_float(tensor: Any) -> Any:
+    """Read E4M3 as float32. Other tensors stay as they are."""
+    import torch
+
+    return tensor.view(torch.float8_e4m3fn).float() if _is_fp8(tensor) else tensor
+
+
+def _make_scale(p: Mapping[str, Any], step: int) -> Any:
+    """Make scales of 1, 1/2 and 1/4, (batch, kv heads)."""
+    import torch
+
+    exponents = (torch.arange(p["b"] * p["hkv"], device=DEVICE) * step) % 3
+    return torch.exp2(-exponents.float()).view(p["b"], p["hkv"])
+
+
+def _quantise(tensor: Any, scale: Any) -> Any:
+    """Round to E4M3 bytes. ``scale`` is the tensor's without the head dimension."""
+    import torch
+
+    return (tensor.float() / scale[..., None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def _dequantise(rows: Any, scale: Any, sequence: int, dtype: Any) -> Any:
+    """Multiply the rows of one sequence, (rows, heads, d), by their scales, (batch, kv heads)."""
+    if not _is_fp8(rows):
+        return rows
+    factors = scale[sequence].repeat_interleave(rows.shape[1] // scale.shape[1])[None, :, None]
+    return _to_float(rows).to(dtype) * factors.to(dtype)
+
+
+def _append(inputs: Mapping[str, Any], caches: Mapping[str, Any], name: str, sequence: int, before: int) -> Any:
     """Write the new rows of one sequence into the cache. Return all its rows, (keys, kv heads, d)."""
     import torch
 
+    cache, new, table = caches[name], inputs.get(f"{name}_new"), inputs["page_table"]
     count = 0 if new is None else new.shape[1]
     positions = torch.arange(before + count, device=cache.device)
     if table is None:
@@ -211,8 +284,9 @@ def _append(cache: Any, new: Any, sequence: int, before: int, table: Any) -> Any
     else:
         page = cache.shape[1]
         rows, indices = cache.flatten(0, 1), table[sequence, positions // page].long() * page + positions % page
-    if count:
-        rows[indices[before:]] = new[sequence]
+    if new is not None:
+        stored = _quantise(new[sequence], inputs[f"{name}_scale"][sequence][None].float()) if _is_fp8(cache) else new[sequence]
+        rows[indices[before:]] = stored
     return rows[indices]
 
 
@@ -264,7 +338,7 @@ def _mask_used_pages(p: Mapping[str, Any]) -> Any:
 def _to_pages(cache: Any, table: Any, p: Mapping[str, Any]) -> Any:
     """Copy the rows into pages. Unused pages hold NaN."""
     pages, used = cache.unflatten(1, (-1, p["page"])), _mask_used_pages(p).to(DEVICE)
-    pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), math.nan)
+    pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), _get_nan(pages))
     pool[table[used].long()] = pages[used]
     return pool
 
@@ -288,6 +362,8 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
     if p["flash"] and (p["deterministic"] or p["max_ctas"]):
         raise ValueError(f"flash: needs deterministic false and max_ctas 0, is {p['deterministic']} and {p['max_ctas']}")
+    if p["dtype"] == "e4m3" and not p["cache"]:
+        raise ValueError("dtype: e4m3 needs cache e4m3, is ''")
     if not p["hkv"] or p["h"] % p["hkv"]:
         raise ValueError(f"hkv: must divide h = {p['h']}, is {p['hkv']}")
     return p

@@ -32,8 +32,9 @@ class Dtype:
         return f"torch.{self.name}"
 
 
-float16, bfloat16, float32, float64, int32, int64, uint8 = (
-    Dtype(name) for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8")
+float16, bfloat16, float32, float64, int32, int64, uint8, float8_e4m3fn, float8_e5m2 = (
+    Dtype(name)
+    for name in ("float16", "bfloat16", "float32", "float64", "int32", "int64", "uint8", "float8_e4m3fn", "float8_e5m2")
 )
 CUDA = Device("cuda", 0)
 
@@ -87,7 +88,9 @@ class Tensor:
         assert dim == 0
         return self.like((*sizes, *self.shape[1:]), (sizes[1] * self.strides[0], *self.strides))
 
-    def view(self, *shape: int) -> Tensor:
+    def view(self, *shape: Any) -> Tensor:
+        if isinstance(shape[0], Dtype):
+            return Tensor(self.shape, self.strides, shape[0], self.device, address=self.address)
         return self.like(shape, contiguous(shape))
 
     def __getitem__(self, index: tuple[slice, slice]) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BANNER = "// Generated from kernel/variants.toml by tools/docs/generate_instantiations.py. Do not edit.\n"
-DTYPES = {"fp16": "kFp16", "bf16": "kBf16"}
+DTYPES = {"fp16": "kFp16", "bf16": "kBf16", "e4m3": "kE4m3"}
 
 TILED = """\
 #include "{header}"
@@ -30,12 +30,12 @@ static_assert(kSharedBytes == flashcore::%(space)s::shared_bytes(Tuning::config)
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    {symbol}(const __grid_constant__ flashcore::%(space)s::Params params) {{
+    {symbol}(const __grid_constant__ flashcore::%(space)s::%(params)s params) {{
     flashcore::%(space)s::%(function)s<Tuning>(params);
 }}
 
 extern "C" const flashcore::%(space)s::%(variant)s {symbol}_variant = {{
-    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::%(space)s::Params>}};
+    Tuning::config, flashcore::launch<{symbol}, kThreads, kSharedBytes, flashcore::%(space)s::%(params)s>}};
 """
 
 ATTENTION = """\
@@ -48,6 +48,8 @@ ATTENTION = """\
 DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
+
+DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
 STREAM = """\
 #include "{header}"
@@ -86,12 +88,16 @@ extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
 """
 
 TEMPLATES = {
-    "attention": TILED % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant"},
+    "attention": TILED
+    % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "Params"},
     "varlen": VARLEN,
-    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant"},
+    "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
+    "decode_fp8": TILED
+    % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,
 }
-LISTED = ("attention", "decode")  # their launchers choose among several entry functions
+LISTED = {"attention": "attention/variants.h", "decode": "decode/variants.h", "decode_fp8": "decode/fp8_variants.h"}
+"""Operations whose launchers choose among several entry functions, and the header that lists these."""
 
 
 def render(table: Mapping[str, Any]) -> dict[str, str]:
@@ -105,8 +111,8 @@ def render(table: Mapping[str, Any]) -> dict[str, str]:
                 switches = {key: str(value).lower() for key, value in fields.items() if isinstance(value, bool)}
                 fields |= {"dtype": DTYPES[entry["dtype"]], **switches}
             files[f"kernel/instantiations/{entry['symbol']}.cu"] = BANNER + template.format(**fields)
-    for subject in LISTED:
-        files[f"kernel/include/flashcore/{subject}/variants.h"] = _variant_list(subject, table[subject]["entries"])
+    for subject, header in LISTED.items():
+        files[f"kernel/include/flashcore/{header}"] = _variant_list(subject, table[subject]["entries"])
     return files
 
 

@@ -8,6 +8,7 @@
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
+#include "flashcore/decode/fp8_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
 #include "flashcore/stream/config.h"
@@ -35,6 +36,11 @@ constexpr auto kDecode = [] {
     config.consumer_warps = 8;
     return config;
 }();
+constexpr auto kFp8Decode = [] {
+    auto config = kDecode;
+    config.fp8_cache = true;
+    return config;
+}();
 
 }  // namespace
 
@@ -42,6 +48,8 @@ constexpr auto kDecode = [] {
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
+#define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
+FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();
@@ -147,7 +155,7 @@ int main() {
     check_all([](auto& args) { --args.size; });
     check_all([](auto& args) { args.max_ctas = -1; });
 
-    check_attentions([](auto& args) { args.dtype = 2; });
+    check_attentions([](auto& args) { args.dtype = 3; });
     check_attentions([](auto& args) { args.batch = -1; });
     check_attentions([](auto& args) { args.heads = (int64_t{1} << 30) + 1; });
     check_attentions([](auto& args) { args.kv_heads = 0; });
@@ -165,6 +173,8 @@ int main() {
     check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.workspace_bytes = 127; });
     check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.cu_seqlens_k = nullptr; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.sq = 17; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.dtype = 2; });
+    check_call("decode", flashcore_decode, decode(), [](auto& args) { args.cache_dtype = 2, args.new_dtype = 3; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });

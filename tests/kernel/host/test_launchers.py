@@ -17,7 +17,7 @@ REFUSED_BY_ALL = (
     "max_ctas: must not be negative, but is -1",
 )
 REFUSED_BY_ATTENTIONS = (
-    "dtype: must be 0 (fp16) or 1 (bf16), but is 2",
+    "dtype: must be 0 (fp16) or 1 (bf16), but is 3",
     "batch: must be from 0 to 1073741824, but is -1",
     "heads: must be from 0 to 1073741824, but is 1073741825",
     "kv_heads: must be from 1 to 1073741824, but is 0",
@@ -36,6 +36,8 @@ decode 1 workspace: must not be a null pointer
 varlen 1 workspace_bytes: must be at least 128, but is 127
 varlen 1 cu_seqlens_k: must not be a null pointer
 decode 1 sq: must be from 1 to 16, but is 17
+decode 1 dtype: E4M3 queries need caches of E4M3
+decode 1 new_dtype: must be 0 (fp16), 1 (bf16) or 2 (E4M3), but is 3
 decode 1 page_table: must not be a null pointer
 stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer

@@ -28,15 +28,13 @@ SIGNATURES = {  # of flash_attn_interface, package tokenspeed-fa3 3.0.0.post2026
 TENSOR = torch.empty(4, dtype=torch.float32)
 REFUSED = {
     "qv": TENSOR,
-    "q_descale": TENSOR,
-    "k_descale": TENSOR,
-    "v_descale": TENSOR,
     "window_size": (128, 0),
     "attention_chunk": 64,
     "softcap": 30.0,
     "sinks": TENSOR,
 }
-REFUSED_PREFILL = {**REFUSED, "num_splits": 4}
+SCALES = dict.fromkeys(("q_descale", "k_descale", "v_descale"), TENSOR)
+REFUSED_PREFILL = {**REFUSED, **SCALES, "num_splits": 4}
 REFUSED_CACHE = {
     **REFUSED,
     **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new"), TENSOR),
@@ -94,7 +92,16 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     known = set(inspect.signature(getattr(bindings.flashcore, name)).parameters)
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
-    used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    used |= {
+        "return_attn_probs",
+        "return_softmax_lse",
+        "cache_seqlens",
+        "page_table",
+        "num_splits",
+        "seqused_q",
+        "seqused_k",
+        *SCALES,
+    }
     no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
     assert known <= refused | used | no_effect
     assert refused <= known

@@ -29,13 +29,9 @@ public:
     Status enter(int device) {
         int current = -1;
         FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&current), "cudaGetDevice"));
-        // A new thread has a device, but no current context, and cuTensorMapEncodeTiled needs one. So each thread sets it once.
-        thread_local int entered = -1;
-        if (current != device || entered != device) {
-            FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
-        }
-        entered = device;
-        if (current != device) previous_ = current;
+        if (current == device) return Status::kOk;
+        FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
+        previous_ = current;
         return Status::kOk;
     }
 

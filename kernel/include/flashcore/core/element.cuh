@@ -1,4 +1,4 @@
-// The C++ type of an element type of the C ABI.
+// The C++ type of an element type of the C ABI. Results for E4M3 queries are bf16.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -18,7 +18,7 @@ constexpr int kSwizzleAtomColumns = 64;                   // elements of a box r
 constexpr int64_t kTensorAlignment = 16;                  // bytes, of the address and of every stride
 constexpr int64_t kTensorStrideLimit = int64_t{1} << 40;  // bytes
 
-// A tensor of 16-bit elements. The innermost dimension comes first and is contiguous. Strides are in bytes and belong to the
+// A tensor. The innermost dimension comes first and is contiguous. Strides are in bytes and belong to the
 // other dimensions.
 struct TensorShape {
     const char* name;
@@ -29,6 +29,7 @@ struct TensorShape {
     int rank = 4;
     const char* dimension[kTensorRank - 1] = {"sequence", "head", "batch"};  // names of the other dimensions, for messages
     CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;   // what a miss loads into L2
+    CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B;                 // a box row is as wide
 };
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
@@ -65,12 +66,20 @@ inline Status check_tensor(const TensorShape& tensor) {
     return Status::kOk;
 }
 
-// Encodes a map with the 128-byte swizzle. TMA fills what a box reads outside the tensor with zeros.
+inline CUtensorMapDataType map_type(DType dtype) {
+    switch (dtype) {
+        case DType::kFp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+        case DType::kBf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+        case DType::kE4m3: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    }
+    return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+}
+
+// Encodes a map. TMA fills what a box reads outside the tensor with zeros.
 inline Status encode(const TensorShape& tensor, DType dtype, CUtensorMap& map) {
     EncodeTiled encoder = nullptr;
     FLASHCORE_RETURN_IF_FAILED(find_encoder(encoder));
     FLASHCORE_RETURN_IF_FAILED(check_tensor(tensor));
-    const auto type = dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     cuuint64_t extent[kTensorRank];
     cuuint64_t stride[kTensorRank - 1];
     constexpr cuuint32_t kElementStride[kTensorRank] = {1, 1, 1, 1, 1};
@@ -78,9 +87,18 @@ inline Status encode(const TensorShape& tensor, DType dtype, CUtensorMap& map) {
     for (int i = 0; i < tensor.rank - 1; ++i) {
         stride[i] = static_cast<cuuint64_t>(tensor.extent[i + 1] == 1 ? kTensorAlignment : tensor.stride[i]);
     }
-    const CUresult result =
-        encoder(&map, type, static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box, kElementStride,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const auto encode_once = [&] {
+        return encoder(&map, map_type(dtype), static_cast<cuuint32_t>(tensor.rank), tensor.data, extent, stride, tensor.box,
+                       kElementStride, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle, tensor.promotion,
+                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    CUresult result = encode_once();
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a new thread has a device, but no current context before cudaSetDevice
+        int device = 0;
+        FLASHCORE_RETURN_IF_FAILED(check(cudaGetDevice(&device), "cudaGetDevice"));
+        FLASHCORE_RETURN_IF_FAILED(check(cudaSetDevice(device), "device"));
+        result = encode_once();
+    }
     if (result == CUDA_SUCCESS) return Status::kOk;
     return fail(Status::kCudaFailure, "%s: the driver refused the tensor map (CUresult %d)", tensor.name,
                 static_cast<int>(result));

@@ -9,7 +9,7 @@
 struct FlashcoreDecodeArguments {
     uint32_t size;          // sizeof(FlashcoreDecodeArguments), so that other versions are refused
     int32_t device;         // ordinal
-    int32_t dtype;          // 0 fp16, 1 bf16
+    int32_t dtype;          // of the query: 0 fp16, 1 bf16, 2 E4M3 (needs a cache of E4M3, and gives bf16)
     int32_t causal;         // 0 or 1. Query i of sq does not see the last sq - 1 - i keys of its sequence
     int32_t deterministic;  // 1: the other sequences of the batch do not change a sequence's bits
     int32_t splits;         // most splits of a sequence's keys, 0: chosen by the launcher
@@ -37,12 +37,23 @@ struct FlashcoreDecodeArguments {
                                 // not fit are dropped: no key in the cache is overwritten
     const int32_t* page_table;  // (batch, table_width), on the device, or null when contiguous. A used entry outside the pool
                                 // counts as the nearest page
+    const float* q_scale;       // (batch, kv_heads), on the device, or null for 1: value = element * scale. E4M3 queries only
+    const float* k_scale;       // the same of K and V. E4M3 caches only. New rows are divided by it
+    const float* v_scale;
     int64_t table_stride;       // elements from one sequence's row to the next
     float* lse;                 // (batch, heads, sq), contiguous, natural logarithm, or null
     void* workspace;            // aligned to 16 bytes, used by one launch at a time. Zero before the first launch. Every launch
                                 // leaves it ready for the next
     int64_t workspace_bytes;    // at least what flashcore_decode_workspace_bytes returns
     void* stream;               // cudaStream_t
+    int32_t cache_dtype;        // 2: the caches hold E4M3. Otherwise that of the query
+    int32_t new_dtype;          // of k_new and v_new, which may be 0, 1 or 2 for E4M3 caches. Otherwise that of the query
+    int64_t q_scale_batch_stride;  // elements
+    int64_t q_scale_head_stride;
+    int64_t k_scale_batch_stride;
+    int64_t k_scale_head_stride;
+    int64_t v_scale_batch_stride;
+    int64_t v_scale_head_stride;
 };
 
 extern "C" int flashcore_decode(const FlashcoreDecodeArguments* arguments);

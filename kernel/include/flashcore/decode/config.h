@@ -12,9 +12,10 @@ struct Config {
     int tile_keys;       // keys of a stage, which holds one tile of keys and values. The heads of a work tile share them
     int stages;          // stages in shared memory, which bounds what a multiprocessor keeps in flight
     int consumer_warps;  // in addition to the producer warp, a power of two
+    bool fp8_cache = false;  // the cache holds E4M3, with scales per sequence and KV head. `dtype` is that of the query
 };
 
-constexpr int kBytesPerElement = 2;
+constexpr int kBytesPerElement = 2;  // of query and output
 constexpr int kMmaKeys = 16;        // keys that a warp takes at a time: K of one mma
 constexpr int kRowTileRows = 16;    // query rows of a row tile: M of one mma
 constexpr int kMergeRows = 8;       // rows that the warps merge at a time
@@ -22,11 +23,14 @@ constexpr int kMergePad = 4;        // padding of such a row, in floats
 constexpr int kWorkQueueSlots = 4;  // splits that the producer may be ahead
 constexpr int kSharedAlignment = 1024;
 
+FLASHCORE_HOST_DEVICE constexpr int cache_bytes(const Config& config) { return config.fp8_cache ? 1 : kBytesPerElement; }
+FLASHCORE_HOST_DEVICE constexpr int key_bytes(const Config& config) { return config.head_dim * cache_bytes(config); }
+
 // Most KV heads of one work tile. If a key of one head has 128 bytes, memory delivers two heads together faster than apart.
-FLASHCORE_HOST_DEVICE constexpr int max_heads(const Config& config) { return config.head_dim == 64 ? 2 : 1; }
+FLASHCORE_HOST_DEVICE constexpr int max_heads(const Config& config) { return key_bytes(config) < 256 ? 256 / key_bytes(config) : 1; }
 FLASHCORE_HOST_DEVICE constexpr int threads(const Config& config) { return (config.consumer_warps + 1) * 32; }
 FLASHCORE_HOST_DEVICE constexpr int tile_bytes(const Config& config) {
-    return config.tile_keys * config.head_dim * kBytesPerElement;
+    return config.tile_keys * key_bytes(config);
 }
 FLASHCORE_HOST_DEVICE constexpr int merge_floats(const Config& config) {
     return config.consumer_warps * kMergeRows * (config.head_dim + kMergePad);

@@ -1,6 +1,7 @@
-// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time.
+// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (D=64 over E4M3: 32).
 #pragma once
 
+#include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/work_list.cuh"
 #include "flashcore/ptx/math.cuh"
@@ -15,10 +16,16 @@ public:
     static constexpr Config kConfig = Tuning::config;
     using Element = typename Merge<Tuning>::Element;
     using Traits = sm90::ElementTraits<Element>;
+    static constexpr bool kFp8 = kConfig.fp8_cache;
+    using MmaElement = std::conditional_t<kFp8, __half, Element>;
+    static constexpr int kRowBytes = min_int(key_bytes(kConfig), sm90::kSwizzleBytes);  // of a key in a column of swizzle atoms
+    using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
+    static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
+    static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
     static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
 
-    __device__ __forceinline__ Consumer(const Params& params, SharedStorage<Tuning>& shared, int warp, int lane)
+    __device__ __forceinline__ Consumer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int warp, int lane)
         : params_(params), shared_(shared), warp_(warp), lane_(lane), ldmatrix_offset_(lane) {}
 
     // A split is known before its first tile arrives, so its query loads at the same time.
@@ -28,6 +35,7 @@ public:
             const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
             attend(split);
+            if constexpr (kFp8) scale_maxima();
             Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
         }
     }
@@ -61,8 +69,73 @@ private:
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = first_row + r * sm90::kCoreMatrixRows;
             hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
-            load_row(reinterpret_cast<const uint32_t*>(query_row(params_, rows, work_tile, row)), rows.exists(row), r);
+            if constexpr (kFp8) {
+                load_scaled_row(rows, work_tile, row, r);
+            } else {
+                load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row),
+                         r);
+            }
         }
+    }
+
+    // Loads a row as the A operand in fp16, with the columns in the order of fp8.cuh. A bf16 row is brought into the range of
+    // fp16 by a power of two, which the scale of the scores takes back.
+    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r) {
+        using Word = std::conditional_t<kConfig.dtype == DType::kE4m3, uint16_t, uint32_t>;  // two columns
+        using Unit = std::conditional_t<kConfig.dtype == DType::kE4m3, uint8_t, uint16_t>;
+        const auto* const words = reinterpret_cast<const Word*>(query_row<Unit>(params_, rows, work_tile, row));
+        const bool exists = rows.exists(row);
+        float largest = 0.0f;
+#pragma unroll
+        for (int k_step = 0; k_step < kKSteps; ++k_step) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int word = k_step * (kFp8UnitColumns / 2) + lane_ % sm90::kQuadLanes * 2 + half;
+                const uint32_t pair = exists ? __ldg(words + word) : 0;
+                query_[k_step][half * 2 + r] = kConfig.dtype == DType::kE4m3 ? fp8_pair_to_fp16(pair) : pair;
+                if constexpr (kConfig.dtype == DType::kBf16) {
+                    largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(pair << 16)), fabsf(__uint_as_float(pair & 0xFFFF0000u))));
+                }
+            }
+        }
+        float factor = 1.0f;
+        if constexpr (kConfig.dtype == DType::kBf16) {
+            factor = fp16_range_factor(sm90::quad_max(largest));
+#pragma unroll
+            for (int k_step = 0; k_step < kKSteps; ++k_step) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    uint32_t& pair = query_[k_step][half * 2 + r];
+                    pair = ptx::pack<__half>(__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor);
+                }
+            }
+        }
+        const int head = work_tile.kv_head + rows.head_of(row);
+        const float descale = scale_of(params_.k_scale, work_tile.sequence, head) * scale_of(params_.q_scale, work_tile.sequence, head);
+        const ScoreFactor scale = score_factor(params_, __fdiv_rn(descale, factor));
+        row_scales_.log2[r] = scale.log2;
+        const __half2 sign = __float2half2_rn(scale.sign);
+#pragma unroll
+        for (int k_step = 0; k_step < kKSteps; ++k_step) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                auto& pair = reinterpret_cast<__half2&>(query_[k_step][half * 2 + r]);
+                pair = __hmul2(pair, sign);
+            }
+        }
+    }
+
+    // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
+    __device__ __forceinline__ void scale_maxima() {
+#pragma unroll
+        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
+            if (state_.row_max[r] != sm90::minus_infinity()) state_.row_max[r] *= row_scales_.log2[r];
+        }
+    }
+
+    __device__ __forceinline__ float scale_log2(int r) const {
+        if constexpr (kFp8) return row_scales_.log2[r];
+        return params_.scale_log2;
     }
 
     // Loads a row as the A operand. Rows that do not exist are zero.
@@ -90,29 +163,40 @@ private:
         }
     }
 
-    // The 16-key groups of a tile are divided among the warps of a row tile. The choice depends only on the position in the
+    // The groups of a tile are divided among the warps of a row tile. The choice depends only on the position in the
     // sequence, so the order of additions does too.
     __device__ __forceinline__ void attend(int tile) {
         const PackedRows rows = packed_rows<Tuning>(params_);
-        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kMmaKeys;
+        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kGroupKeys;
         const int first_key = tile << params_.split_policy.tile_shift;
-        const int groups = min_int(divide_up(keys_ - first_key, kMmaKeys), groups_per_tile);
+        const int groups = min_int(divide_up(keys_ - first_key, kGroupKeys), groups_per_tile);
         const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
         const int warps_per_row_tile = kConfig.consumer_warps >> params_.rows.tile_shift;
 #pragma unroll 1
         for (int group = ((warp_ >> params_.rows.tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
              group += warps_per_row_tile) {
-            const int key = group * kMmaKeys;
-            const int box = key >> params_.box_shift;
-            const int box_key = key - (box << params_.box_shift);
-            const uint32_t offset = (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * kBytesPerElement +
-                                    box_key * sm90::kSwizzleBytes;
-            attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
-                   first_key + key);
+            const int key = group * kGroupKeys;
+            if constexpr (kFp8) {
+                uint32_t offsets[kGroupParts];
+#pragma unroll
+                for (int part = 0; part < kGroupParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
+                attend_fp8(offsets, first_key + key);
+            } else {
+                const uint32_t offset = tile_offset(rows, head, key);
+                attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
+                       first_key + key);
+            }
         }
     }
 
-    // Attends to 16 keys of one head. In a box, the columns of swizzle atoms of a head follow each other.
+    // Byte offset of a key of a tile. In a box, the columns of swizzle atoms of a head follow each other.
+    __device__ __forceinline__ uint32_t tile_offset(const PackedRows& rows, int head, int key) const {
+        const int box = key >> params_.box_shift;
+        const int box_key = key - (box << params_.box_shift);
+        return (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * cache_bytes(kConfig) + box_key * kRowBytes;
+    }
+
+    // Attends to 16 keys of one head.
     __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
         const uint32_t atom_column_bytes = sm90::kSwizzleBytes << params_.box_shift;
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first key. The others are 1, 8 and 9 further
@@ -127,9 +211,8 @@ private:
         }
         mask(scores, key);
         softmax(scores);
-        const uint32_t probabilities[4] = {
-            ptx::pack<Element>(scores[0][0], scores[0][1]), ptx::pack<Element>(scores[0][2], scores[0][3]),
-            ptx::pack<Element>(scores[1][0], scores[1][1]), ptx::pack<Element>(scores[1][2], scores[1][3])};
+        uint32_t probabilities[4];
+        pack_probabilities(probabilities, scores);
         const uint32_t exists[2] = {pair_mask(key), pair_mask(key + sm90::kMmaN)};
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
@@ -141,13 +224,78 @@ private:
         }
     }
 
-    // Sets scores of keys that a row may not see to -infinity, whatever they were.
-    __device__ __forceinline__ void mask(float (&scores)[2][4], int key) const {
+    template <class Scores>
+    __device__ __forceinline__ static void pack_probabilities(uint32_t (&probabilities)[4], const Scores& scores, int first = 0) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
+        for (int i = 0; i < 4; ++i) {
+            probabilities[i] = ptx::pack<MmaElement>(scores[first + i / 2][i % 2 * 2], scores[first + i / 2][i % 2 * 2 + 1]);
+        }
+    }
+
+    // Attends to a group of keys of one head, in parts of 16 that may be in different boxes. More keys at once hide more latency,
+    // and share a max.
+    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key) {
+        const int key = first_key + lane_ % sm90::kQuadLanes * 2;
+        float scores[2 * kGroupParts][4] = {};
+#pragma unroll
+        for (int step = 0; step < kKSteps / 2; ++step) {
+#pragma unroll
+            for (int part = 0; part < kGroupParts; ++part) {
+                uint32_t k[4];
+                ptx::load_matrix_x4(k, ptx::shared_address(shared_.k[ring_.slot]) + offsets[part] + fp8_offset(step));
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    ptx::mma_16x8x16<MmaElement>(scores[2 * part + i % 2], query_[2 * step + i / 2], fp8_pair_to_fp16(k[i]),
+                                                 fp8_high_pair_to_fp16(k[i]));
+                }
+            }
+        }
+        mask(scores, key);
+        softmax(scores);
+#pragma unroll
+        for (int part = 0; part < kGroupParts; ++part) {
+            uint32_t probabilities[4];
+            pack_probabilities(probabilities, scores, 2 * part);
+            const uint32_t exists[2] = {pair_mask(key + part * kMmaKeys), pair_mask(key + part * kMmaKeys + sm90::kMmaN)};
+#pragma unroll
+            for (int step = 0; step < kKSteps / 2; ++step) {
+                uint32_t v[4];
+                ptx::load_matrix_x4_transposed(v, ptx::shared_address(shared_.v[ring_.slot]) + offsets[part] + fp8_offset(step));
+                attend_to_fp8_values(step, v, probabilities, exists);
+            }
+        }
+    }
+
+    // A transposed unit holds the columns 2n and 2n + 1 of two keys in each lane. One mma takes the even columns, one the odd.
+    __device__ __forceinline__ void attend_to_fp8_values(int step, const uint32_t (&v)[4], const uint32_t (&probabilities)[4],
+                                                         const uint32_t (&exists)[2]) {
+        constexpr uint32_t kSelectors[2] = {0x6420, 0x7531};  // even and odd bytes of two words
+#pragma unroll
+        for (int unit = 0; unit < 2; ++unit) {
+#pragma unroll
+            for (int parity = 0; parity < 2; ++parity) {
+                const uint32_t keys =
+                    __byte_perm(v[unit * 2] & exists[0], v[unit * 2 + 1] & exists[1], kSelectors[parity]);
+                ptx::mma_16x8x16<MmaElement>(state_.output[2 * (2 * step + unit) + parity], probabilities,
+                                             fp8_pair_to_fp16(keys), fp8_high_pair_to_fp16(keys));
+            }
+        }
+    }
+
+    // Offset of 32 columns in a box.
+    __device__ __forceinline__ uint32_t fp8_offset(int step) const {
+        constexpr int kStepsPerAtom = kRowBytes / 32;
+        return step / kStepsPerAtom * (sm90::kSwizzleBytes << params_.box_shift) + ldmatrix_offset_(step % kStepsPerAtom);
+    }
+
+    // Sets scores of keys that a row may not see to -infinity, whatever they were.
+    template <int kTiles>
+    __device__ __forceinline__ void mask(float (&scores)[kTiles][4], int key) const {
+#pragma unroll
+        for (int half = 0; half < kTiles; ++half) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const float score = scores[half][i] * params_.score_sign;
+                const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
                 scores[half][i] = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
             }
         }
@@ -159,23 +307,28 @@ private:
     }
 
     // Turns scores into exponentials and rescales the earlier sums to the new max.
-    __device__ __forceinline__ void softmax(float (&scores)[2][4]) {
+    template <int kTiles>
+    __device__ __forceinline__ void softmax(float (&scores)[kTiles][4]) {
         float factor[sm90::kRowsPerLane];
         bool needs_rescale = false;
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const float block_max =
+            float block_max =
                 fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+#pragma unroll
+            for (int tile = 2; tile < kTiles; ++tile) {
+                block_max = fmaxf(block_max, fmaxf(scores[tile][2 * r], scores[tile][2 * r + 1]));
+            }
             const float row_max = fmaxf(state_.row_max[r], sm90::quad_max(block_max));
             const float subtracted_max = finite_max(row_max);
             needs_rescale |= row_max > state_.row_max[r];
-            factor[r] = ptx::exp2_approx((state_.row_max[r] - subtracted_max) * params_.scale_log2);
+            factor[r] = ptx::exp2_approx((state_.row_max[r] - subtracted_max) * scale_log2(r));
             state_.row_max[r] = row_max;
             state_.row_sum[r] *= factor[r];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2 * kTiles; ++i) {
                 float& score = scores[i / 2][2 * r + i % 2];
-                score = ptx::exp2_approx((score - subtracted_max) * params_.scale_log2);
+                score = ptx::exp2_approx((score - subtracted_max) * scale_log2(r));
                 state_.row_sum[r] += score;
             }
         }
@@ -187,16 +340,18 @@ private:
         }
     }
 
-    const Params& params_;
+    const ParamsOf<Tuning>& params_;
     SharedStorage<Tuning>& shared_;
     int warp_;
     int lane_;
-    sm90::LdmatrixOffset ldmatrix_offset_;
+    Offset ldmatrix_offset_;
     int keys_ = 0;                    // of the sequence
     int hidden_[sm90::kRowsPerLane];  // how many of the last keys each of this lane's rows does not see
     sm90::RingPosition<kConfig.stages> ring_;
     sm90::RingPosition<kWorkQueueSlots> work_queue_;
     uint32_t query_[kKSteps][4];
+    // A member that 16-bit caches do not use would change their registers.
+    [[no_unique_address]] std::conditional_t<kFp8, RowScales, NoRowScales> row_scales_;
     SoftmaxState<kConfig.head_dim> state_;
 };
 

@@ -12,8 +12,8 @@ template <class Tuning>
 struct Assumptions {
     static constexpr Config kConfig = Tuning::config;
     using Traits = sm90::ElementTraits<ElementOf<kConfig.dtype>>;
-    static_assert(kConfig.head_dim % Traits::kSwizzleAtomColumns == 0,
-                  "a tile consists of whole swizzle atoms, 64 elements wide");
+    static_assert(key_bytes(kConfig) % sm90::kSwizzleBytes == 0 || (kConfig.fp8_cache && kConfig.head_dim == 64),
+                  "a tile consists of whole swizzle atoms, 128 bytes wide, or 64 bytes for 64 columns of E4M3");
     static_assert(kConfig.tile_keys % kMmaKeys == 0 && (kConfig.tile_keys & (kConfig.tile_keys - 1)) == 0,
                   "boxes divide a tile, so its keys are a power of two");
     static_assert(kConfig.tile_keys <= 256, "a TMA box has at most 256 rows");
@@ -26,7 +26,7 @@ struct Assumptions {
 };
 
 template <class Tuning>
-__device__ __forceinline__ void decode(const Params& params) {
+__device__ __forceinline__ void decode(const ParamsOf<Tuning>& params) {
     constexpr Config kConfig = Assumptions<Tuning>::kConfig;
     extern __shared__ __align__(kSharedAlignment) uint8_t memory[];
     auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);

@@ -5,6 +5,7 @@
 
 #include "flashcore/core/element.cuh"
 #include "flashcore/core/logarithm.cuh"
+#include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/shared_storage.cuh"
@@ -40,7 +41,7 @@ public:
     static constexpr int kPairs = kConfig.head_dim / 2;  // pairs of columns
     using Element = ElementOf<kConfig.dtype>;
 
-    __device__ __forceinline__ Merge(const Params& params, SharedStorage<Tuning>& shared, const Split& split,
+    __device__ __forceinline__ Merge(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, const Split& split,
                                      const FixupInfo& fixup, int warp, int lane)
         : params_(params),
           shared_(shared),
@@ -81,10 +82,12 @@ public:
 
 private:
     static constexpr int kConsumerBarrier = 1;
+    static constexpr float kLn2 = 0.693147180559945309f;
     static constexpr int kColumnParts = kPairs / sm90::kWarpThreads;  // parts of a row, one pair of columns per lane
     __device__ __forceinline__ static void barrier() { ptx::named_barrier_sync(kConsumerBarrier, kThreads); }
 
     __device__ __forceinline__ float weight(float row_max, float subtracted_max) const {
+        if constexpr (kConfig.fp8_cache) return ptx::exp2_approx(row_max - subtracted_max);  // scaled by the consumer
         return ptx::exp2_approx((row_max - subtracted_max) * params_.scale_log2);
     }
 
@@ -127,6 +130,16 @@ private:
         const float factor = warp_weight(state, kHalf);
         const int row_in_group = lane_ / sm90::kQuadLanes;
         if (!rows_.exists(work_tile_.first_row + rows_.tile_of(warp_) * kRowTileRows + kHalf * kMergeRows + row_in_group)) return;
+        if constexpr (kConfig.fp8_cache) {
+            auto* const columns = reinterpret_cast<float4*>(shared_.sums[warp_][row_in_group]) + lane_ % sm90::kQuadLanes;
+#pragma unroll
+            for (int unit = 0; unit < kConfig.head_dim / kFp8UnitColumns; ++unit) {
+                const float* even = state.output[2 * unit] + 2 * kHalf;
+                const float* odd = state.output[2 * unit + 1] + 2 * kHalf;
+                columns[unit * sm90::kQuadLanes] = {even[0] * factor, odd[0] * factor, even[1] * factor, odd[1] * factor};
+            }
+            return;
+        }
         float* const row = shared_.sums[warp_][row_in_group] + lane_ % sm90::kQuadLanes * 2;
 #pragma unroll
         for (int i = 0; i < kConfig.head_dim / sm90::kMmaN; ++i) {
@@ -228,15 +241,18 @@ private:
         auto* const row_of_out = static_cast<Element*>(out.data) + work_tile_.sequence * out.batch_stride +
                                  query * out.sequence_stride + head * out.head_stride;
         const auto [row_max, sum] = columns.statistics;
-        const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+        float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+        if constexpr (kConfig.fp8_cache) {
+            if (sum != 0.0f) inverse *= scale_of(params_.v_scale, work_tile_.sequence, divide(head, rows_.group));
+        }
         reinterpret_cast<uint32_t*>(row_of_out)[pair] = ptx::pack<Element>(columns.sums.x * inverse, columns.sums.y * inverse);
         if (params_.lse == nullptr || pair != 0) return;
         const int64_t heads = static_cast<int64_t>(params_.kv_heads) * rows_.group;
-        const float value = fmaf(row_max, params_.scale, natural_log(sum));
+        const float value = fmaf(row_max, kConfig.fp8_cache ? kLn2 : params_.scale, natural_log(sum));
         params_.lse[(work_tile_.sequence * heads + head) * rows_.sq + query] = sum == 0.0f ? sm90::minus_infinity() : value;
     }
 
-    const Params& params_;
+    const ParamsOf<Tuning>& params_;
     SharedStorage<Tuning>& shared_;
     PackedRows rows_;
     WorkTile work_tile_;

@@ -42,11 +42,13 @@ struct QueryRow {
           head((work_tile.kv_head + rows.head_of(row) - query) * rows.group + rows.row_of(row)) {}
 };
 
-__device__ __forceinline__ const uint16_t* query_row(const Params& params, const PackedRows& rows, const WorkTile& work_tile,
-                                                     int row) {
+// `Unit` has the bytes of an element.
+template <class Unit>
+__device__ __forceinline__ const Unit* query_row(const Params& params, const PackedRows& rows, const WorkTile& work_tile,
+                                                 int row) {
     const QueryRow coordinate(rows, work_tile, row);
     const FlashcoreOperand& q = params.q;
-    return static_cast<const uint16_t*>(q.data) + work_tile.sequence * q.batch_stride + coordinate.query * q.sequence_stride +
+    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride + coordinate.query * q.sequence_stride +
            coordinate.head * q.head_stride;
 }
 

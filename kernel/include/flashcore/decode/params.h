@@ -4,7 +4,9 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
+#include "flashcore/core/dtype.h"
 #include "flashcore/core/operand.h"
 #include "flashcore/core/variant.h"
 #include "flashcore/decode/config.h"
@@ -73,6 +75,25 @@ struct Params {
     float score_sign;    // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
+// Factors of an E4M3 tensor, fp32 (batch, kv heads) with any strides, or null for 1.
+struct Scale {
+    const float* data;
+    int64_t batch_stride;
+    int64_t head_stride;
+};
+
+// A cache of E4M3: value = element * scale. The scale of the query is null unless the query is E4M3 too.
+struct Fp8Params : Params {
+    Scale q_scale;
+    Scale k_scale;
+    Scale v_scale;
+    DType new_dtype;  // of k_new and v_new
+};
+
+template <class Tuning>
+using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params, Params>;
+
 using DecodeVariant = Variant<Config, Params>;
+using Fp8DecodeVariant = Variant<Config, Fp8Params>;
 
 }  // namespace flashcore::decode

@@ -49,7 +49,10 @@ inline int row_tile_shift(const Config& config, int64_t rows) {
 }
 
 inline int work_tile_heads(const Config& config, const Problem& problem, int64_t rows) {
-    return rows <= kRowTileRows && problem.kv_heads % max_heads(config) == 0 ? max_heads(config) : 1;
+    if (rows > kRowTileRows) return 1;
+    int heads = max_heads(config);
+    while (problem.kv_heads % heads != 0) heads /= 2;
+    return heads;
 }
 
 inline int64_t partial_floats(const Config& config, const PackedRows& rows) {

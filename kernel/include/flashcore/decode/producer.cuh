@@ -1,6 +1,7 @@
 // The producer: one warp that appends new keys to the cache and keeps the ring of tiles full.
 #pragma once
 
+#include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/packed_rows.cuh"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/shared_storage.cuh"
@@ -58,7 +59,7 @@ class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
 
-    __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared, int lane)
+    __device__ __forceinline__ Producer(const ParamsOf<Tuning>& params, SharedStorage<Tuning>& shared, int lane)
         : params_(params), shared_(shared), lane_(lane), pages_(params.cache, lane) {}
 
     // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
@@ -98,14 +99,16 @@ private:
     // a prefetch would not help.
     __device__ __forceinline__ void prefetch_query(const Split& split) const {
         constexpr int kCacheLineBytes = 128;
-        constexpr int kCacheLines = kConfig.head_dim * kBytesPerElement / kCacheLineBytes;
+        constexpr int kQueryBytes = kConfig.head_dim * bytes_of(kConfig.dtype);
+        constexpr int kCacheLines = kQueryBytes < kCacheLineBytes ? 1 : kQueryBytes / kCacheLineBytes;
+        using Unit = std::conditional_t<bytes_of(kConfig.dtype) == 1, uint8_t, uint16_t>;
         const PackedRows rows = packed_rows<Tuning>(params_);
         const WorkTile work_tile(params_, rows, split);
 #pragma unroll 1
         for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
             const int row = work_tile.first_row + i / kCacheLines;
             if (!rows.exists(row)) continue;
-            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row(params_, rows, work_tile, row)) +
+            ptx::prefetch_l2(reinterpret_cast<const char*>(query_row<Unit>(params_, rows, work_tile, row)) +
                              i % kCacheLines * kCacheLineBytes);
         }
     }
@@ -131,8 +134,7 @@ private:
         const int slot = pages_.slot(key);
         if (boxes > 0) pages_.hold(slot);
         const int page = pages_.page(slot);
-        const uint32_t box_bytes = (packed_rows<Tuning>(params_).heads * kConfig.head_dim * kBytesPerElement)
-                                   << params_.box_shift;
+        const uint32_t box_bytes = (packed_rows<Tuning>(params_).heads * key_bytes(kConfig)) << params_.box_shift;
         const int stage = ring_.slot;
         ring_.wait_empty(shared_.ring);
         if (lane_ == 0) ring_.arrive_and_expect_tx(shared_.ring, 2 * boxes * box_bytes);
@@ -170,23 +172,48 @@ private:
             const int slot = pages_.slot(key);
             const int page = pages_.read(slot);
             const int key_in_page = pages_.key_in_page(key, slot);
-            const uint4 k = *at<const uint4>(params_.k_new, split.sequence, key - old, head, column);
-            const uint4 v = *at<const uint4>(params_.v_new, split.sequence, key - old, head, column);
-            *at<uint4>(params_.k_cache, page, key_in_page, head, column) = k;
-            *at<uint4>(params_.v_cache, page, key_in_page, head, column) = v;
+            if constexpr (kConfig.fp8_cache) {
+                const uint2 k = quantised(params_.k_new, params_.k_scale, split.sequence, key - old, head, column);
+                const uint2 v = quantised(params_.v_new, params_.v_scale, split.sequence, key - old, head, column);
+                *at<uint2, uint8_t>(params_.k_cache, page, key_in_page, head, column) = k;
+                *at<uint2, uint8_t>(params_.v_cache, page, key_in_page, head, column) = v;
+            } else {
+                const uint4 k = *at<const uint4>(params_.k_new, split.sequence, key - old, head, column);
+                const uint4 v = *at<const uint4>(params_.v_new, split.sequence, key - old, head, column);
+                *at<uint4>(params_.k_cache, page, key_in_page, head, column) = k;
+                *at<uint4>(params_.v_cache, page, key_in_page, head, column) = v;
+            }
         }
         ptx::fence_proxy_async();
         __syncwarp();
     }
 
-    template <class T>
+    // Eight columns of a new row as E4M3: to_fp8(x / scale), by IEEE division. E4M3 rows are copied.
+    __device__ __forceinline__ uint2 quantised(const FlashcoreOperand& rows, const Scale& scale, int sequence, int row, int head,
+                                               int column) const {
+        if (params_.new_dtype == DType::kE4m3) return *at<const uint2, uint8_t>(rows, sequence, row, head, column);
+        const float divisor = scale_of(scale, sequence, head);
+        const uint4 given = *at<const uint4>(rows, sequence, row, head, column);
+        const uint32_t words[4] = {given.x, given.y, given.z, given.w};
+        uint32_t result[2] = {};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const uint32_t bits = words[i / 2] >> i % 2 * 16 & 0xFFFFu;
+            const float value = params_.new_dtype == DType::kFp16 ? __half2float(__ushort_as_half(static_cast<uint16_t>(bits)))
+                                                                  : __uint_as_float(bits << 16);
+            result[i / 4] |= to_fp8(__fdiv_rn(value, divisor)) << i % 4 * 8;
+        }
+        return {result[0], result[1]};
+    }
+
+    template <class T, class Unit = uint16_t>
     __device__ __forceinline__ T* at(const FlashcoreOperand& operand, int64_t batch, int64_t row, int head, int column) const {
-        auto* const elements = static_cast<uint16_t*>(operand.data);
+        auto* const elements = static_cast<Unit*>(operand.data);
         return reinterpret_cast<T*>(elements + batch * operand.batch_stride + row * operand.sequence_stride +
                                     head * operand.head_stride + column);
     }
 
-    const Params& params_;
+    const ParamsOf<Tuning>& params_;
     SharedStorage<Tuning>& shared_;
     int lane_;
     EvenPartition cta_ranges_{0, 1};
