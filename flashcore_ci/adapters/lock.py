@@ -23,7 +23,7 @@ def path(folder: Path, uuid: str) -> Path:
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
     """Hold ``file`` locked. Wait up to ``timeout`` seconds, with one message to ``waiting`` that names ``what``.
 
-    The kernel frees the lock when its holder dies. CannotCollectError if time is up or the folder refuses, InterruptedRunError
+    The kernel frees the lock when this tool and all its children have ended. CannotCollectError if time is up or the folder refuses, InterruptedRunError
     if the tool is told to stop.
     """
     try:
@@ -36,7 +36,9 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: st
         _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
-        yield
+        with process.keep_locked(descriptor):
+            yield
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # the supervisor may close its copy later
     finally:
         os.close(descriptor)
 

@@ -199,6 +199,8 @@ def _without_outcomes(failure: Missing, completed: Completed | None, result_file
 def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing | None:
     if completed.timed_out:
         return Missing(code=Code.HANG, message=f"did not end within {spec.seconds:.0f} s")
+    if completed.flooded:
+        return Missing(code=Code.CRASH, message=f"the worker was killed: it printed more than {process.MAX_OUTPUT >> 20} MiB")
     if completed.returncode < 0:
         return Missing(code=Code.CRASH, message=f"the worker was killed by {completed.signal_name}")
     if not finished:
