@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore_ci.adapters import supervisor
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 POLL_SECONDS = 0.02
@@ -58,21 +59,31 @@ class Completed:
         except ValueError:
             return f"signal {-self.returncode}"
 
-    def text(self, *, limit: int = 64 << 20) -> str:
+    def text(self, *, limit: int = files.MAX_LOG) -> str:
         """Return at most ``limit`` bytes of standard output."""
         return read_text(self.stdout, limit=limit)
 
-    def error_text(self, *, limit: int = 64 << 20) -> str:
+    def error_text(self, *, limit: int = files.MAX_LOG) -> str:
         """Return standard error, as ``text``."""
         return read_text(self.stderr, limit=limit)
 
+    def last_lines(self) -> list[str]:
+        """Return the last lines of both outputs, those of standard error last."""
+        return [line for file in (self.stdout, self.stderr) for line in _end_of(file).splitlines()]
 
-def read_text(path: Path, *, limit: int = 64 << 20) -> str:
-    """Read a tool's output. Undecodable bytes are replaced. An absent file is empty."""
+
+def read_text(path: Path, *, limit: int = files.MAX_LOG) -> str:
+    """Read the beginning of a tool's output. Undecodable bytes are replaced. What is absent or no plain file is empty."""
     try:
-        with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", errors="replace")
-    except FileNotFoundError:
+        return files.read_start(path, limit=limit, follow=False).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _end_of(path: Path) -> str:
+    try:
+        return files.read_end(path, limit=64 * files.KIB).decode("utf-8", errors="replace")
+    except OSError:
         return ""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import nvcc, process
+from flashcore_ci.bounded import files
 from flashcore_ci.build.compiler import BuildContext, diagnose_failure
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -48,6 +48,6 @@ def link(objects: Sequence[str], name: str, context: BuildContext) -> LinkedLibr
         error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        linked = LinkedLibrary(digest=hashlib.sha256(library.read_bytes()).hexdigest())
+        linked = LinkedLibrary(digest=files.sha256(library))
         cache.keep(key, library, linked)
     return linked

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, process
+from flashcore_ci.bounded import files
 from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.tokens import c_tokens
@@ -16,6 +16,8 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
+
+MAX_CUBIN = MAX_DISASSEMBLY = MAX_TRANSLATED = 64 * files.MIB
 
 DISASSEMBLE_SECONDS = 120.0
 
@@ -92,7 +94,7 @@ def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, tool
     """Refuse a header without a digest: ``Sources.closure`` did not find it."""
     tools = toolchain.nvcc.parent.parent
     for name in nvcc.parse_dependencies(process.read_text(dependencies)):
-        path = Path(sources.root, name).resolve()
+        path = files.resolve(Path(sources.root, name))
         in_checkout = not Path(name).is_absolute() or (path.is_relative_to(sources.root) and not path.is_relative_to(tools))
         if in_checkout and not (path.is_relative_to(sources.root) and path.relative_to(sources.root).as_posix() in unit.reads):
             message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
@@ -102,12 +104,12 @@ def _find_unlisted_header(unit: Unit, dependencies: Path, sources: Sources, tool
 
 def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> CompiledUnit:
     """Read the evidence in the cubin. A host-only source has none."""
-    digest = hashlib.sha256((work / "unit.o").read_bytes()).hexdigest()
+    digest = files.sha256(work / "unit.o")
     cubin = work / f"{Path(unit.source).stem}.cubin"
     if not cubin.is_file():
         return CompiledUnit(digest=digest, machine_code="", host_code="", entries=())
     try:
-        code = elf.read(cubin.read_bytes())
+        code = elf.read(files.read(cubin, limit=MAX_CUBIN))
         functions = _disassemble(cubin, work, toolchain) if code.entries else ()
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
@@ -117,7 +119,7 @@ def _read_outputs(unit: Unit, work: Path, output: str, toolchain: Toolchain) -> 
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
     codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
     entries = tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
-    translated = cubin.with_suffix(".cudafe1.cpp").read_text(encoding="utf-8", errors="replace")
+    translated = process.read_text(cubin.with_suffix(".cudafe1.cpp"), limit=MAX_TRANSLATED)
     host_code = digest_of(c_tokens(nvcc.parse_host_code(translated, unit.reads)))
     return CompiledUnit(digest=digest, machine_code=code.digest, host_code=host_code, entries=entries)
 
@@ -128,7 +130,7 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
         raise InterruptedRunError("the run was stopped")
     if completed.returncode != 0 or completed.timed_out:
         raise ValueError(f"nvdisasm failed: {completed.error_text().strip()[:200] or f'exit status {completed.returncode}'}")
-    return nvdisasm.parse(completed.text())
+    return nvdisasm.parse(completed.text(limit=MAX_DISASSEMBLY))
 
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import git
 from flashcore_ci.adapters.git import Checkout
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.errors import UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
@@ -48,7 +48,7 @@ def job_results(text: str) -> tuple[tuple[str, str], ...]:
     """Read each job's result. UsageError when the text is not ``toJSON(needs)``."""
     fix = "give the JSON of GitHub's needs context: --needs \"$NEEDS\", with NEEDS: ${{ toJSON(needs) }} in the step's env"
     try:
-        jobs = json.loads(text)
+        jobs = loads(text)
         results = tuple((str(name), str(job["result"])) for name, job in jobs.items())
     except (ValueError, AttributeError, TypeError, KeyError):
         raise UsageError("--needs is not a JSON object of jobs and their results", fix=fix) from None
