@@ -22,20 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_apart
+import fuzz_report
 from fuzz_apart import DiedError, Reports
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer
 from flashcore_ci.build import tokens
 from flashcore_ci.collect import child, correctness
 from flashcore_ci.collect.sanitizer import between_marks
-from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.noise import Noise
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
-from flashcore_ci.model.suite import Kind, Rule, Scope, Severity
-from flashcore_ci.model.verdict import Origin, Outcome, Reason, Report, Verdict
+from flashcore_ci.model.verdict import Report
 from flashcore_ci.run.durations import Durations
 from flashcore_ci.run.required_check import job_results
 from flashcore_ci.store import bundle, codec, legacy, record_files
@@ -179,21 +178,6 @@ def through(file: Path, read: Callable[[Path], object]) -> Callable[[bytes], obj
     return lambda data: (file.write_bytes(data), read(file))[1]
 
 
-def small_report() -> bytes:
-    """Return a report with one verdict."""
-    reason = Reason(code=Code.WITHIN_LIMIT, message="0 findings (limit 0)", facts=(("launches", "2"),))
-    fixed = {"scope": Scope.WORKLOAD, "severity": Severity.BLOCKING, "rule": Rule.EQUAL, "origin": Origin(kind="none")}
-    verdict = Verdict(
-        gate="g", title="t", evidence=Kind.CORRECTNESS, target="w", subject="s", outcome=Outcome.PASS, blocks=False, deferred=False,
-        reason=reason, reading=Measured(value=0.0, unit="count"), limit=0.0, unit="count", notes=("n",), **fixed,
-    )  # fmt: skip
-    report = Report(
-        suite="s", tool="t", as_of="2026-11-22T00:00:00Z", outcome=Outcome.PASS, exit_code=0, headline="h", verdicts=(verdict,),
-        excluded=(), waivers=(), builds=(), provenance=None,
-    )  # fmt: skip
-    return codec.encode(report)
-
-
 def result_reader(folder: Path) -> Reader:
     """Read a worker's result. Readings are numbers or Missing."""
     outcome = {"readings": {"diff/max": 0.1, "error/ratio": "nan", "finite/bad-values": 0}, "notes": ["n"], "seconds": 1.0}
@@ -236,7 +220,7 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
         ),
         "suite TOML": Reader(suites, through(folder / "suite.toml", lambda file: load(file, root=ROOT)), (SuiteError,)),
         "result file": result_reader(folder),
-        "report": Reader([small_report()], lambda data: codec.decode(Report, data, where="report"), (EvidenceError,)),
+        "report": Reader([fuzz_report.small_report()], lambda data: codec.decode(Report, data, where="report"), (EvidenceError,)),
         "noise": Reader(
             [path.read_bytes() for path in (ROOT / "gates/noise").glob("*.json")],
             through(folder / "noise.json", lambda file: record_files.read(Noise, file)),
