@@ -207,7 +207,7 @@ def test_a_packed_run(tmp_path: Path, make: Make) -> None:
     code, errors, seconds, kib = run(
         ["judge", str(tmp_path / "run.tar.xz"), "--suite", "gates/smoke.toml", "--out", str(out)], tmp_path
     )
-    assert code in ALLOWED, errors[-500:]
+    assert code in ALLOWED | {0}, errors[-500:]  # what is within the bounds is judged
     assert "Traceback" not in errors
     assert seconds < MAX_SECONDS
     assert kib < MAX_KIB
