@@ -91,7 +91,6 @@ def mutant(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(supervisor, "__file__", str(file))
     patch.setattr(process, "_control", None)
     patch.setattr(process, "_supervisor", None)
-    patch.setattr(process.atexit, "register", lambda *_: None)
 
 
 CLASS = AttackClass(
