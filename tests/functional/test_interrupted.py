@@ -99,5 +99,6 @@ def test_a_tool_that_is_killed_leaves_its_lock_to_the_next(machine: Machine) -> 
     machine.wait_until_waiting(first)
     first.kill()
     first.communicate()
+    (machine.folder / "go on").touch()
     assert machine.gate(*only(*PROFILE)).returncode == 10
     assert machine.verdicts() == of(machine.recorded, *PROFILE)

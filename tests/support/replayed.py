@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.run.reports import FILES
-from flashcore_ci.store import bundle, codec
+from flashcore_ci.store import bundle, codec, legacy
 from flashcore_ci.suite.loader import load
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,8 @@ def checkout(folder: Path) -> Path:
 def place_builds(folder: Path, scratch: Path) -> None:
     """Write the recorded builds as this checkout's, with libraries that are never loaded."""
     evidence = bundle.unpack(RECORDINGS / "defects.tar.xz")["evidence.json"]
-    recorded = codec.decode(Evidence, evidence, where="evidence.json").builds
+    decode = legacy.decode_v1 if legacy.is_v1(evidence) else partial(codec.decode, Evidence)
+    recorded = decode(evidence, where="evidence.json").builds
     suite = load(folder / SUITE, root=folder)
     descriptions = describe(suite, root=folder, python=Path(sys.executable), scratch=scratch)
     empty = hashlib.sha256(b"").hexdigest()
