@@ -75,7 +75,7 @@ microbench: build/microbench ## Measure the pipes of this GPU (NVCC, a Hopper GP
 	build/microbench
 
 .PHONY: fuzz
-fuzz: $(VENV)/.tests ## Feed N damaged inputs to every reader (N=1000000 takes about ten minutes)
+fuzz: $(VENV)/.tests ## Feed N damaged inputs of up to 1 MB to every reader, with limits of time and memory
 	$(BIN)/python tools/study/fuzz.py --count $(N)
 
 .PHONY: selftest

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import loads
 
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_?KEY|API_?KEY|ACCESS_?KEY|(^|_)PAT$", re.IGNORECASE)
 CREDENTIALS = (
@@ -89,7 +91,7 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
     for folder in Path(temporary).parents[:3]:
         if text := read_text(folder / ".runner"):
             try:
-                return json.loads(text.removeprefix("\ufeff")).get("ephemeral") is True
+                return loads(text.removeprefix("\ufeff")).get("ephemeral") is True
             except (ValueError, AttributeError):
                 return None
     return None
@@ -98,6 +100,6 @@ def _ephemeral(environ: Mapping[str, str]) -> bool | None:
 def read_text(path: Path) -> str:
     """Read a small file. One that cannot be read is empty."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return files.read_start(path, limit=files.MIB).decode("utf-8", errors="replace")
     except OSError:
         return ""

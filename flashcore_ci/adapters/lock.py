@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, process
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 POLL_SECONDS = 0.2
+FIX = "set FLASHCORE_CI_LOCK_DIR to a writable folder"
 
 
 def path(folder: Path, uuid: str) -> Path:
@@ -23,20 +26,24 @@ def path(folder: Path, uuid: str) -> Path:
 def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: str = "this GPU") -> Iterator[None]:
     """Hold ``file`` locked. Wait up to ``timeout`` seconds, with one message to ``waiting`` that names ``what``.
 
-    The kernel frees the lock when its holder dies. CannotCollectError if time is up or the folder refuses, InterruptedRunError
+    The kernel frees the lock when this tool and all its children have ended. CannotCollectError if time is up or the folder refuses, InterruptedRunError
     if the tool is told to stop.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        fix = "set FLASHCORE_CI_LOCK_DIR to a writable folder"
-        raise CannotCollectError(f"cannot lock {file}: {error.strerror}", fix=fix) from None
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise CannotCollectError(f"cannot lock {file}: {why}", fix=FIX) from None
     try:
+        if not files.is_lock(descriptor):
+            raise CannotCollectError(f"cannot lock {file}: it is not a lock file", fix=FIX)
         _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
-        yield
+        with process.keep_locked(descriptor):
+            yield
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # the supervisor may close its copy later
     finally:
         os.close(descriptor)
 

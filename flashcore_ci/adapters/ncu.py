@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import math
 import shutil
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.metrics import MAX_SHARE
@@ -159,8 +159,8 @@ def reading_argv(tool: Path | None, report: Path) -> tuple[str, ...]:
 def parse_actions(text: str) -> tuple[Action, ...]:
     """Parse what such a process printed. A failed process has no actions."""
     try:
-        return tuple(_decode_action(**record) for record in json.loads(text.splitlines()[-1]))
-    except (ValueError, TypeError, LookupError, AttributeError):
+        return tuple(_decode_action(**record) for record in loads(text.splitlines()[-1]))
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
         return ()
 
 

@@ -1,31 +1,39 @@
 """Start other processes. Nothing else imports ``subprocess``.
 
-A child has its own process group and no standard input. Its output goes to files, so no pipe can fill up. At a time-out or a
-stop the group gets SIGTERM, then SIGKILL. A child is reaped last: until then no other process can get its number.
+A child has its own session and no standard input. Its output goes to files, so no pipe can fill up. The supervisor starts it and
+ends all its descendants: at its end, at a time-out (SIGTERM, then SIGKILL), and when this tool dies of anything.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import math
 import os
 import select
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashcore_ci.adapters import supervisor
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
-GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
-RUNNING = math.inf  # the end time of a child that still runs
-_children: set[int] = set()
-_sessions: dict[int, float] = {}  # session (the child's pid) to its end, in seconds since boot
-_lock = threading.Lock()
+MAX_OUTPUT = 256 << 20
+"""Bytes of one output of a child. It is killed at more."""
+ANSWER_SECONDS = 30.0
+"""Time for the supervisor to end a child, beyond its grace. A driver may hold a dying process for a while."""
+_control: socket.socket | None = None
+_supervisor: subprocess.Popen[bytes] | None = None
+_kept: list[int] = []
+_children: dict[int, socket.socket] = {}  # the socket to the reaper of each child, by its number
+_lock = threading.RLock()
 _stopping = threading.Event()
 
 
@@ -36,6 +44,7 @@ class Completed:
     argv: tuple[str, ...]
     returncode: int
     timed_out: bool
+    flooded: bool = False
     seconds: float
     stdout: Path
     stderr: Path
@@ -50,21 +59,31 @@ class Completed:
         except ValueError:
             return f"signal {-self.returncode}"
 
-    def text(self, *, limit: int = 64 << 20) -> str:
+    def text(self, *, limit: int = files.MAX_LOG) -> str:
         """Return at most ``limit`` bytes of standard output."""
         return read_text(self.stdout, limit=limit)
 
-    def error_text(self, *, limit: int = 64 << 20) -> str:
+    def error_text(self, *, limit: int = files.MAX_LOG) -> str:
         """Return standard error, as ``text``."""
         return read_text(self.stderr, limit=limit)
 
+    def last_lines(self) -> list[str]:
+        """Return the last lines of both outputs, those of standard error last."""
+        return [line for file in (self.stdout, self.stderr) for line in _end_of(file).splitlines()]
 
-def read_text(path: Path, *, limit: int = 64 << 20) -> str:
-    """Read a tool's output. Undecodable bytes are replaced. An absent file is empty."""
+
+def read_text(path: Path, *, limit: int = files.MAX_LOG) -> str:
+    """Read the beginning of a tool's output. Undecodable bytes are replaced. What is absent or no plain file is empty."""
     try:
-        with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", errors="replace")
-    except FileNotFoundError:
+        return files.read_start(path, limit=limit, follow=False).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _end_of(path: Path) -> str:
+    try:
+        return files.read_end(path, limit=64 * files.KIB).decode("utf-8", errors="replace")
+    except OSError:
         return ""
 
 
@@ -81,29 +100,31 @@ def run(
 ) -> Completed:
     """Run ``argv`` to its end. Output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No process of
-    its group survives. CannotCollectError if it cannot start, InterruptedRunError after ``stop_all``.
+    ``env`` replaces the environment, ``variables`` are added. If ``should_stop`` returns True, the child times out. No descendant
+    survives. CannotCollectError if it cannot start, InterruptedRunError after ``stop_all``.
     """
     logs.mkdir(parents=True, exist_ok=True)
     out, err = logs / f"{name}.out", logs / f"{name}.err"
     command = tuple(str(part) for part in argv)
+    environment = {**(os.environ if env is None else env), **(variables or {})}
+    variables_of = [os.fsencode(f"{key}={value}") for key, value in environment.items()]
+    folder = os.fsencode(Path.cwd() if cwd is None else cwd)
+    request = supervisor.request_bytes([os.fsencode(part) for part in command], variables_of, folder, MAX_OUTPUT)
     started = time.monotonic()
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        environment = {**(os.environ if env is None else env), **(variables or {})}
-        child = _start(command, stdout.fileno(), stderr.fileno(), cwd, environment)
-        try:
-            timed_out = _wait(child, started + timeout, should_stop)
-        finally:
-            _end_group(child)
+    with out.open("wb") as stdout, err.open("wb") as stderr, _reaper(stdout.fileno(), stderr.fileno()) as talk:
+        status, flooded, timed_out = _wait(talk, request, command[0], started + timeout, should_stop)
     seconds = time.monotonic() - started
-    return Completed(argv=command, returncode=child.returncode, timed_out=timed_out, seconds=seconds, stdout=out, stderr=err)
+    return Completed(
+        argv=command, returncode=status, timed_out=timed_out, flooded=flooded, seconds=seconds, stdout=out, stderr=err
+    )
 
 
 def stop_all(*, kill: bool = False) -> None:
     """End every child and refuse new ones. ``kill`` grants no grace."""
     _stopping.set()
-    for pid in tuple(_children):
-        _signal_group(pid, signal.SIGKILL if kill else signal.SIGTERM)
+    with _lock:
+        for talk in _children.values():
+            _tell(talk, supervisor.KILL if kill else supervisor.TERMINATE)
 
 
 def stopping() -> bool:
@@ -112,75 +133,129 @@ def stopping() -> bool:
 
 
 def is_descendant(pid: int) -> bool:
-    """Tell whether ``pid`` descends from a child of this tool, and does not just reuse its number."""
+    """Tell whether ``pid`` descends from a child of this tool, by the parents of today: a number that is used again does not."""
+    while pid > 1 and pid not in _children:
+        pid = supervisor.parent_of(pid)
+    return pid in _children
+
+
+@contextlib.contextmanager
+def keep_locked(descriptor: int) -> Iterator[None]:
+    """Keep a lock's ``descriptor`` open while a child lives, even if this tool is killed."""
+    with _lock:
+        _kept.append(descriptor)
+        if _control is not None:
+            _request(supervisor.KEEP, [descriptor])
     try:
-        ended = _sessions.get(os.getsid(pid))
-        return ended is not None and _start_time(pid) <= ended
-    except (OSError, ValueError):
-        return False
+        yield
+    finally:
+        with _lock:
+            _kept.remove(descriptor)
+            if _control is not None:
+                _request(supervisor.DROP, [])
 
 
-def _start_time(pid: int) -> float:
-    """Field 22 of proc(5)'s stat, in seconds since boot."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+def _supervise() -> None:
+    """Start the supervisor, once: ending children must not depend on this process."""
+    global _control, _supervisor  # noqa: PLW0603 - one per process, as its children are
+    if _control is not None:
+        return
+    ours, its = socket.socketpair()
+    argv = [sys.executable, "-I", "-S", supervisor.__file__, str(its.fileno())]
+    null = subprocess.DEVNULL
+    with its:
+        # A group of its own, but in our session: when we die, the kernel continues it if a child stopped it.
+        _supervisor = subprocess.Popen(  # noqa: S603 - our own program
+            argv, stdin=null, stdout=null, stderr=null, pass_fds=[its.fileno()], process_group=0
+        )
+    _control = ours
+    atexit.register(_dismiss, ours, _supervisor)
+    for descriptor in _kept:
+        _request(supervisor.KEEP, [descriptor])
 
 
-def _start(command: Sequence[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _dismiss(control: socket.socket, child: subprocess.Popen[bytes]) -> None:
+    control.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(1.0)
+
+
+def _request(word: bytes, descriptors: list[int]) -> None:
+    assert _control is not None
+    try:
+        socket.send_fds(_control, [word], descriptors) if descriptors else _control.sendall(word)
+    except OSError:
+        raise CannotCollectError("the supervisor of this run was killed", fix="run the command again") from None
+
+
+@contextlib.contextmanager
+def _reaper(stdout: int, stderr: int) -> Iterator[socket.socket]:
+    """Ask for a reaper. It ends its child when the socket closes."""
     if _stopping.is_set():
         raise InterruptedRunError("the run was stopped")
-    try:
-        child = subprocess.Popen(  # noqa: S603 - argv is a list, without a shell
-            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True
-        )
-    except OSError as error:
-        raise CannotCollectError(f"cannot start {command[0]}: {error.strerror}", fix="flashcore-ci doctor") from None
-    with _lock:
-        _children.add(child.pid)
-        _sessions[child.pid] = RUNNING
-    return child
+    ours, its = socket.socketpair()
+    with ours:
+        ours.settimeout(ANSWER_SECONDS)
+        with its, _lock:
+            _supervise()
+            _request(supervisor.START, [its.fileno(), stdout, stderr])
+        yield ours
 
 
-def _wait_for_exit(child: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Wait up to ``seconds`` (None: forever), on Linux without a reap."""
-    if not hasattr(os, "pidfd_open"):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(seconds)
-            return True
-        return False
+def _wait(
+    talk: socket.socket, request: bytes, program: str, deadline: float, should_stop: Callable[[], bool] | None
+) -> tuple[int, bool, bool]:
+    """Return the child's status, whether it printed too much, and whether it was stopped."""
+    _tell(talk, request)
+    timed_out, pid = False, 0
     try:
-        descriptor = os.pidfd_open(child.pid)
-    except ProcessLookupError:  # SIGCHLD is ignored, as our parent process set it
-        return True
-    try:
-        watch = select.poll()
-        watch.register(descriptor, select.POLLIN)
-        return bool(watch.poll(None if seconds is None else 1e3 * seconds))
+        for word, *values in _messages(talk):
+            if word == "ended":
+                return int(values[0]), values[1] == "1", timed_out
+            if word == "failed":
+                raise CannotCollectError(f"cannot start {program}: {os.strerror(int(values[0]))}", fix="flashcore-ci doctor")
+            if word == "started":
+                pid = int(values[0])
+                with _lock:
+                    _children[pid] = talk
+            elif timed_out:
+                _insist(program, deadline)
+            elif _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
+                timed_out, deadline = True, time.monotonic()
+                _tell(talk, supervisor.TERMINATE)
     finally:
-        os.close(descriptor)
+        with _lock:
+            _children.pop(pid, None)
+    raise AssertionError("the messages of a reaper have an end")
 
 
-def _wait(child: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool] | None) -> bool:
+def _messages(talk: socket.socket) -> Iterator[list[str]]:
+    """Yield the words of each line, or "silent" after ``POLL_SECONDS``. A killed reaper reads as a child that got SIGKILL."""
+    heard = b""
+    watch = select.poll()
+    watch.register(talk, select.POLLIN)
     while True:
-        if _wait_for_exit(child, POLL_SECONDS):
-            return False
-        if _stopping.is_set() or time.monotonic() > deadline or (should_stop is not None and should_stop()):
-            return True
+        if not watch.poll(1e3 * POLL_SECONDS):
+            yield ["silent"]
+            continue
+        part = b""
+        with contextlib.suppress(OSError):  # the reaper was killed
+            part = talk.recv(256)
+        *lines, heard = (heard + part).split(b"\n")
+        yield from (line.decode("ascii").split() for line in lines)
+        if not part:
+            yield ["ended", str(-signal.SIGKILL), "0"]
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, grace, SIGKILL to the group, grandchildren too."""
-    if not _wait_for_exit(child, 0):
-        _signal_group(child.pid, signal.SIGTERM)
-        _wait_for_exit(child, GRACE_SECONDS)
-    _signal_group(child.pid, signal.SIGKILL)
-    _wait_for_exit(child, None)
-    with _lock:
-        _children.discard(child.pid)
-        _sessions[child.pid] = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-    child.wait()
+def _tell(talk: socket.socket, words: bytes) -> None:
+    with contextlib.suppress(OSError):  # the reaper was killed: the wait for it ends
+        talk.sendall(words)
 
 
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+def _insist(program: str, since: float) -> None:
+    """Continue supervisor and reapers, which a child may have stopped. CannotCollectError if the child never ends."""
+    if time.monotonic() > since + supervisor.GRACE_SECONDS + ANSWER_SECONDS:
+        raise CannotCollectError(f"{program} cannot be ended", fix="end it by hand, then run the command again")
+    if _supervisor is not None and _supervisor.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(_supervisor.pid, signal.SIGCONT)

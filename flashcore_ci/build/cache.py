@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.store import codec
 from flashcore_ci.store.files import write_atomically
@@ -48,8 +48,8 @@ class Cache:
         """Return this entry's record, or None if it is absent, altered, or another entry's."""
         path = self.product_path(key).with_name(_RECORD)
         try:
-            cached = codec.decode(record, path.read_bytes(), where=str(path))
-            intact = cached.key == key and hashlib.sha256(self.product_path(key).read_bytes()).hexdigest() == cached.digest
+            cached = codec.decode(record, files.read(path, limit=files.MAX_RECORD), where=str(path))
+            intact = cached.key == key and files.sha256(self.product_path(key)) == cached.digest
         except (OSError, EvidenceError):
             return None
         return cached if intact else None

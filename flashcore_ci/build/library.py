@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import host_elf, nvcc, process
+from flashcore_ci.bounded import files
 from flashcore_ci.build.compiler import BuildContext, diagnose_failure
 from flashcore_ci.build.objects import CompiledUnit
 from flashcore_ci.model.evidence import CompileError
@@ -51,7 +52,7 @@ def link(objects: Sequence[CompiledUnit], name: str, context: BuildContext) -> L
         error = diagnose_failure(completed, output, nvcc.link_error(output, name) or nvcc.first_error(output), name)
         if error is not None:
             return error
-        data = library.read_bytes()
+        data = files.read(library, limit=files.MAX_BINARY)
         linked = LinkedLibrary(key=key, digest=hashlib.sha256(data).hexdigest(), host_code=host_elf.library_digest(data))
         cache.keep(key, library, linked)
     return linked

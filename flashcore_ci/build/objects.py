@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from flashcore_ci.adapters import elf, host_elf, nvcc, nvdisasm, process
+from flashcore_ci.bounded import files
 from flashcore_ci.build import tokens
 from flashcore_ci.build.compiler import COMPILE_SECONDS, BuildContext, diagnose_failure
 from flashcore_ci.build.sources import Sources
@@ -16,6 +17,8 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
+
+MAX_CUBIN = MAX_DISASSEMBLY = MAX_TRANSLATED = 64 * files.MIB
 
 DISASSEMBLE_SECONDS = 120.0
 
@@ -110,7 +113,7 @@ def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> Compi
     if not all(rules):
         raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
     for name in rules[0]:
-        path = Path(root, name).resolve()
+        path = files.resolve(Path(root, name))
         is_listed = path.is_relative_to(root) and path.relative_to(root).as_posix() in unit.reads
         if not is_listed and (system.is_ours(name) or not system.is_header(path)):
             message = f"reads {name}, which no plain #include in the checkout names, so no digest covers it"
@@ -125,10 +128,12 @@ def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> Compi
 
 def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) -> CompiledUnit:
     """Read the evidence in the cubin. A host-only source has none."""
-    stem, made = Path(unit.source).stem, (work / "unit.o").read_bytes()
-    module, preprocessed = process.read_text(work / f"{stem}.module_id"), process.read_text(work / f"{stem}.cpp4.ii")
+    stem, made = Path(unit.source).stem, files.read(work / "unit.o", limit=files.MAX_BINARY)
+    module = process.read_text(work / f"{stem}.module_id")
+    preprocessed = process.read_text(work / f"{stem}.cpp4.ii", limit=MAX_TRANSLATED)
     names = (
-        str(Path(context.sources.root, name).resolve()) for name in nvcc.parse_dependencies(process.read_text(work / "unit.d"))
+        str(files.resolve(Path(context.sources.root, name)))
+        for name in nvcc.parse_dependencies(process.read_text(work / "unit.d"))
     )
     system_files = tuple(sorted({name for name in names if not context.system.is_ours(name)}))
     entries: tuple[CompiledEntry, ...] = ()
@@ -140,7 +145,7 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
     if machine_code:
-        translated = process.read_text(work / f"{stem}.cudafe1.cpp")
+        translated = process.read_text(work / f"{stem}.cudafe1.cpp", limit=MAX_TRANSLATED)
         headers = [(path, tokens.directives(context.sources.text(path))) for path in unit.reads]
         host_code = digest_of(tokens.canonical(nvcc.parse_host_code(translated, context.system.is_ours, module)), headers)
     return CompiledUnit(
@@ -157,7 +162,7 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
 
 
 def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: Toolchain) -> tuple[str, tuple[CompiledEntry, ...]]:
-    code = elf.read(cubin.read_bytes(), module)
+    code = elf.read(files.read(cubin, limit=MAX_CUBIN), module)
     functions = _disassemble(cubin, cubin.parent, toolchain) if code.entries else ()
     printed = nvcc.parse_resources(output)
     missing = sorted(set(code.entries) - set(printed))
@@ -173,7 +178,7 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
         raise InterruptedRunError("the run was stopped")
     if completed.returncode != 0 or completed.timed_out:
         raise ValueError(f"nvdisasm failed: {completed.error_text().strip()[:200] or f'exit status {completed.returncode}'}")
-    return nvdisasm.parse(completed.text())
+    return nvdisasm.parse(completed.text(limit=MAX_DISASSEMBLY))
 
 
 def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:

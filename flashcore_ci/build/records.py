@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.store import codec
@@ -29,7 +30,8 @@ class BuildSet:
 def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
     """Raise UsageError if a build would overwrite other files."""
     file = folder / FILE
-    if file.is_file() and SCHEMA in file.read_text(encoding="utf-8", errors="replace"):
+    with contextlib.suppress(EvidenceError):
+        codec.decode(BuildSet, _read(folder), where=str(file))
         return
     for name in (FILE, *libraries):
         if (folder / name).exists():
@@ -43,23 +45,26 @@ def write_builds(folder: Path, build_set: BuildSet) -> None:
 
 def read_builds(folder: Path) -> BuildSet:
     """Read the builds in ``folder``. EvidenceError unless record and libraries are whole."""
-    try:
-        data = (folder / FILE).read_bytes()
-    except OSError as error:
-        raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="write it with flashcore-ci build --out DIR") from None
-    build_set = codec.decode(BuildSet, data, where=str(folder / FILE))
+    build_set = codec.decode(BuildSet, _read(folder), where=str(folder / FILE))
     for build in build_set.builds:
         if build.library:
             _check_library(folder, build)
     return build_set
 
 
+def _read(folder: Path) -> bytes:
+    try:
+        return files.read(folder / FILE, limit=files.MAX_RECORD)
+    except OSError as error:
+        raise EvidenceError(f"{folder / FILE}: {error.strerror}", fix="write it with flashcore-ci build --out DIR") from None
+
+
 def _check_library(folder: Path, build: BuildEvidence) -> None:
     path = folder / build.library
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if not files.resolve(path).is_relative_to(files.resolve(folder)):
         raise EvidenceError(f"{folder / FILE}: {build.library} is outside this folder", fix="build again")
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = files.sha256(path)
     except OSError as error:
         raise EvidenceError(f"{path}: {error.strerror}", fix="copy the whole folder, or build again") from None
     if digest != build.library_digest:

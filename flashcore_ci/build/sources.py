@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
+from flashcore_ci.bounded import files
 from flashcore_ci.build import python_text, tokens
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
@@ -26,7 +27,7 @@ class Sources:
 
     def is_inside(self, path: str) -> bool:
         """Tell whether ``path`` is relative and inside the checkout."""
-        return "\0" not in path and not Path(path).is_absolute() and (self.root / path).resolve().is_relative_to(self.root)
+        return "\0" not in path and not Path(path).is_absolute() and files.resolve(self.root / path).is_relative_to(self.root)
 
     def exists(self, path: str) -> bool:
         """Tell whether this file can be read."""
@@ -117,14 +118,14 @@ class Sources:
         if (folder, name) not in self._header_paths:
             path = None
             with contextlib.suppress(ValueError):  # the name leads out of the checkout
-                path = (self.root / folder / name).resolve().relative_to(self.root).as_posix()
+                path = files.resolve(self.root / folder / name).relative_to(self.root).as_posix()
             self._header_paths[folder, name] = path if path is not None and self.exists(path) else None
         return self._header_paths[folder, name]
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._bytes:
             try:
-                self._bytes[path] = (self.root / path).read_bytes()
+                self._bytes[path] = files.read(self.root / path, limit=files.MAX_SOURCE)
             except OSError:
                 self._bytes[path] = None
         return self._bytes[path]

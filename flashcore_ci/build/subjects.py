@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import nvcc
+from flashcore_ci.bounded import files
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import BuildContext, find_host_compiler
@@ -225,5 +226,5 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
 def _link(name: str, units: Sequence[CompiledUnit], context: BuildContext) -> library.LinkedLibrary | CompileError:
     linked = library.link(units, name, context)
     if isinstance(linked, library.LinkedLibrary):
-        write_atomically(context.out / name, context.cache.product_path(linked.key).read_bytes())
+        write_atomically(context.out / name, files.read(context.cache.product_path(linked.key), limit=files.MAX_BINARY))
     return linked

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore_ci.adapters import lock, nvcc, process
+from flashcore_ci.bounded import files
 from flashcore_ci.build import programs
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.model.identity import digest_of
@@ -106,7 +107,7 @@ def find(home: Path) -> Toolchain | None:
     """Find the pinned tools under ``home``, if wholly installed. CannotCollectError if their bytes are not the pinned ones."""
     folder = _folder(home)
     try:
-        installed = codec.decode(ToolVersions, (folder / _MARKER).read_bytes(), where=str(folder / _MARKER))
+        installed = codec.decode(ToolVersions, files.read(folder / _MARKER, limit=files.MAX_RECORD), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks every child to end, the second kills them.
+"""SIGINT, SIGTERM and SIGHUP: the first asks every child to end, the second kills them.
 
 A signal never raises, so reports are written to their end. A thread acts on it, woken through a socket by the interpreter's C
 handler: Python's own handlers run in the main thread, which may wait for a child.
@@ -15,7 +15,7 @@ from types import FrameType
 
 from flashcore_ci.run import host
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def graceful() -> Iterator[None]:
     listener = threading.Thread(target=_listen, args=(reader,), name="signals", daemon=True)
     listener.start()
     previous_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    previous = {number: signal.signal(number, _handle) for number in SIGNALS}
+    previous = {number: signal.signal(number, _handle) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield
     finally:

@@ -17,7 +17,8 @@ from typing import Any
 import flashcore_ci
 from flashcore_ci.adapters import clock, process
 from flashcore_ci.adapters.process import Completed
-from flashcore_ci.model import strict_json
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import loads, shorten
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
 from flashcore_ci.model.reading import Missing
@@ -92,7 +93,10 @@ class JobResult:
 def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
     """Run the worker on ``spec``. It never raises for what the worker does."""
     folder = spec.scratch / f"{next(_numbers):03d}-{spec.name}"
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return _without_outcomes(Missing(code=Code.TOOL_FAILED, message=f"{folder} exists: a child made it"), None, folder)
     job_file, result_file = folder / "job.json", folder / "result.json"
     nonce = secrets.token_hex(16)
     data = _job_json(spec, nonce, start)
@@ -141,12 +145,13 @@ def interpret(spec: JobSpec, completed: Completed, content: dict[str, Any] | Mis
 def read_result(path: Path, *, kind: str, nonce: str, job: str, began: float) -> dict[str, Any] | Missing:
     """Read the result bound by ``nonce`` and digest ``job``. Any other is Missing."""
     try:
-        written = path.stat().st_mtime
-        content = strict_json.loads(path.read_bytes())
+        written = path.lstat().st_mtime
+        content = loads(files.read(path, limit=files.MAX_RECORD, follow=False))
     except FileNotFoundError:
         return Missing(code=Code.INVALID_RESULT, message="the worker wrote no result")
     except (OSError, ValueError) as error:
-        return Missing(code=Code.INVALID_RESULT, message=f"the worker's result cannot be read: {error}")
+        why = getattr(error, "strerror", None) or error
+        return Missing(code=Code.INVALID_RESULT, message=shorten(f"the worker's result cannot be read: {why}"))
     if written < began - MTIME_LAG:
         return Missing(code=Code.INVALID_RESULT, message="the worker's result is older than the worker")
     expected = {"schema": "result-v1", "kind": kind, "nonce": nonce, "job": job}
@@ -200,6 +205,8 @@ def _without_outcomes(failure: Missing, completed: Completed | None, result_file
 def _failure(spec: JobSpec, completed: Completed, *, finished: bool) -> Missing | None:
     if completed.timed_out:
         return Missing(code=Code.HANG, message=f"did not end within {spec.seconds:.0f} s")
+    if completed.flooded:
+        return Missing(code=Code.CRASH, message=f"the worker was killed: it printed more than {process.MAX_OUTPUT >> 20} MiB")
     if completed.returncode < 0:
         return Missing(code=Code.CRASH, message=f"the worker was killed by {completed.signal_name}")
     if not finished:
@@ -227,8 +234,7 @@ def _record_end(path: Path, completed: Completed) -> None:
 
 
 def _last_error(completed: Completed) -> str:
-    text = f"{completed.text()}\n{completed.error_text()}"
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not TOOL_LINE.match(line)]
+    lines = [line.strip() for line in completed.last_lines() if line.strip() and not TOOL_LINE.match(line)]
     exceptions = [line for line in lines if EXCEPTION.match(line)]
     return (exceptions or lines or ["it printed nothing"])[-1][:300]
 
@@ -257,7 +263,7 @@ def missing_from(outcome: Mapping[str, Any]) -> Missing | None:
     if reason is None:
         return None
     try:
-        return Missing(code=Code(reason["code"]), message=str(reason["message"]))
+        return Missing(code=Code(reason["code"]), message=shorten(str(reason["message"])))
     except (KeyError, TypeError, ValueError):
         return Missing(code=Code.INVALID_RESULT, message="the worker reported an unknown reason code")
 

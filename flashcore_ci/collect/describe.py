@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.bounded.values import shorten
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.model import errors
@@ -16,6 +17,7 @@ from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
 
 SECONDS = 60.0
+MAX_PROBLEMS = 100
 
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
@@ -48,17 +50,20 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
             problems.append(f"{subject.file}: the subject ended the process that runs it{failure}")
             continue
         named = outcome.get("problems", [])
-        problems += [f"{subject.file}: {problem}" for problem in named]
+        problems += [shorten(f"{subject.file}: {problem}") for problem in named[:MAX_PROBLEMS]]
         if not named:
-            descriptions += _description(subject, outcome["description"], problems)
+            descriptions += _description(subject, outcome.get("description"), problems)
     if problems:
         raise SuiteError(tuple(problems))
     return tuple(descriptions)
 
 
-def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]) -> list[Description]:
+def _description(subject: SubjectRef, given: Any, problems: list[str]) -> list[Description]:
+    if not isinstance(given, dict):
+        problems.append(f"{subject.file}: the worker wrote no description")
+        return []
     try:
-        record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given["build"])}
+        record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given.get("build"))}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:

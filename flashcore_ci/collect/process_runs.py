@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import shutil
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.bounded import files
 from flashcore_ci.collect import isolation
 from flashcore_ci.collect.child import JobSpec, StartSignal
 from flashcore_ci.collect.isolation import WorkloadResult
@@ -17,6 +18,7 @@ from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
+from flashcore_ci.store.files import write_atomically
 
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
 """The worker's key for each sampled metric."""
@@ -87,11 +89,13 @@ def subject_failed(result: WorkloadResult | None) -> bool:
 
 def keep_results(session: Session, kind: str, name: str, results: Iterable[WorkloadResult]) -> list[str]:
     """Copy result files, and return their names."""
-    files = sorted({result.result_file for result in results if result.result_file.exists()})
+    found = sorted({result.result_file for result in results if result.result_file.exists()})
     kept: list[Path] = []
-    for index, file in enumerate(files):
-        kept.append(session.artifact(kind, f"{name}{f'-{index}' if index else ''}.json"))
-        shutil.copyfile(file, kept[-1])
+    for index, file in enumerate(found):
+        with contextlib.suppress(OSError):  # not a plain file: its workloads have no outcome either
+            data = files.read(file, limit=files.MAX_RECORD, follow=False)
+            kept.append(session.artifact(kind, f"{name}{f'-{index}' if index else ''}.json"))
+            write_atomically(kept[-1], data)
     return [session.relative(path) for path in kept]
 
 

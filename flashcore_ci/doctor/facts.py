@@ -17,12 +17,14 @@ from flashcore_ci.doctor import checks
 from flashcore_ci.doctor import runner as checklist
 from flashcore_ci.doctor.checks import Diagnosis
 from flashcore_ci.doctor.runner import RunnerFacts, Status
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.reading import Missing
 from flashcore_ci.run.host import has_gpu, scratch_folder
 from flashcore_ci.run.request import settings_of
 from flashcore_ci.suite.settings import Settings
 
-SECONDS = 120.0
+SECONDS = 60.0
 ONE_LAUNCH = "import torch; torch.ones(1, device='cuda').add_(1); torch.cuda.synchronize()"
 TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
 
@@ -107,7 +109,11 @@ def _profiler(settings: Settings, gpu_is_here: bool, scratch: Path) -> tuple[Dia
         return lines
     count_cycles = (tool, "--metrics", "sm__cycles_elapsed.max", "--launch-count", "1", "--clock-control", "none")
     counted = process.run((*count_cycles, settings.python, "-c", ONE_LAUNCH), logs=scratch, name="ncu", timeout=SECONDS)
-    return (*lines, checks.diagnose_counters(ncu.find_error(counted.text() + counted.error_text())))
+    error = ncu.find_error(counted.text() + counted.error_text())
+    if error is None and counted.returncode != 0:
+        how = f"did not end within {SECONDS:.0f} s" if counted.timed_out else f"ended with status {counted.returncode}"
+        error = Missing(code=Code.TOOL_FAILED, message=f"ncu {how} on one launch")
+    return (*lines, checks.diagnose_counters(error))
 
 
 def _runner_facts(

@@ -10,6 +10,9 @@ WRITE_REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of a disk that is full or read-only."""
 
 
+MAX_FILE_NAME = 200
+
+
 class ExitCode(IntEnum):
     """The exit status of the process. ``MEANING`` explains each."""
 
@@ -84,10 +87,16 @@ class InterruptedRunError(FlashcoreError):
 
 
 def as_flashcore_error(error: BaseException) -> BaseException:
-    """Turn the error of a full or read-only disk into CannotCollectError."""
+    """Turn the error of a disk, a path or the memory into CannotCollectError."""
     if isinstance(error, OSError) and error.errno in WRITE_REFUSED:
         file = error.filename or "a file"
         return CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make room on the disk")
+    if isinstance(error, OSError) and error.filename is not None:
+        file = str(error.filename)
+        shown = file if len(file) <= MAX_FILE_NAME else f"{file[:MAX_FILE_NAME]}..."
+        return CannotCollectError(f"cannot use {shown}: {error.strerror}", fix="check the path and its permissions")
+    if isinstance(error, MemoryError):
+        return CannotCollectError("this machine has too little memory", fix="end other programs, or use a larger machine")
     return error
 
 

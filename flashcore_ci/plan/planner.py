@@ -16,6 +16,9 @@ from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right
 NO_BASE = "there is no base to compare with: give --base REVISION"
 NO_MACHINE_CODE = "its subject has no machine code at build time, so only live evidence is judged"
 
+MAX_CHECKS = 20_000
+"""Checks and excluded combinations. The largest suite has 2,000."""
+
 
 def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: bool = False) -> Plan:
     """Plan every (gate, target): as a check, or as excluded with the reason. ``compared``: there is a base.
@@ -39,6 +42,9 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
             else:
                 scope = scope_of(gate.evidence)
                 checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
+        if len(checks) + len(excluded) > MAX_CHECKS:
+            problem = f"{suite.file}: more than {MAX_CHECKS} combinations of gate and target"
+            raise SuiteError((problem,), fix="divide the suite")
     problems = problems or list(_find_idle(suite, checks, excluded))
     if problems:
         raise SuiteError(tuple(problems), fix="correct the file, then run `flashcore-ci plan`")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, lock, nvml, process
+from flashcore_ci.bounded import files as bounded
 from flashcore_ci.collect import calibration
 from flashcore_ci.collect.calibration import Ledger, Part, Targets
 from flashcore_ci.collect.collect import device_of
@@ -117,8 +118,10 @@ def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: 
             for name, result in results.items():
                 if result.missing is not None:
                     progress(f"{name}: not measured: {result.missing.code}: {result.missing.message}")
-            for file in {result.result_file for result in results.values() if result.result_file.exists()}:
-                write_atomically(run.folder / f"process-{number:03d}.json", file.read_bytes())
+            for file in {result.result_file for result in results.values()}:
+                with contextlib.suppress(OSError):  # absent or no plain file: its workloads have no outcome either
+                    kept = bounded.read(file, limit=bounded.MAX_RECORD, follow=False)
+                    write_atomically(run.folder / f"process-{number:03d}.json", kept)
             ledger = ledger.with_process(part, results)
             write_atomically(run.folder / LEDGER, codec.encode(ledger))
             longest[part] = max(longest.get(part, 0.0), clock.monotonic() - began)
@@ -186,11 +189,18 @@ def _key(sessions: Sessions, device: Device) -> str:
     return digest_of(fields, device.name, device.driver, sessions[0].clock_policy, COLLECTOR_VERSIONS[timing])
 
 
+def _read_ledger(file: Path) -> bytes:
+    try:
+        return bounded.read(file, limit=bounded.MAX_RECORD)
+    except OSError as error:
+        raise EvidenceError(f"cannot read {file}: {error.strerror}", fix="give --work a new or empty folder") from None
+
+
 def _resume(file: Path, key: str, device: Device) -> Ledger:
     sitting = RecordingSession(collected_at=clock.now(), device=device, processes=0)
     if not file.exists():
         return Ledger(key=key, sittings=(sitting,))
-    ledger = codec.decode(Ledger, file.read_bytes(), where=str(file))
+    ledger = codec.decode(Ledger, _read_ledger(file), where=str(file))
     if ledger.key != key:
         fix = "give --work a new or empty folder"
         raise UsageError(f"{file} is a recording of other code, or of another kind of GPU", fix=fix)

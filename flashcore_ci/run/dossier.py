@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flashcore_ci.bounded import files as bounded
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.judge.judge import Source, matched_evidence
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
@@ -20,7 +21,8 @@ PROCESS = "*/timing/process-*.json"
 MAX_POINTS = 40
 CONTEXT_LINES = 2
 MAX_EXCERPTS = 50
-MAX_SOURCE_BYTES = 1 << 20
+MAX_TRACES = 16
+MAX_FOLDERS = 40
 MAX_LINE = 200
 SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".py"})
 """Only these files are quoted: evidence from elsewhere may name any file."""
@@ -56,10 +58,12 @@ def make_dossier(
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
     """Read the clock of each process that timed this workload."""
-    names = [name for name in observation.artifacts if fnmatch.fnmatch(name, PROCESS) and name in files]
-    for number, name in enumerate(names):
-        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):  # a chart without one trace is not an error
-            blocks = json.loads(files[name])["outcomes"][observation.target]["blocks"]
+    names = [name for name in dict.fromkeys(observation.artifacts) if fnmatch.fnmatch(name, PROCESS) and name in files]
+    for number, name in enumerate(names[:MAX_TRACES]):
+        with contextlib.suppress(
+            ValueError, TypeError, LookupError, AttributeError, OverflowError
+        ):  # a chart without one trace is not an error
+            blocks = loads(files[name])["outcomes"][observation.target]["blocks"]
             if blocks:
                 seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
                 yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)
@@ -86,8 +90,8 @@ def _lines(file: str, root: Path) -> list[str]:
     if path is None:
         return []
     try:
-        with path.open(encoding="utf-8", errors="replace") as source:
-            return [line[:MAX_LINE] for line in source.read(MAX_SOURCE_BYTES).splitlines()]
+        text = bounded.read_start(path, limit=bounded.MIB).decode("utf-8", errors="replace")
+        return [line[:MAX_LINE] for line in text.splitlines()]
     except OSError:
         return []
 
@@ -97,9 +101,11 @@ def _in_checkout(file: PurePosixPath, root: Path) -> Path | None:
     if file.suffix not in SOURCES:
         return None
     parts = file.parts[1:] if file.is_absolute() else file.parts
+    if len(parts) > MAX_FOLDERS:
+        return None
     for start in range(len(parts) - 1) if file.is_absolute() else (0,):
         with contextlib.suppress(OSError, ValueError):  # the name may be impossible in this file system
-            path = root.joinpath(*parts[start:]).resolve()
+            path = bounded.resolve(root.joinpath(*parts[start:]))
             if path.is_relative_to(root) and path.is_file():
                 return path
     return None

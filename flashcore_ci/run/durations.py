@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.run.request import settings_of
 from flashcore_ci.store.files import write_atomically
@@ -48,7 +50,7 @@ class Durations:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.file.read_bytes())
+            content = loads(files.read(self.file, limit=files.MIB))
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}

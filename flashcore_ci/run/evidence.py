@@ -13,6 +13,8 @@ from flashcore_ci.store import run as store
 from flashcore_ci.store.run import Run, read_run
 
 BUNDLES = "*.tar.xz"
+MAX_NAME = 80
+"""Characters of the device's name that every verdict repeats."""
 NO_BASE = f"{Code.NO_BASE}: "
 
 
@@ -35,7 +37,7 @@ def origin_of(provenance: Provenance) -> Origin:
 def where_and_when(provenance: Provenance) -> str:
     """Name machine and day, as in ``NVIDIA H200, driver 580.159.04, 2026-11-21``."""
     device = provenance.device
-    machine = f"{device.name}, driver {device.driver}" if device else "a machine without a GPU"
+    machine = f"{device.name[:MAX_NAME]}, driver {device.driver[:MAX_NAME]}" if device else "a machine without a GPU"
     return f"{machine}, {provenance.collected_at[:10]}"
 
 

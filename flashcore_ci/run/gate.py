@@ -232,11 +232,15 @@ def _end(error: BaseException, run: PartialRun, request: Request) -> Report:
         error = InterruptedRunError("the run was stopped before it was done")
     as_of = request.as_of or clock.now()
     report = replace(reports.unplanned(error, suite=str(request.suite), as_of=as_of), judged_commit=run.commit)
+    published = False
     with contextlib.suppress(Exception):  # the error that is being reported comes first
         if run.plan is not None:
-            report = reports.ended_by(error, judge_partial(run, request, as_of=as_of))
-    with contextlib.suppress(Exception):
-        publish(report, run, request)
+            judged = reports.ended_by(error, judge_partial(run, request, as_of=as_of))
+            publish(judged, run, request)
+            report, published = judged, True
+    if not published:
+        with contextlib.suppress(Exception):
+            publish(report, PartialRun(), request)
     if isinstance(error, InterruptedRunError):
         return report
     raise error

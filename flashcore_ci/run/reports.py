@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore_ci import __version__
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import weigh
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.errors import EvidenceError, ExitCode, FlashcoreError, InterruptedRunError
@@ -45,11 +47,14 @@ PRINTABLE: dict[str, Callable[[Report, Dossier], str | bytes]] = {
 }
 """What ``report --format`` can print."""
 as_json = encode
+MAX_WEIGHT = 16 << 20
+"""Characters of a report and its dossier. The largest suite has 2 MiB."""
 NOT_REACHED = frozenset({Code.NO_EVIDENCE, Code.NOT_BUILT})
 
 
 def write(out: Path, report: Report, dossier: Dossier, names: Iterable[str] = FILES) -> None:
-    """Write these files. CannotCollectError if the disk refuses."""
+    """Write these files. CannotCollectError if the disk refuses, EvidenceError if they would be huge."""
+    _refuse_huge(report, dossier)
     for name in names:
         write_atomically(out / name, _bytes(FORMATS[name](report, dossier)))
 
@@ -85,6 +90,14 @@ def _bytes(content: str | bytes) -> bytes:
     return content if isinstance(content, bytes) else content.encode("utf-8")
 
 
+def _refuse_huge(*records: object) -> None:
+    """EvidenceError if the texts are too large. Every format repeats and escapes them."""
+    if not weigh(records, MAX_WEIGHT) < MAX_WEIGHT:
+        raise EvidenceError(
+            f"the reports would hold more than {MAX_WEIGHT >> 20} MiB of text", fix="collect again: the evidence was altered"
+        )
+
+
 def _own_folder(path: Path) -> Path:
     folder = path if path.is_dir() else path.parent
     refuse_foreign(folder, fix="add --format terminal, which writes nothing")
@@ -95,17 +108,25 @@ def read(path: Path) -> Report:
     """Read a ``report.json``, or that of a folder. EvidenceError without one."""
     file = path / REPORT if path.is_dir() else path
     try:
-        data = file.read_bytes()
+        data = files.read(file, limit=files.MAX_RECORD)
     except OSError as error:
         fix = "give a folder that `flashcore-ci gate` or `flashcore-ci judge` wrote to"
         raise EvidenceError(f"cannot read {file}: {error.strerror}", fix=fix) from None
-    return decode(Report, data, where=str(file))
+    report = decode(Report, data, where=str(file))
+    _refuse_huge(report)
+    return report
 
 
 def read_dossier(path: Path) -> Dossier:
     """Read the dossier next to the report, empty if absent."""
     file = (path if path.is_dir() else path.parent) / DOSSIER
-    return decode(Dossier, file.read_bytes(), where=str(file)) if file.is_file() else Dossier()
+    try:
+        data = files.read(file, limit=files.MAX_RECORD)
+    except FileNotFoundError:
+        return Dossier()
+    except OSError as error:
+        raise EvidenceError(f"cannot read {file}: {error.strerror}", fix=f"remove {file}") from None
+    return decode(Dossier, data, where=str(file))
 
 
 def clear(out: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import git
 from flashcore_ci.adapters.git import Checkout
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.judge.judge import Source
-from flashcore_ci.model import strict_json
 from flashcore_ci.model.errors import UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.verdict import Origin, Report
@@ -82,7 +82,7 @@ def job_results(text: str) -> tuple[tuple[str, str], ...]:
     """Read each job's result. UsageError when the text is not ``toJSON(needs)``."""
     fix = "give the JSON of GitHub's needs context: --needs \"$NEEDS\", with NEEDS: ${{ toJSON(needs) }} in the step's env"
     try:
-        jobs = strict_json.loads(text)
+        jobs = loads(text)
         results = tuple((name, job["result"]) for name, job in jobs.items())
         is_text = all(isinstance(result, str) for _, result in results)
     except (ValueError, AttributeError, TypeError, KeyError) as error:

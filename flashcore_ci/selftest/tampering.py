@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -198,6 +199,24 @@ def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every t
     return ACCEPTED if isinstance(result, dict) else result.code
 
 
+def _piped_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
+    """Put a pipe where the worker writes its result: a reader would wait for a writer."""
+    os.mkfifo(good.scratch / "piped.json")
+    result = child.read_result(good.scratch / "piped.json", kind="correctness", nonce="n", job="j", began=0.0)
+    return ACCEPTED if isinstance(result, dict) else result.code
+
+
+def _endless_text(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
+    """Give the machine a name that every verdict would repeat."""
+    provenance = good.run.evidence.provenance
+    device = provenance.device
+    if device is None:
+        raise LookupError("no device")
+    named = replace(provenance, device=replace(device, name="H" * 100_000))
+    good.read(seal({**good.files, EVIDENCE: encode(replace(good.run.evidence, provenance=named))}))
+    return ACCEPTED
+
+
 TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "truncated-report": _altered_report(lambda data: data[: len(data) // 2]),
     "flipped-report": _altered_report(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
@@ -224,4 +243,6 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     ),
     "two-summaries": _altered_log(lambda data: data + data.splitlines(keepends=True)[-1]),
     "leftover-result": _leftover_result,
+    "piped-result": _piped_result,
+    "endless-text": _endless_text,
 }

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, PLAN
 
@@ -34,10 +35,13 @@ def mark_folder(folder: Path, *, option: str = "--out") -> Iterator[None]:
     """Mark ``folder`` as ours and lock it, with errors as ``claim_folder`` about ``option``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(folder / MARKER, flags, 0o644)
     except OSError as error:
         raise CannotCollectError(f"cannot write to {folder}: {error.strerror}", fix=f"give {option} another folder") from None
     try:
+        if not files.is_lock(descriptor):
+            raise UsageError(f"{folder / MARKER} was not written by flashcore-ci", fix=f"give {option} another folder")
         _lock(descriptor, folder, option)
         yield
     finally:

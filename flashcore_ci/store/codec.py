@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from flashcore_ci.bounded.files import MAX_RECORD
+from flashcore_ci.bounded.values import loads, shorten
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.text import UNSEEN
 
@@ -42,16 +43,16 @@ def encode(record: Any) -> bytes:
 
 def decode(record: type[T], data: bytes, *, where: str) -> T:
     """Decode a record. EvidenceError (one line) names the file as ``where``."""
+    if len(data) > MAX_RECORD:
+        raise EvidenceError(f"{where}: it is larger than {MAX_RECORD >> 20} MiB", fix="collect again, in several runs")
     try:
-        parsed = json.loads(
-            data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer, object_pairs_hook=_refuse_duplicates
-        )
+        parsed = loads(data)
         decoded = _adapter(record).validate_json(data, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise _decode_error(where, f"{path}: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
+        raise _decode_error(where, shorten(f"{path}: {first['msg']}")) from None
+    except ValueError as error:
         raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again: the file was cut or altered") from None
     absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
     if absent:
@@ -71,29 +72,6 @@ def schema_of(record: type[Any]) -> dict[str, Any]:
 
 def _decode_error(where: str, what: str) -> EvidenceError:
     return EvidenceError(f"{where}: {what}", fix="collect again: the file was altered or is of another version")
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is too large for a number")
-    return value
-
-
-def _integer(text: str) -> int:
-    _finite(text)
-    return int(text)
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError(f"a key occurs twice among {sorted(key for key, _ in pairs)}")
-    return record
 
 
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:

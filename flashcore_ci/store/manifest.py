@@ -16,8 +16,9 @@ PLAN = "plan.json"
 EVIDENCE = "evidence.json"
 ARTIFACTS = "artifacts"
 MAX_FILES = 10_000
-MAX_BYTES = 512 << 20
-"""Of all files of a run: many times the largest suite's, and few enough for any machine."""
+MAX_BYTES = 96 << 20
+"""Of all files of a run. The largest that is committed has 11 MiB. A reader keeps three copies in less than 500 MB."""
+MAX_PATH = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +51,11 @@ def manifest_of(files: Iterable[tuple[str, bytes]]) -> Manifest:
 def refuse_name(path: str, *, where: str) -> None:
     """Raise EvidenceError unless ``path`` is plan, evidence or artifact."""
     parts = path.split("/")
-    plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts)
+    plain = path.isprintable() and "\\" not in path and not {"", ".", ".."}.intersection(parts) and len(path) <= MAX_PATH
     if not plain or (path not in {PLAN, EVIDENCE} and (parts[0] != ARTIFACTS or len(parts) == 1)):
-        raise EvidenceError(f"{where}: {path!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote")
+        raise EvidenceError(
+            f"{where}: {path[:MAX_PATH]!r} is not a file of a run", fix="give a run folder or a file that `pack` wrote"
+        )
 
 
 def verify_files(data: bytes, names: Collection[str], read: Callable[[str], bytes], *, where: str) -> dict[str, bytes]:

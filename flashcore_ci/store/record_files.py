@@ -6,6 +6,7 @@ import lzma
 from pathlib import Path
 from typing import TypeVar
 
+from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.store.codec import decode, encode
 from flashcore_ci.store.files import write_atomically
@@ -13,22 +14,29 @@ from flashcore_ci.store.files import write_atomically
 T = TypeVar("T")
 PATTERN = "*.json*"
 PACKED = ".xz"
-MAX_BYTES = 64 << 20
+DECODER_MEMORY = 80 << 20
+"""Bytes for the decoder. The largest preset of xz needs 65 MiB."""
+MAX_RECORDS = 200
+"""Files of one folder."""
 
 
 def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
     """Read every record in ``folder``, by file name. EvidenceError for a broken file."""
-    return tuple((file, read(record, file)) for file in sorted(folder.glob(PATTERN)))
+    found = sorted(folder.glob(PATTERN))
+    if len(found) > MAX_RECORDS:
+        raise EvidenceError(f"{folder} holds {len(found)} records, and {MAX_RECORDS} are allowed", fix="remove old ones")
+    return tuple((file, read(record, file)) for file in found)
 
 
 def read(record: type[T], file: Path) -> T:
     """Read one record. EvidenceError if it is not whole."""
     try:
-        data = file.read_bytes()
+        data = files.read(file, limit=files.MAX_RECORD)
         if file.suffix == PACKED:
-            data = lzma.LZMADecompressor().decompress(data, MAX_BYTES)
-    except (OSError, lzma.LZMAError) as error:
-        raise EvidenceError(f"{file}: cannot be read: {error}", fix="restore the file, or remove it") from None
+            data = lzma.LZMADecompressor(memlimit=DECODER_MEMORY).decompress(data, files.MAX_RECORD + 1)
+    except (OSError, lzma.LZMAError, EOFError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise EvidenceError(f"{file}: cannot be read: {why}", fix="restore the file, or remove it") from None
     return decode(record, data, where=str(file))
 
 

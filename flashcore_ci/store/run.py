@@ -13,20 +13,36 @@ Reports, ``build`` and ``logs`` (jobs, results and output of processes) may be t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, UsageError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.store import bundle, legacy
 from flashcore_ci.store.claim import LOGS, MARKER, OUTSIDE_RUN, REPORTS, RUN_FILES, refuse_foreign
 from flashcore_ci.store.codec import decode, encode
-from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, MAX_BYTES, PLAN, manifest_of, refuse_name, verify_files
+from flashcore_ci.store.files import write_atomically, write_new
+from flashcore_ci.store.manifest import (
+    ARTIFACTS,
+    EVIDENCE,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_FILES,
+    PLAN,
+    manifest_of,
+    refuse_name,
+    verify_files,
+)
+
+MAX_DEPTH = 8
+"""Folders in folders of ``artifacts``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +84,7 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     names = sorted(_files(path))
     for name in names:
         refuse_name(name, where=str(path))
-    write_atomically(path / MANIFEST, encode(manifest_of((name, _read(path, name)) for name in names)))
+    write_atomically(path / MANIFEST, encode(manifest_of(_contents(path, names))))
 
 
 def read_run(path: Path) -> Run:
@@ -78,13 +94,13 @@ def read_run(path: Path) -> Run:
         names = _files(path)
         for name in sorted({entry.name for entry in path.iterdir()} - RUN_FILES - OUTSIDE_RUN):
             raise EvidenceError(f"{where}: {name} is not in the manifest", fix="remove the files that are not of this run")
-        content = verify_files(_read(path, MANIFEST), names, lambda name: _read(path, name), where=where)
+        content = verify_files(_read(path, MANIFEST, MAX_RECORD), names, _reader(path), where=where)
     else:
-        files = bundle.unpack(path)
-        manifest = files.pop(MANIFEST, None)
+        packed = bundle.unpack(path)
+        manifest = packed.pop(MANIFEST, None)
         if manifest is None:
             raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
-        content = verify_files(manifest, files, files.__getitem__, where=where)
+        content = verify_files(manifest, packed, packed.__getitem__, where=where)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
     return Run(
@@ -97,55 +113,78 @@ def read_run(path: Path) -> Run:
 
 def tool_files(path: Path) -> dict[str, bytes]:
     """Read the tools' own files by name."""
-    return {name: _read(path, name) for name in sorted(_files(path) - RUN_FILES)}
+    return dict(_contents(path, sorted(_files(path) - RUN_FILES)))
 
 
 def files_of(path: Path) -> dict[str, bytes]:
     """Read every file of a run. EvidenceError as ``read_run``."""
     if not path.is_dir():
         return bundle.unpack(path)
-    return {name: _read(path, name) for name in (MANIFEST, *sorted(_files(path)))}
+    return dict(_contents(path, (MANIFEST, *sorted(_files(path)))))
 
 
 def pack(run: Path, file: Path) -> None:
     """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
-    if file.exists() and (not file.is_file() or file.read_bytes() != data):
+    if not write_new(file, data) and not _holds(file, data):
         raise UsageError(f"{file} exists and is not this run", fix="give another file name, or remove this file")
-    write_atomically(file, data)
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    try:
+        return files.read(file, limit=len(data)) == data
+    except OSError:
+        return False
 
 
 def _files(path: Path) -> set[str]:
     roots = [path / name for name in (PLAN, EVIDENCE, ARTIFACTS)]
     try:
-        return {file.relative_to(path).as_posix() for root in roots for file in _walk(root)}
+        found = list(itertools.islice((file for root in roots for file in _walk(root)), MAX_FILES + 1))
     except OSError as error:
         raise EvidenceError(f"cannot read {path}: {error.strerror}", fix="give a readable run folder") from None
+    if len(found) > MAX_FILES:
+        raise EvidenceError(f"{path} holds more than {MAX_FILES} files", fix="collect again")
+    return {file.relative_to(path).as_posix() for file in found}
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path, depth: int = 0) -> Iterator[Path]:
     try:
         mode = root.lstat().st_mode
     except FileNotFoundError:
         return
-    if stat.S_ISDIR(mode):
-        for entry in sorted(root.iterdir()):
-            yield from _walk(entry)
+    if stat.S_ISDIR(mode) and depth < MAX_DEPTH:
+        for entry in sorted(itertools.islice(root.iterdir(), MAX_FILES + 1)):
+            yield from _walk(entry, depth + 1)
     elif stat.S_ISREG(mode):
         yield root
     else:
-        raise EvidenceError(f"{root} is neither a file nor a folder", fix="remove links and devices from the run folder")
+        message = f"{root} is neither a file nor a folder of a run"
+        raise EvidenceError(message, fix="remove links, devices and deep folders from the run folder")
 
 
-def _read(path: Path, name: str) -> bytes:
+def _contents(path: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    read = _reader(path)
+    return ((name, read(name)) for name in names)
+
+
+def _reader(path: Path) -> Callable[[str], bytes]:
+    """Return a reader of files that hold ``MAX_BYTES`` together."""
+    left = MAX_BYTES
+
+    def read(name: str) -> bytes:
+        nonlocal left
+        data = _read(path, name, left)
+        left -= len(data)
+        return data
+
+    return read
+
+
+def _read(path: Path, name: str, limit: int) -> bytes:
     try:
-        if not stat.S_ISREG((path / name).lstat().st_mode):
-            raise EvidenceError(f"{path}: {name} is not a plain file", fix="collect again")
-        with (path / name).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        return files.read(path / name, limit=limit, follow=False)
     except OSError as error:
-        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix="give a complete run folder") from None
-    if len(data) > MAX_BYTES:
-        raise EvidenceError(f"{path}: {name} is too large for a run", fix="collect again")
-    return data
+        fix = "give a complete run folder, or collect again"
+        raise EvidenceError(f"{path}: cannot read {name}: {error.strerror}", fix=fix) from None

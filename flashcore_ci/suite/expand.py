@@ -7,12 +7,14 @@ and tags ``{sq}`` is a parameter's value, and ``{causal?-causal}`` is the text a
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping
 
 from flashcore_ci.model.suite import Scalar, Workload
 from flashcore_ci.suite.tables import WorkloadTable
 
+MAX_FILLED = 300
 FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")
 
 
@@ -33,8 +35,13 @@ def expand(table: WorkloadTable) -> Iterator[Workload]:
             )
 
 
+def size_of(table: WorkloadTable) -> int:
+    """Return the number of workloads, without making one."""
+    return len(table.cases) * math.prod(len(values) for values in table.each.values())
+
+
 def fill(template: str, params: Mapping[str, Scalar]) -> str:
-    """Replace the fields of ``template``. KeyError names an unknown parameter."""
+    """Replace the fields of ``template``. KeyError names an unknown parameter, ValueError says that the text is too long."""
 
     def value_of(match: re.Match[str]) -> str:
         value, text = params[match[1]], match[2]
@@ -42,4 +49,7 @@ def fill(template: str, params: Mapping[str, Scalar]) -> str:
             return text if value else ""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    return FIELD.sub(value_of, template)
+    text = FIELD.sub(value_of, template)
+    if len(text) > MAX_FILLED:
+        raise ValueError(f"{template!r} becomes {len(text)} characters, and {MAX_FILLED} are allowed")
+    return text

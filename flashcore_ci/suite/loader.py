@@ -9,15 +9,22 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.values import refuse_large, shorten
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import Accepts, Gate, Limit, Protocol, Ridge, SubjectRef, Suite, VersionRange, Waiver, Workload
 from flashcore_ci.suite import check
-from flashcore_ci.suite.expand import expand
+from flashcore_ci.suite.expand import expand, size_of
 from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import AcceptsTable, GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
 WAIVERS = "waivers.toml"
+MAX_SUITE = 512 * files.KIB
+MAX_LINE, MAX_DOTS = 4096, 200
+MAX_WORKLOADS = 2000
+MAX_TABLES = 500
+"""The largest suite that is committed has 24 KiB and 60 workloads."""
 
 
 def load(path: Path, *, root: Path) -> Suite:
@@ -54,14 +61,24 @@ def load(path: Path, *, root: Path) -> Suite:
 def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
     """Read the TOML in ``path``, which errors call ``shown``. SuiteError on failure."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _decode(files.read(path, limit=MAX_SUITE).decode("utf-8"))
     except FileNotFoundError:
         there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
         raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix="give --suite FILE") from None
     except OSError as error:
         raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SuiteError((f"{shown or path}: not valid TOML: {error}",), fix="correct the file") from None
+    except (ValueError, RecursionError) as error:
+        raise SuiteError((shorten(f"{shown or path}: not valid TOML: {error}"),), fix="correct the file") from None
+
+
+def _decode(text: str) -> dict[str, Any]:
+    """Decode TOML. ValueError for what takes too long, is too deep or too large."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > MAX_LINE or line.count(".") > MAX_DOTS:  # a dotted key takes time by the square of its parts
+            raise ValueError(f"line {number} has more than {MAX_LINE} characters or {MAX_DOTS} dots")
+    document = tomllib.loads(text)
+    refuse_large(document)
+    return document
 
 
 @dataclass(slots=True)
@@ -76,6 +93,9 @@ class _Reader:
 
     def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
         keyed = [(check.key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
+        if len(keyed) > MAX_TABLES:
+            self.problems.add(name, f"it has {len(keyed)} tables, and {MAX_TABLES} are allowed")
+            return []
         read = [(key, self.problems.read(model, table, key)) for key, table in keyed]
         return [(key, table) for key, table in read if table is not None]
 
@@ -84,7 +104,7 @@ class _Reader:
         for key, table in tables:
             if table.name in found:
                 self.problems.add(key, f'the name "{table.name}" is given twice')
-            if Path(table.file).is_absolute() or not (root / table.file).resolve().is_relative_to(root.resolve()):
+            if Path(table.file).is_absolute() or not files.resolve(root / table.file).is_relative_to(files.resolve(root)):
                 self.problems.add(f"{key}.file", f"{table.file} is not a path inside the checkout")
             elif not (root / table.file).is_file():
                 self.problems.add(f"{key}.file", f"{table.file}: there is no such file in {root}")
@@ -95,11 +115,17 @@ class _Reader:
     def workloads(self, tables: list[tuple[str, WorkloadTable]]) -> dict[str, Workload]:
         found: dict[str, Workload] = {}
         for key, table in tables:
+            if (count := size_of(table)) > MAX_WORKLOADS - len(found):
+                self.problems.add(key, f"it is {count} workloads, and a suite has at most {MAX_WORKLOADS}")
+                continue
             try:
                 expanded = list(expand(table))
             except KeyError as error:
                 names = {*table.params, *table.each, *(name for case in table.cases for name in case)}
                 self.problems.add(f"{key}.id", f"{{{error.args[0]}}} is not given in every case{suggest(error.args[0], names)}")
+                continue
+            except ValueError as error:
+                self.problems.add(f"{key}.id", str(error))
                 continue
             for workload in expanded:
                 if not check.is_name(workload.id):
@@ -156,5 +182,5 @@ def _waivers(path: Path, root: Path, suite: _Reader, gates: dict[str, Gate]) -> 
 
 
 def _shown(path: Path, root: Path) -> str:
-    whole, base = path.resolve(), root.resolve()
+    whole, base = files.resolve(path), files.resolve(root)
     return whole.relative_to(base).as_posix() if whole.is_relative_to(base) else str(path)

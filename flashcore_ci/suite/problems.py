@@ -10,16 +10,21 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from flashcore_ci.bounded.values import shorten
+
 M = TypeVar("M", bound=BaseModel)
+MAX_PROBLEMS = 200
+"""Lines of one file. More mistakes show when these are corrected."""
+MAX_NAMES, MAX_WORD = 500, 120
 
 
 def suggest(word: object, words: Iterable[str]) -> str:
     """Return `` (did you mean "..."?)``, else list ``words``."""
-    names = sorted(words)
-    close = difflib.get_close_matches(str(word), names, n=1)
+    names = sorted(words)[:MAX_NAMES]
+    close = difflib.get_close_matches(str(word)[:MAX_WORD], [name for name in names if len(name) <= MAX_WORD], n=1)
     if close:
         return f' (did you mean "{close[0]}"?)'
-    return f" (known: {', '.join(names)})" if names else ""
+    return shorten(f" (known: {', '.join(names)})") if names else ""
 
 
 @dataclass(slots=True)
@@ -31,7 +36,8 @@ class Problems:
 
     def add(self, key: str, message: str) -> None:
         """Report ``message`` at ``key`` (empty: the file)."""
-        self.lines.append(": ".join(part for part in (self.file, key, message) if part))
+        if len(self.lines) < MAX_PROBLEMS:
+            self.lines.append(shorten(": ".join(part for part in (self.file, key, message) if part)))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
         """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
@@ -39,9 +45,9 @@ class Problems:
             return model.model_validate_json(json.dumps(table, default=str))
         except ValidationError as error:
             details = error.errors(include_url=False)
-        for detail in details:
+        for detail in details[:MAX_PROBLEMS]:
             self.add(_path(key, detail["loc"]), _message(model, detail))
-        if any(detail["type"] != "extra_forbidden" for detail in details):
+        if len(details) > MAX_PROBLEMS or any(detail["type"] != "extra_forbidden" for detail in details):
             return None
         for detail in details:
             table = _without(table, detail["loc"])

@@ -11,8 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic
 
+MAX_PARAMETER = 120
+Template = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+
 
 def _parameter(value: Any) -> Scalar:
+    if isinstance(value, str) and len(value) > MAX_PARAMETER:
+        raise ValueError(f"a parameter has at most {MAX_PARAMETER} characters")
     if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     raise ValueError("a parameter is text, a finite number, true or false")
@@ -77,12 +82,12 @@ class SubjectTable(Table):
 class WorkloadTable(Table):
     """``[[workload]]``: one workload, or a family with ``each`` and ``cases``."""
 
-    id: Text
-    subject: Text
+    id: Template
+    subject: Template
     collect: Annotated[list[Kind], Field(min_length=1)]
     roof: Roof = Roof.BALANCED
     seed: Annotated[int, Field(ge=0)] = 0
-    tags: list[Text] = []
+    tags: Annotated[list[Template], Field(max_length=50)] = []
     params: dict[str, Parameter] = {}
     each: dict[str, Annotated[list[Parameter], Field(min_length=1)]] = {}
     cases: Annotated[list[dict[str, Parameter]], Field(min_length=1)] = [{}]

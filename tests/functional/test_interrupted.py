@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while the GPU is being measured: the reports are there and valid, and nothing is left running."""
+"""SIGINT, SIGTERM and SIGHUP while the GPU is being measured: the reports are there and valid, and nothing is left running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replayed import CORRECTNESS, PROFILE, SPEED, UNBUILT, Machine, all_are, of,
 
 from flashcore_ci.run.reports import FILES
 
-TERM, INT = signal.SIGTERM, signal.SIGINT
+TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 STAGES = {
     "correctness": (CORRECTNESS, "correctness"),
     "sanitizer": (("racecheck",), "racecheck"),
@@ -42,7 +42,13 @@ def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: si
 
 @pytest.mark.parametrize(
     ("stage", "signals"),
-    [*((stage, [TERM]) for stage in STAGES), ("correctness", [INT]), ("sanitizer", [TERM, TERM]), ("timing", [INT, INT])],
+    [
+        *((stage, [TERM]) for stage in STAGES),
+        ("correctness", [INT]),
+        ("profile", [HUP]),
+        ("sanitizer", [TERM, TERM]),
+        ("timing", [INT, INT]),
+    ],
 )
 def test_unfinished_checks_are_interrupted(machine: Machine, stage: str, signals: list[signal.Signals]) -> None:
     gates, process = STAGES[stage]

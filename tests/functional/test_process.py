@@ -1,6 +1,5 @@
 """The one door to other processes, with real children."""
 
-import math
 import os
 import subprocess
 import sys
@@ -150,32 +149,18 @@ subprocess.run([sys.executable, "-c", "import os, time; open({str(file)!r}, 'w')
     thread.join()
 
 
-def test_whoever_gets_the_number_of_a_child_that_ended_is_a_stranger(tmp_path, monkeypatch):
-    run("", tmp_path)
-    ended = list(process._sessions.values())[-1]
-    assert ended < math.inf
-    time.sleep(0.02)  # processes begin at a hundredth of a second
-    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
-    try:
-        monkeypatch.setitem(process._sessions, stranger.pid, ended)  # as if it had been given that number
-        assert not process.is_descendant(stranger.pid)
-        monkeypatch.setitem(process._sessions, stranger.pid, math.inf)
-        assert process.is_descendant(stranger.pid)
-    finally:
-        stranger.communicate()
-
-
-def test_no_signal_goes_to_a_number_that_may_be_another_s(tmp_path, monkeypatch):
-    """The last signal goes out while the child, though dead, still holds its number."""
-    states, send = [], process._signal_group
-
-    def noted(pid, number):
-        states.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
-        send(pid, number)
-
-    monkeypatch.setattr(process, "_signal_group", noted)
-    assert run("", tmp_path).returncode == 0
-    assert states == ["Z"]
+def test_a_descendant_in_another_session_is_known(tmp_path):
+    file = tmp_path / "pid"
+    code = f"""
+import subprocess, sys
+daemon = "import os, time; open({str(file)!r}, 'w').write(str(os.getpid())); time.sleep(2)"
+subprocess.run([sys.executable, "-c", daemon], start_new_session=True)
+"""
+    thread = threading.Thread(target=run, args=(code, tmp_path))
+    thread.start()
+    assert process.is_descendant(pid_in(file))
+    thread.join()
+    assert not process.is_descendant(pid_in(file))
     assert not process._children
 
 

@@ -10,7 +10,10 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import lzma
 import random
+import resource
+import signal
 import tempfile
 import time
 import traceback
@@ -19,17 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_apart
+import fuzz_report
 from fuzz_apart import DiedError, Reports
 
 from flashcore_ci.adapters import elf, nvcc, nvdisasm, sanitizer, sanitizer_log
 from flashcore_ci.build import python_text, tokens
 from flashcore_ci.collect import child, correctness
 from flashcore_ci.collect.sanitizer import between_marks
-from flashcore_ci.model.errors import EvidenceError, SuiteError
+from flashcore_ci.model.errors import EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Evidence
+from flashcore_ci.model.noise import Noise
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
-from flashcore_ci.store import bundle, codec
+from flashcore_ci.model.verdict import Report
+from flashcore_ci.run.durations import Durations
+from flashcore_ci.run.required_check import job_results
+from flashcore_ci.store import bundle, codec, legacy, record_files
 from flashcore_ci.store.manifest import MANIFEST, Manifest, member_of, verify_files
 from flashcore_ci.suite.loader import load
 
@@ -37,7 +45,13 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "tests/recordings"
 KEEP = ROOT / "runs/fuzz"
 MOST_BYTES = 6000
+LARGEST = 1 << 20
+LARGE_SHARE = 0.02
+"""The part of the inputs that grows, up to ``LARGEST`` bytes."""
+MAX_SECONDS, MAX_MEMORY = 10, 500 << 20
+"""Of a core, and of memory above that of the fuzzer, for one input."""
 WORDS = [b"0", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"9" * 40]
+GROWING = [b"[", b'{"a":', b"[[a]]\n", b"a.", b'"\\u0000",', b"0,", b"(", b"/*", b"\\\n", b"#include <a>\n", b"========= \n"]
 WORDS += [b"SUMMARY", b"========= ERROR SUMMARY: 0 errors\n", b"(0 errors, 0 warnings)", b"Launch #1", b"[[gate]]\n", b"\\u0000"]
 
 
@@ -74,7 +88,26 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
             case _:
                 other = rng.randrange(len(data) + 1)
                 data = data[:at] + data[other : other + 64] + data[at:]
-    return data[:most]
+    return grown(data, rng) if rng.random() < LARGE_SHARE else data[:most]
+
+
+def grown(data: bytes, rng: random.Random) -> bytes:
+    """Repeat a part of ``data``, or a word, until it is large."""
+    at = rng.randrange(len(data) + 1)
+    part = rng.choice((data[at : at + rng.choice((1, 2, 8, 64, 512, 4096))], rng.choice(WORDS), rng.choice(GROWING))) or b"["
+    size = rng.choice((LARGEST // 64, LARGEST // 8, LARGEST)) - len(data)
+    return (data[:at] + part * max(1, size // len(part)) + data[at:])[:LARGEST]
+
+
+def limit_memory() -> None:
+    """Make an allocation fail that one input should not need."""
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY, resource.RLIM_INFINITY))
+
+
+def take_too_long(*_: object) -> None:
+    """End a reader that takes too long."""
+    raise TimeoutError(f"it took more than {MAX_SECONDS} s of a core")
 
 
 def text(data: bytes) -> str:
@@ -112,6 +145,10 @@ def small_run() -> dict[str, bytes]:
     packed = bundle.unpack(RECORDINGS / "runs/defects.tar.xz")
     evidence = json.loads(packed["evidence.json"])
     evidence["builds"], evidence["observations"] = evidence["builds"][2:3], evidence["observations"][:60:20]
+    if evidence["schema"] == legacy.EVIDENCE_V1:
+        for observation in evidence["observations"]:
+            observation.update(attempt=1, isolation=None, jit=[])
+        evidence.update(attempts=[], shard=None, schema="evidence-v2")
     plan = json.loads(packed["plan.json"])
     for key in ("checks", "excluded", "workloads", "descriptions"):
         plan[key] = plan[key][:1]
@@ -161,7 +198,7 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     """Return every reader of foreign files."""
     run = small_run()
     packed = bundle.pack_files({name: data for name, data in run.items() if name != "plan.json"})
-    build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT)
+    build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT, most=10**6)
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
         "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
@@ -186,6 +223,21 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
         ),
         "suite TOML": Reader(suites, through(folder / "suite.toml", lambda file: load(file, root=ROOT)), (SuiteError,)),
         "result file": result_reader(folder),
+        "report": Reader([fuzz_report.small_report()], lambda data: codec.decode(Report, data, where="report"), (EvidenceError,)),
+        "noise": Reader(
+            [path.read_bytes() for path in (ROOT / "gates/noise").glob("*.json")],
+            through(folder / "noise.json", lambda file: record_files.read(Noise, file)),
+            (EvidenceError,),
+        ),
+        "packed noise": Reader(
+            [lzma.compress(b'{"schema": "noise-v1"}')],
+            through(folder / "noise.json.xz", lambda file: record_files.read(Noise, file)),
+            (EvidenceError,),
+        ),
+        "needs": Reader([b'{"a": {"result": "success"}}'], lambda data: job_results(text(data)), (UsageError,)),
+        "durations": Reader(
+            [b'{"k": {"s": 1.5}}'], through(folder / "d.json", lambda file: Durations(file=file, key="k").load())
+        ),
         "ncu report": Reader(corpus=[fuzz_apart.recorded()], read=reports.read, promised=(DiedError,), wrong=fuzz_apart.wrong),
         "sources": Reader(
             corpus=files("kernel/src/*.cu", "kernel/subjects/*.py", folder=ROOT, most=2500),
@@ -204,6 +256,7 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
         rng = random.Random(f"{seed} {name} {index}")  # noqa: S311 - repeatable, not secret
         good = rng.choice(reader.corpus)
         data = mutated(good, rng)
+        signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
         try:
             complaint = reader.wrong(good, data, reader.read(data))
         except reader.promised:
@@ -211,6 +264,8 @@ def fuzz(name: str, reader: Reader, count: int, seed: int) -> tuple[int, list[st
             continue
         except Exception:  # noqa: BLE001 - the fuzzer looks for these
             complaint = traceback.format_exc()
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         if complaint is not None:
             KEEP.mkdir(parents=True, exist_ok=True)
             file = KEEP / f"{name.replace(' ', '-')}-{seed}-{index}"
@@ -227,8 +282,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="readers whose names hold this text")
     options = parser.parse_args()
     failures: list[str] = []
+    signal.signal(signal.SIGVTALRM, take_too_long)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.closing(Reports(Path(folder))) as reports:
         chosen = {name: reader for name, reader in readers(Path(folder), reports).items() if options.only in name}
+        limit_memory()
         share = max(1, options.count // len(chosen))
         for name, reader in chosen.items():
             began = time.monotonic()

@@ -22,6 +22,8 @@ def main(argv: list[str]) -> int:
     if content["kind"] == "describe":
         os.execv(sys.executable, [sys.executable, *argv[1:]])
     replay.note_pid()
+    if replay.recording().get("daemons"):
+        daemonize()
     process = replay.process_of(job)
     write(result, job, process, {"environment": {}, "started": None, "finished": False, "outcomes": {}})
     if (replay.FOLDER / "lost").exists():
@@ -38,6 +40,17 @@ def main(argv: list[str]) -> int:
         return lost(result, job, process, content["workloads"][-1]["id"])
     write(result, job, process, process["result"])
     return end(process)
+
+
+def daemonize() -> None:
+    """Leave a process behind that has another session and another parent, and is deaf."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            time.sleep(600)
+        os._exit(0)
 
 
 def lost(result: Path, job: Path, process: dict[str, Any], started: str | None) -> int:

@@ -93,6 +93,17 @@ def test_another_signal_is_none_of_its_business(calls: Calls) -> None:
     assert calls.none_left()
 
 
+def test_nohup_is_respected(calls: Calls) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.graceful():
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert calls.none_left()
+
+
 def test_what_signals_did_before_is_restored() -> None:
     before = [signal.getsignal(number) for number in signals.SIGNALS]
     descriptor = signal.set_wakeup_fd(-1)

@@ -1,0 +1,1 @@
+"""Bounds for everything that comes from outside."""

@@ -1,0 +1,106 @@
+"""Decode JSON from outside, and refuse what grows in memory: a few bytes can make a large object or a deep one."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+MAX_CONTAINERS = 200_000
+MAX_VALUES = 1_000_000
+"""Of one document. The largest that is committed has 16,000 containers and 90,000 values."""
+MAX_ITEMS = 100_000
+"""Of one list or table."""
+MAX_DEPTH = 40
+MAX_TEXT = 4096
+"""Characters of one text. The longest that is committed has 231."""
+MAX_MESSAGE = 1000
+
+
+def loads(data: bytes | str) -> Any:
+    """Decode JSON of a bounded size. ValueError for what is invalid, given twice, too many, too deep or too long."""
+    refuse_many(data)
+    hooks: Any = {"parse_constant": _refuse_constant, "parse_float": _finite, "parse_int": _integer}
+    try:
+        value = json.loads(data, object_pairs_hook=_refuse_duplicates, **hooks)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    refuse_large(value)
+    return value
+
+
+def refuse_many(data: bytes | str) -> None:
+    """ValueError if a document has too many containers or values. Brackets in texts count too."""
+    text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    if text.count(b"{") + text.count(b"[") > MAX_CONTAINERS or text.count(b",") > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_CONTAINERS} lists and tables, or {MAX_VALUES} values")
+
+
+def refuse_large(value: Any) -> None:
+    """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
+    rest = [(value, 0)]
+    while rest:
+        item, depth = rest.pop()
+        refuse_long(item)
+        if isinstance(item, dict):
+            for key in item:
+                refuse_long(key)
+            rest += [(inner, depth + 1) for inner in item.values()]
+        elif isinstance(item, list):
+            rest += [(inner, depth + 1) for inner in item]
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+
+
+def refuse_long(value: Any) -> None:
+    """ValueError for a text, list, table or whole number that is too long."""
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ValueError(f"a text has {len(value)} characters, and {MAX_TEXT} are allowed: {value[:40]!r}...")
+    if isinstance(value, list | dict) and len(value) > MAX_ITEMS:
+        raise ValueError(f"a list has {len(value)} items, and {MAX_ITEMS} are allowed")
+    if isinstance(value, int) and value.bit_length() > 64:  # noqa: PLR2004 - what other programs read
+        raise ValueError("a whole number has more than 64 bits")
+
+
+def weigh(record: object, limit: int) -> int:
+    """Count the characters of all texts in a record, repeated ones too, up to ``limit``. Any other value counts 8."""
+    total, rest = 0, [record]
+    while rest and total < limit:
+        item = rest.pop()
+        if isinstance(item, str):
+            total += len(item) + 8
+        elif isinstance(item, tuple):
+            rest += item
+        elif (fields := getattr(item, "__dataclass_fields__", None)) is not None:
+            rest += [getattr(item, name) for name in fields]
+        else:
+            total += 8
+    return min(total, limit)
+
+
+def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Return ``text``, or its beginning with dots."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large for a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError(shorten(f"a key occurs twice among {sorted(key for key, _ in pairs)}"))
+    return record
