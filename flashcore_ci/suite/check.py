@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.suite import STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.model.suite import BAR, STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
 from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import ProtocolTable
 
@@ -74,6 +74,8 @@ def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any]
 def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], seen: set[str]) -> None:
     name, metric = table.get("id"), table.get("metric")
     if isinstance(name, str):
+        if name == BAR:
+            problems.add(f"{key}.id", f'"{BAR}" is the built-in gate that compares suites: give another id')
         if name in seen:
             problems.add(f"{key}.id", f'the id "{name}" is given twice')
         seen.add(name)
