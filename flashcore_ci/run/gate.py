@@ -10,17 +10,19 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
+from flashcore_ci.judge.bar import judge_bar
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
 from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
-from flashcore_ci.plan.planner import drop_comparisons
+from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
+from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
@@ -39,6 +41,8 @@ class PartialRun:
     builds: Builds = ()
     sources: list[Source] = field(default_factory=list)
     base: dict[str, Identity] = field(default_factory=dict)
+    no_base: dict[str, str] = field(default_factory=dict)
+    bar: ComparedBar | None = None
     commit: str = ""
     narrowing: str = ""
 
@@ -69,6 +73,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         here = host.provenance(request)
         run.commit = here.commit
         suite = run.suite = load_suite(request)
+        run.bar = _compare_bar(request, progress)
         plan = run.plan = make_plan(suite, request, progress)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
@@ -80,16 +85,32 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
         with prepare.requested_base(suite, plan, request, progress) as base:
             if base is not None:
-                plan, run.base = drop_comparisons(plan, base.cannot), base.identities
-                run.plan = plan
+                run.base, run.no_base = base.identities, base.cannot
+                run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
+                plan = _able(plan, base, base.cannot)
             run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
-        run.plan = drop_comparisons(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
+        if base is not None:
+            failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
+            run.plan = drop_comparisons(run.plan, new_only(failures, base.new))
         progress("judging")
         report = judge_partial(run, request, as_of=request.as_of or clock.now())
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - CI needs reports whatever ended the run. The error is raised again
         return _end(error, run, request)
     return report
+
+
+def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:
+    """Compare the suites before head's subjects run. ``compare`` asks about speed only."""
+    if request.base is None or request.kinds:
+        return None
+    with host.scratch_folder() as scratch:
+        return compare_bar(request.base, request, progress, scratch=scratch)
+
+
+def _able(plan: Plan, base: Base, cannot: dict[str, str]) -> Plan:
+    """Leave out the comparisons that the base cannot run. The reasons tell which workloads are new."""
+    return drop_comparisons(plan, {**cannot, **new_only(cannot, base.new)})
 
 
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
@@ -129,7 +150,8 @@ def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, b
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
-    write_run(request.out, drop_comparisons(plan, workloads_without_base(plan, builds, (source,))), evidence)
+    without = workloads_without_base(plan, builds, (source,))
+    write_run(request.out, plan if base is None else _able(plan, base, without), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -160,12 +182,12 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
         if recording.plan.suite != run.suite.name:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
         plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
-        run.plan = drop_comparisons(plan, recorded.without_base(recording))
+        run.no_base, new = recorded.without_base(recording)
+        run.plan = drop_comparisons(plan, new)
         run.builds = evidence.builds
         compiled = compiler_evidence(run.plan, evidence.builds, evidence.provenance)
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         run.sources.append(recorded.source_of(recording))
-        run.plan = drop_comparisons(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
         report = judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at)
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -177,6 +199,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
     """Judge every check. The headline says when they are only a part."""
     if run.suite is None or run.plan is None:
         raise InterruptedRunError("there is no plan to judge by")
+    bar = run.bar
     report = judge(
         run.plan,
         run.builds,
@@ -187,9 +210,11 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         tool=__version__,
         references=references.of(request.root / request.suite),
         base=run.base,
+        bar=() if bar is None else judge_bar(bar.difference, bar.acceptances, origin=bar.origin),
+        no_base=run.no_base,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
-    narrowing = "; ".join(filter(None, (only, run.narrowing)))
+    narrowing = "; ".join(filter(None, (bar.caveat if bar else "", only, run.narrowing)))
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
     return replace(report, headline=headline, judged_commit=run.commit)
 
