@@ -34,9 +34,17 @@ def changed_subjects(difference: BarDifference) -> tuple[str, ...]:
 
 
 def judge_bar(
-    difference: BarDifference, acceptances: Collection[Acceptance], *, origin: Origin, judged_again: Collection[str] = ()
+    difference: BarDifference,
+    acceptances: Collection[Acceptance],
+    *,
+    origin: Origin,
+    judged_again: Collection[str] = (),
+    problem: str = "",
 ) -> tuple[Verdict, ...]:
-    """Give one verdict per change. ``judged_again`` names the subjects whose kernels were judged with the base's subject file."""
+    """Give one verdict per change.
+
+    ``judged_again`` names the subjects whose kernels were judged with the base's subject file. ``problem`` says why others were not.
+    """
     if difference.problem:
         code = Code(difference.problem_code) if difference.problem_code in set(Code) else Code.BAR_UNKNOWN
         missing = Missing(code=code, message=difference.problem)
@@ -53,7 +61,8 @@ def judge_bar(
         more = BarChange(code=Code.CHECK_LOOSENED, where=f"{rest} more changes", before="", after="see `flashcore-ci bar`")
         verdicts.append(_judge_change(more, accepted, origin, ()))
     how = f"the difference is {difference.digest}, from the base {difference.base}"
-    return tuple(replace(v, notes=(*v.notes, *((how, *notes) if index == 0 else ()))) for index, v in enumerate(verdicts))
+    extra = (how, *notes, *((f"the base's subject files: {problem}",) if problem else ()))
+    return tuple(replace(v, notes=(*v.notes, *(extra if index == 0 else ()))) for index, v in enumerate(verdicts))
 
 
 def mark_as_base_subject(verdict: Verdict) -> Verdict:

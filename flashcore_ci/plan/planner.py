@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Scope, Severity, Suite, Workload, scope_of
+from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
 NO_BASE = "there is no base to compare with: give --base REVISION"
@@ -51,6 +51,24 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         protocol=suite.protocol,
     )
     return _only_needed(whole)
+
+
+def plan_again(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
+    """Plan what these subjects alone are measured for, without comparisons."""
+    names = {description.subject for description in descriptions}
+    found = [pair for gate in suite.gates for pair in pairs(gate, suite, descriptions)]
+    is_not_measured = STATIC_KINDS | {Kind.COMPARISON}
+    checks = [c for c in found if isinstance(c, Check) and c.subject in names and c.gate.evidence not in is_not_measured]
+    whole = Plan(
+        suite=suite.name,
+        suite_file=suite.file,
+        checks=tuple(checks),
+        excluded=(),
+        workloads=_not_compared(suite.workloads, {workload.id for workload in suite.workloads}),
+        descriptions=descriptions,
+        protocol=suite.protocol,
+    )
+    return keep(whole, lambda _: True)
 
 
 def pairs(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[Check | Excluded | str]:

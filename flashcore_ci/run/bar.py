@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import tomllib
@@ -93,11 +92,12 @@ def _references(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
     document: Mapping[str, Any] = {}
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            document = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            yield PROJECT, _file_digest(root / PROJECT)
+    try:
+        document = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RecursionError):
+        yield PROJECT, _file_digest(root / PROJECT)
     project = document.get("project")
     project = project if isinstance(project, dict) else {"dependencies": project}
     tables = {

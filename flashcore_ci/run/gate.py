@@ -10,7 +10,6 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
-from flashcore_ci.judge.bar import judge_bar
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
 from flashcore_ci.model.evidence import Evidence, Identity
@@ -24,6 +23,7 @@ from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, merge, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
@@ -43,6 +43,7 @@ class PartialRun:
     base: dict[str, Identity] = field(default_factory=dict)
     no_base: dict[str, str] = field(default_factory=dict)
     bar: ComparedBar | None = None
+    again: SecondJudgement | None = None
     commit: str = ""
     narrowing: str = ""
 
@@ -83,12 +84,15 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             run.plan = plan
         origin = Origin(kind="live", detail=", ".join(dict.fromkeys(build.compiler for build in builds if build.compiler)))
         run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
-        with prepare.requested_base(suite, plan, request, progress) as base:
+        with (
+            prepare_again(run.bar, request, progress) as run.again,
+            prepare.requested_base(suite, plan, request, progress) as base,
+        ):
             if base is not None:
                 run.base, run.no_base = base.identities, base.cannot
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = _able(plan, base, base.cannot)
-            run.sources += evidence or _find_evidence(plan, builds, request, progress, base)
+            run.sources += evidence or _find_evidence(plan, builds, request, progress, base, again=run.again)
         if base is not None:
             failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
             run.plan = drop_comparisons(run.plan, new_only(failures, base.new))
@@ -134,20 +138,33 @@ def collect_run(request: Request, progress: Progress) -> Evidence:
         return _measure(plan, builds, request, progress).evidence
 
 
-def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> tuple[Source, ...]:
+def _find_evidence(
+    plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None, *, again: SecondJudgement | None
+) -> tuple[Source, ...]:
     if host.is_live(request):
-        return (_measure(plan, builds, request, progress, base),)
+        return (_measure(plan, builds, request, progress, base, again=again),)
     progress("reading the recorded runs")
     return recorded.read_bundles(request.evidence)
 
 
-def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
+def _measure(
+    plan: Plan,
+    builds: Builds,
+    request: Request,
+    progress: Progress,
+    base: Base | None = None,
+    *,
+    again: SecondJudgement | None = None,
+) -> Source:
     """Measure here, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
+    if again is not None and again.plan is not None and again.plan.checks:
+        progress("judging the kernels with the base's subject files")
+        evidence = merge(evidence, collect(again.session(session)))
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))
@@ -210,7 +227,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         tool=__version__,
         references=references.of(request.root / request.suite),
         base=run.base,
-        bar=() if bar is None else judge_bar(bar.difference, bar.acceptances, origin=bar.origin),
+        bar=bar_verdicts(bar, run.again, tuple(run.sources), request, as_of=as_of, tool=__version__),
         no_base=run.no_base,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""

@@ -30,7 +30,7 @@ class AcceptanceTable(Table):
 def read_acceptances(suite: Path) -> tuple[Acceptance, ...]:
     """Read all acceptances next to ``suite``, by name. SuiteError lists every problem."""
     files = sorted((suite.parent / FOLDER).glob("*.toml"))
-    read = [(f"{FOLDER}/{file.name}", _read(file)) for file in files]
+    read = [(f"{suite.parent.name}/{FOLDER}/{file.name}", _read(file)) for file in files]
     return tuple(Acceptance(file=name, **table.model_dump()) for name, table in read)
 
 

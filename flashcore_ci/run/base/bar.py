@@ -57,7 +57,7 @@ def compare_bar(commit: str, request: Request, progress: Progress, *, scratch: P
     git.export(request.repository, commit, into=base, logs=scratch)
     tool = tool_of(base, request.root)
     difference = _ask(tool, base, request, scratch)
-    origin = Origin(kind="live", detail=f"compared with {git.short(commit)} by {tool.name}")
+    origin = Origin(kind="live", detail=f"the suites of {git.short(commit)} and head, by {tool.name}")
     acceptances = new_acceptances(base, request.root, request.suite)
     return ComparedBar(difference=difference, acceptances=acceptances, origin=origin, caveat=tool.caveat)
 

@@ -62,7 +62,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         built = {description.subject for description in plan.descriptions if description.build is not None}
         own = {name for name, answer in answers.items() if answer.description and answer.description.build is None}
         head_files = tuple(subject.file for subject in suite.subjects if subject.name in built - own)
-        root = check_out(commit, request, scratch, head_files=head_files)
+        root = check_out(commit, request, scratch, other_files=head_files)
         descriptions, cannot = describer.describe_both(suite, workloads, base_answers=answers, root=root)
         libraries = request.base_build or scratch / "libraries"
         builds = _build(descriptions, root, libraries, request, progress)
