@@ -51,7 +51,7 @@ FREE_TO_REMOVE = frozenset({"waiver", "problem"})
 def compare(base: Side, head: Side) -> BarDifference:
     """List all that head asks less of, and digest the whole difference."""
     before, after = bar_of(base), bar_of(head)
-    expected = {**_checks(base.suite, _with_gates_of(head, base)), **before}
+    expected = {**_checks(base.suite, _with_gates_of(head, base)), **_expected_entries(before, after), **before}
     excluded = _excluded(head)
     differing = [name for name in sorted({*expected, *after}) if _json(expected.get(name)) != _json(after.get(name))]
     changes = (_change(name, expected.get(name), after.get(name), excluded) for name in differing)
@@ -71,6 +71,13 @@ def bar_of(side: Side) -> Bar:
     if side.selftest_suite is not None:
         bar |= {f"{SELFTEST}{name}": record for name, record in _declared(side.selftest_suite).items()}
     return bar
+
+
+def bar_of_new(head: Side, where: str) -> BarDifference:
+    """Return the difference of a suite that the base does not have: all of it, to be accepted as a whole."""
+    origin = digest_of("no suite", where)
+    change = BarChange(code=Code.CHECK_LOOSENED, where=f"suite {where}", before="", after="a new suite that no older one guards")
+    return BarDifference(base=origin, digest=digest_of(origin, _json(bar_of(head))), changes=(change,))
 
 
 def plain(value: Any) -> Any:
@@ -136,9 +143,19 @@ def _described(side: Side) -> Bar:
     bar: Bar = {}
     for description in side.descriptions:
         entries = description.build.entries if description.build is not None else ()
-        bar |= {f"entry {entry.symbol}": plain(entry) for entry in entries}
+        bar |= {f"entry {entry.symbol}": {**plain(entry), "of": description.subject} for entry in entries}
         bar |= {f"problem {problem.workload}": {**plain(problem), "of": description.subject} for problem in description.problems}
     return bar
+
+
+def _expected_entries(before: Bar, after: Bar) -> Bar:
+    """Demand of a new entry function what the base demands of all others of its subject."""
+    found: Bar = {}
+    for name in after.keys() - before.keys():
+        same = [old for key, old in before.items() if key.startswith("entry ") and old["of"] == after[name].get("of")]
+        if name.startswith("entry ") and same:
+            found[name] = after[name] | stricter.laxest(same)
+    return found
 
 
 def _selftest(document: Mapping[str, Any]) -> Bar:

@@ -54,17 +54,16 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
 
 
 def plan_again(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
-    """Plan what these subjects alone are measured for, without comparisons."""
+    """Plan all that these subjects alone are measured for."""
     names = {description.subject for description in descriptions}
     found = [pair for gate in suite.gates for pair in pairs(gate, suite, descriptions)]
-    is_not_measured = STATIC_KINDS | {Kind.COMPARISON}
-    checks = [c for c in found if isinstance(c, Check) and c.subject in names and c.gate.evidence not in is_not_measured]
+    checks = [c for c in found if isinstance(c, Check) and c.subject in names and c.gate.evidence not in STATIC_KINDS]
     whole = Plan(
         suite=suite.name,
         suite_file=suite.file,
         checks=tuple(checks),
         excluded=(),
-        workloads=_not_compared(suite.workloads, {workload.id for workload in suite.workloads}),
+        workloads=suite.workloads,
         descriptions=descriptions,
         protocol=suite.protocol,
     )

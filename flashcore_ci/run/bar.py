@@ -16,7 +16,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, FlashcoreError, SuiteError
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.subject import Description
-from flashcore_ci.plan.bar import compare
+from flashcore_ci.plan.bar import bar_of_new, compare
 from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.run.references import BASELINES, NOISE
 from flashcore_ci.store.record_files import PATTERN
@@ -25,18 +25,26 @@ from flashcore_ci.suite.loader import load, read_document
 SELFTEST = Path("gates/selftest.toml")
 PROJECT = "pyproject.toml"
 PROJECT_KEYS = ("build-system", "dependency-groups")
+TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
 DEPENDENCY_KEYS = ("dependencies", "optional-dependencies", "requires-python", "scripts", "entry-points")
-LOCKS = ("*.lock", "requirements*.txt", "constraints*.txt", "requirements/*.txt")
+LOCKS = (
+    "setup.py",
+    "setup.cfg",
+    "uv.toml",
+    "pylock*.toml",
+    "*.lock",
+    "requirements*.txt",
+    "constraints*.txt",
+    "requirements/*.txt",
+)
 
 
 def compare_trees(base: Path, head: Path, suite: Path, *, python: Path, scratch: Path) -> BarDifference:
     """Compare the suite of two checkouts. What this version cannot read is a problem of the result, not an error."""
     if suite.is_absolute() or not (head / suite).resolve().is_relative_to(head.resolve()):
         return unknown(f"the suite {suite} is not inside the checkout, so the base has no version of it")
-    if not (base / suite).is_file():
-        return unknown(f"the base has no suite {suite.as_posix()}, so nothing says what it must ask")
     try:
-        before = read_side(base, suite, python=python, scratch=scratch / "base")
+        before = read_side(base, suite, python=python, scratch=scratch / "base") if (base / suite).is_file() else None
     except (SuiteError, CannotCollectError) as error:
         return unknown(f"the base's suite cannot be read: {_first_line(error)}")
     try:
@@ -45,7 +53,7 @@ def compare_trees(base: Path, head: Path, suite: Path, *, python: Path, scratch:
         return unknown(f"the base's tool cannot read {suite.as_posix()}: {_first_line(error)}", Code.NEWER_SUITE)
     except CannotCollectError as error:
         return unknown(f"head's suite cannot be read: {_first_line(error)}")
-    return compare(before, after)
+    return compare(before, after) if before is not None else bar_of_new(after, suite.as_posix())
 
 
 def unknown(problem: str, code: Code = Code.BAR_UNKNOWN) -> BarDifference:
@@ -72,16 +80,20 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
     )
 
 
-def subject_files(description: Description) -> tuple[str, ...]:
-    """Name the subject's file, and the Python files next to it that it uses. The others belong to the kernel."""
+def subject_files(description: Description, root: Path) -> tuple[str, ...]:
+    """Name the subject's file, and the Python files next to it that it uses. The others belong to the kernel.
+
+    ``binding`` lists them. Without a build there is no such list, so all files next to it count.
+    """
     folder = PurePosixPath(description.file).parent
-    binding = description.build.binding if description.build is not None else ()
-    return (description.file, *sorted(path for path in binding if PurePosixPath(path).parent == folder))
+    near = (path.relative_to(root).as_posix() for path in (root / folder).glob("*.py"))
+    binding = description.build.binding if description.build is not None else near
+    return tuple(sorted({description.file, *(path for path in binding if PurePosixPath(path).parent == folder)}))
 
 
 def subject_digest(description: Description, root: Path) -> str:
     """Digest the tokens of the subject's files."""
-    return Sources(root).python_digest(subject_files(description))
+    return Sources(root).python_digest(subject_files(description, root))
 
 
 def _references(folder: Path) -> Iterator[tuple[str, str]]:
@@ -98,12 +110,10 @@ def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
         pass
     except (OSError, ValueError, RecursionError):
         yield PROJECT, _file_digest(root / PROJECT)
-    project = document.get("project")
-    project = project if isinstance(project, dict) else {"dependencies": project}
-    tables = {
-        **{key: document.get(key) for key in PROJECT_KEYS},
-        **{f"project.{key}": project.get(key) for key in DEPENDENCY_KEYS},
-    }
+    tables = {key: document.get(key) for key in PROJECT_KEYS}
+    for table, keys in (("project", DEPENDENCY_KEYS), ("tool", TOOL_KEYS)):
+        inner = document.get(table)
+        tables |= {f"{table}.{key}": inner.get(key) if isinstance(inner, dict) else inner for key in keys}
     for key, value in tables.items():
         if value is not None:
             yield f"{PROJECT} {key}", digest_of(json.dumps(value, sort_keys=True, default=str))

@@ -23,7 +23,7 @@ from flashcore_ci.run import github, host, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, merge, prepare_again
+from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request
@@ -75,6 +75,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         run.commit = here.commit
         suite = run.suite = load_suite(request)
         run.bar = _compare_bar(request, progress)
+        if evidence and run.bar is None:
+            run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
@@ -162,9 +164,8 @@ def _measure(
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
-    if again is not None and again.plan is not None and again.plan.checks:
-        progress("judging the kernels with the base's subject files")
-        evidence = merge(evidence, collect(again.session(session)))
+    if again is not None:
+        evidence = again.measure(session, evidence, request)
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))

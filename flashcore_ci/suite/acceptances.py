@@ -36,6 +36,8 @@ def read_acceptances(suite: Path) -> tuple[Acceptance, ...]:
 
 def _read(file: Path) -> AcceptanceTable:
     problems = Problems(str(file))
+    if file.is_symlink() or file.parent.is_symlink():  # its owners would not see that the file behind it changed
+        raise SuiteError((f"{file}: a link accepts nothing",), fix="write a plain file with `flashcore-ci bar --accept WHY`")
     table = problems.read(AcceptanceTable, read_document(file), "")
     if table is None or problems.lines:
         raise SuiteError(tuple(problems.lines), fix="write it again with `flashcore-ci bar --accept WHY`")

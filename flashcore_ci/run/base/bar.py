@@ -56,9 +56,9 @@ def compare_bar(commit: str, request: Request, progress: Progress, *, scratch: P
     base = scratch / "base"
     git.export(request.repository, commit, into=base, logs=scratch)
     tool = tool_of(base, request.root)
+    acceptances = new_acceptances(base, request.root, request.suite)  # before head's subjects run, which could change files
     difference = _ask(tool, base, request, scratch)
     origin = Origin(kind="live", detail=f"the suites of {git.short(commit)} and head, by {tool.name}")
-    acceptances = new_acceptances(base, request.root, request.suite)
     return ComparedBar(difference=difference, acceptances=acceptances, origin=origin, caveat=tool.caveat)
 
 

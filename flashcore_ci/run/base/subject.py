@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import git
+from flashcore_ci.collect.collect import collect
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.collect.session import Session
 from flashcore_ci.judge.bar import changed_subjects, judge_bar, mark_as_base_subject
@@ -20,12 +22,12 @@ from flashcore_ci.judge.references import References
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, SuiteError, UsageError
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Suite
 from flashcore_ci.model.verdict import StalePolicy, Verdict
-from flashcore_ci.plan.planner import plan_again
+from flashcore_ci.plan.planner import drop_comparisons, plan_again
 from flashcore_ci.run import host, references
 from flashcore_ci.run.bar import subject_files
+from flashcore_ci.run.base import prepare
 from flashcore_ci.run.base.bar import ComparedBar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.build import Builds, compile_subjects
@@ -46,16 +48,26 @@ class SecondJudgement:
     root: Path = Path()
     libraries: Path = Path()
     references: References = field(default_factory=References)
+    base: Base | None = None
     problem: str = ""
 
-    def session(self, head: Session) -> Session:
-        """Return head's session with the base's subject files."""
-        if self.plan is None:
-            raise ValueError("nothing was prepared")
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The subjects with machine code at build time. The file of any other is its kernel too, so the base's says nothing."""
+        described = self.plan.descriptions if self.plan is not None else ()
+        return tuple(description.subject for description in described if description.build is not None)
+
+    def measure(self, head: Session, evidence: Evidence, request: Request) -> Evidence:
+        """Measure here with the base's subject files, and add the observations. Their digest of the subject tells them apart."""
+        if self.plan is None or self.base is None or not self.plan.checks:
+            return evidence
+        head.progress("judging the kernels with the base's subject files")
         logs = head.scratch / "base-subject"
         logs.mkdir()
         files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=ARTIFACTS)
-        return replace(files, plan=self.plan, builds=self.builds)
+        session = replace(files, plan=drop_comparisons(self.plan, self.base.cannot), builds=self.builds)
+        second = collect(session, (self.base, prepare.interim_looks(self.base, self.plan, self.builds, request)))
+        return replace(evidence, observations=(*evidence.observations, *second.observations))
 
 
 @contextlib.contextmanager
@@ -66,18 +78,18 @@ def prepare_again(compared: ComparedBar | None, request: Request, progress: Prog
         yield None
         return
     progress(f"preparing the base's subject files: {', '.join(names)}")
-    with host.scratch_folder() as scratch:
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(host.scratch_folder())
         try:
-            prepared = _prepare(names, request.base, request, progress, scratch)
+            suite, prepared = _prepare(names, request.base, request, progress, scratch)
+            if prepared.plan is not None:
+                there = replace(request, checkout=prepared.root, base_build=None)
+                base = prepare.prepare_base(request.base, suite, prepared.plan, there, progress)
+                prepared = replace(prepared, base=stack.enter_context(base))
         except (SuiteError, CannotCollectError, EvidenceError, UsageError, OSError) as error:
             lines = str(error).splitlines()
             prepared = SecondJudgement(subjects=names, problem=lines[0] if lines else type(error).__name__)
         yield prepared
-
-
-def merge(first: Evidence, second: Evidence) -> Evidence:
-    """Add the second judgement's observations. Their digest of the subject tells them apart."""
-    return replace(first, observations=(*first.observations, *second.observations))
 
 
 def bar_verdicts(
@@ -93,7 +105,7 @@ def bar_verdicts(
     if compared is None:
         return ()
     problem = again.problem if again is not None else ""
-    done = again.subjects if again is not None and again.plan is not None else ()
+    done = again.judged if again is not None else ()
     bar = judge_bar(compared.difference, compared.acceptances, origin=compared.origin, judged_again=done, problem=problem)
     if again is None or again.plan is None or again.suite is None:
         return bar
@@ -106,11 +118,15 @@ def bar_verdicts(
         stale=StalePolicy(request.stale),
         tool=tool,
         references=again.references,
+        base=again.base.identities if again.base is not None else {},
+        no_base=again.base.cannot if again.base is not None else {},
     )
     return (*bar, *map(mark_as_base_subject, report.verdicts))
 
 
-def _prepare(names: tuple[str, ...], commit: str, request: Request, progress: Progress, scratch: Path) -> SecondJudgement:
+def _prepare(
+    names: tuple[str, ...], commit: str, request: Request, progress: Progress, scratch: Path
+) -> tuple[Suite, SecondJudgement]:
     base = scratch / "base"
     git.export(request.repository, commit, into=base, logs=scratch)
     suite = load(base / request.suite, root=base)
@@ -118,7 +134,8 @@ def _prepare(names: tuple[str, ...], commit: str, request: Request, progress: Pr
     known = {subject.name for subject in part.subjects}
     if known != set(names):
         raise SuiteError((f"the base has no subject {', '.join(sorted(set(names) - known))}",))
-    files = _files(describe(part, root=base, python=request.settings.python, scratch=scratch / "describe-base"))
+    before = describe(part, root=base, python=request.settings.python, scratch=scratch / "describe-base")
+    files = tuple(sorted({file for description in before for file in subject_files(description, base)}))
     head = git.snapshot(request.root, logs=scratch)
     root = check_out(head, request, scratch, other_files=files, other=base)
     if any((root / name).read_bytes() != (base / name).read_bytes() for name in files):
@@ -127,7 +144,7 @@ def _prepare(names: tuple[str, ...], commit: str, request: Request, progress: Pr
     builds = compile_subjects(
         descriptions, request, progress, root=root, out=scratch / "libraries", side=" with the base's subject"
     )
-    return SecondJudgement(
+    return part, SecondJudgement(
         subjects=names,
         suite=suite,
         plan=plan_again(part, descriptions),
@@ -141,7 +158,3 @@ def _prepare(names: tuple[str, ...], commit: str, request: Request, progress: Pr
 def _only(suite: Suite, names: tuple[str, ...]) -> Suite:
     subjects = tuple(subject for subject in suite.subjects if subject.name in names)
     return replace(suite, subjects=subjects, workloads=tuple(w for w in suite.workloads if w.subject in names))
-
-
-def _files(descriptions: tuple[Description, ...]) -> tuple[str, ...]:
-    return tuple(sorted({file for description in descriptions for file in subject_files(description)}))
