@@ -162,16 +162,12 @@ def _selftest(document: Mapping[str, Any]) -> Bar:
     """Name each row of a list by itself, so that a new row is no change of the others."""
     bar: Bar = {}
     for key, value in document.items():
-        rows = value if isinstance(value, list) else [value]
-        for row in rows:
-            name = row.get("name", "") if isinstance(row, dict) else row if isinstance(value, list) else ""
+        for row in value if isinstance(value, list) else [value]:
+            label = row.get("name", "") if isinstance(row, dict) else row if isinstance(value, list) else ""
             record = row if isinstance(row, dict) else {"value": row}
-            bar[_unused(bar, f"{SELFTEST}{key} {name}".rstrip())] = {inner: _value(part) for inner, part in record.items()}
+            name = _unused(bar, f"{SELFTEST}row {key} {label}".rstrip())
+            bar[name] = {inner: plain(part) for inner, part in record.items()}
     return bar
-
-
-def _value(part: Any) -> Any:
-    return part if isinstance(part, str) else plain(part)
 
 
 def _change(name: str, before: Record | None, after: Record | None, excluded: frozenset[str]) -> BarChange | None:

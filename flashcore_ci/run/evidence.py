@@ -42,7 +42,9 @@ def where_and_when(provenance: Provenance) -> str:
 
 def has_comparisons(run: Run) -> bool:
     """Tell whether the run compared with a base, or tried to."""
-    return any(map(len, without_base(run))) or any(observation.kind is Kind.COMPARISON for observation in run.evidence.observations)
+    return any(map(len, without_base(run))) or any(
+        observation.kind is Kind.COMPARISON for observation in run.evidence.observations
+    )
 
 
 def without_base(run: Run) -> tuple[dict[str, str], dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,12 @@ def tool_of(base: Path, root: Path) -> Tool:
     return Tool(folder=running, name=f"flashcore-ci {__version__}")
 
 
+def environment(environ: Mapping[str, str], tool: Tool) -> dict[str, str]:
+    """Return the environment of the tool's process."""
+    kept = {name: value for name, value in environ.items() if name in KEPT_VARIABLES}
+    return {**kept, "PYTHONPATH": str(tool.folder), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def new_acceptances(base: Path, head: Path, suite: Path) -> tuple[Acceptance, ...]:
     """Read head's acceptances that the base does not have. One that was merged is spent, also under another file name."""
     spent = {(old.base, old.difference, old.why) for old in read_acceptances(base / suite)}
@@ -85,10 +92,9 @@ def new_acceptances(base: Path, head: Path, suite: Path) -> tuple[Acceptance, ..
 def _ask(tool: Tool, base: Path, request: Request, scratch: Path) -> BarDifference:
     trees = ("--base-tree", str(base), "--head-tree", str(request.root.resolve()))
     argv = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "bar", *trees, "--suite", str(request.suite))
-    kept = {name: request.environ[name] for name in KEPT_VARIABLES if name in request.environ}
-    environment = {**kept, "PYTHONPATH": str(tool.folder), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = environment(request.environ, tool)
     try:
-        done = process.run(argv, logs=scratch, name="bar", timeout=SECONDS, cwd=scratch, env=environment)
+        done = process.run(argv, logs=scratch, name="bar", timeout=SECONDS, cwd=scratch, env=env)
     except CannotCollectError as error:
         return unknown(f"{tool.name} cannot start: {error}")
     if done.timed_out or done.returncode != 0:
