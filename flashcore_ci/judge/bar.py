@@ -45,10 +45,11 @@ def judge_bar(
 
     ``judged_again`` names the subjects whose kernels were judged with the base's subject file. ``problem`` says why others were not.
     """
-    if difference.problem:
-        code = Code(difference.problem_code) if difference.problem_code in set(Code) else Code.BAR_UNKNOWN
-        missing = Missing(code=code, message=difference.problem)
-        return (_verdict(WHOLE, Outcome.INCONCLUSIVE, Reason(code=code, message=difference.problem), missing, origin),)
+    unread = difference.problem or ("" if difference.base and difference.digest else "the comparison has no digests")
+    if unread:
+        code = Code.NEWER_SUITE if difference.problem_code == Code.NEWER_SUITE else Code.BAR_UNKNOWN
+        missing = Missing(code=code, message=unread)
+        return (_verdict(WHOLE, Outcome.INCONCLUSIVE, Reason(code=code, message=unread), missing, origin),)
     notes = tuple(_unused(difference, acceptances))
     if not difference.changes:
         reason = Reason(code=Code.WITHIN_LIMIT, message="the suite asks at least as much as the base's")
