@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.02
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY$|AUTH|^(ACTIONS|GITHUB|INPUT|GH|PIP)_")
+"""Names of variables that code of a pull request must not see: tokens, and the files by which a job talks to GitHub."""
 RUNNING = math.inf  # the end time of a child that still runs
 _children: set[int] = set()
 _sessions: dict[int, float] = {}  # session (the child's pid) to its end, in seconds since boot
@@ -97,6 +100,11 @@ def run(
             _end_group(child)
     seconds = time.monotonic() - started
     return Completed(argv=command, returncode=child.returncode, timed_out=timed_out, seconds=seconds, stdout=out, stderr=err)
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a process that runs code of a pull request."""
+    return {name: value for name, value in environ.items() if not SECRET.search(name.upper())}
 
 
 def stop_all(*, kill: bool = False) -> None:

@@ -100,7 +100,7 @@ def _ask(tool: Tool, base: Path, request: Request, scratch: Path) -> BarDifferen
     if done.timed_out or done.returncode != 0:
         lines = done.error_text(limit=MAX_BYTES).splitlines()
         how = "did not end in time" if done.timed_out else f"ended with {done.signal_name or done.returncode}"
-        return unknown(f"{tool.name} {how}: {lines[-1] if lines else 'without a message'}")
+        return unknown(f"{tool.name} {how}: {lines[0] if lines else 'without a message'}")
     try:
         return decode(BarDifference, done.text(limit=MAX_BYTES).encode(), where="the comparison of the suites")
     except EvidenceError as error:
