@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, sanitizer
@@ -17,6 +18,7 @@ from flashcore_ci.model.evidence import Evidence, Observation
 from flashcore_ci.model.reading import Measured, Reading
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Outcome, Report
+from flashcore_ci.selftest import lowered_bar
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, manifest_of
@@ -143,6 +145,11 @@ def _leftover_result(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every t
     return ACCEPTED if isinstance(result, dict) else result.code
 
 
+def _lowered_bar(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: ARG001 - as above
+    reason = lowered_bar.reason_of(good.run.plan, tampering)
+    return ACCEPTED if reason == lowered_bar.NOT_SEEN else reason
+
+
 def _code(reading: Reading) -> str:
     return ACCEPTED if isinstance(reading, Measured) else reading.code
 
@@ -159,4 +166,5 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _cut_log,
     "leftover-result": _leftover_result,
+    **{name: partial(_lowered_bar, tampering=name) for name in lowered_bar.TAMPERINGS},
 }

@@ -266,3 +266,20 @@ def test_without_a_gpu_there_is_nothing_to_compare(bench: Bench) -> None:
     status, _, said = bench.run("gate", "--recorded", "--base", "main")
     assert status == 2
     assert "--base needs a GPU" in said
+
+
+def test_gate_times_a_changed_subject_with_the_bases_file_too(bench: Bench) -> None:
+    """Head's inputs may be easier for a slower kernel. The base's are not."""
+    bench.change()
+    bench.repository.edit("subject.py", "8.0 * params", "8.00 * params")
+    bench.repository.commit("another question")
+    bench.times["head"] = 1.02
+    status, report, said = bench.run("gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate")
+    codes = {v["gate"]: v["reason"]["code"] for v in report["verdicts"]}
+    assert (status, codes["no-slower"], codes["no-slower (base's subject)"]) == (10, "slower", "slower"), said
+    assert len(bench.timed) == 2 * 2 * 8
+    ran = {}
+    for part in ("", "base-subject/"):
+        (job,) = (bench.repository.folder / "runs/gate/logs").glob(f"{part}*round-0-head/job.json")
+        ran[part] = Path(json.loads(job.read_text())["subjects"][0]["file"]).read_text()
+    assert ["8.00 *" in text for text in ran.values()] == [True, False]
