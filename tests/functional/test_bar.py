@@ -13,7 +13,7 @@ from replayed import ROOT, environ
 from repository import SUITE, Repository
 
 GREEN = json.dumps({"gpu": {"result": "success"}})
-TOKEN = "ghs_secret"  # noqa: S105 - of a test
+TOKEN = "ghs_secret"
 OUT = Path("runs/required")
 
 
@@ -44,7 +44,7 @@ def test_a_suite_that_asks_as_much_passes_with_a_testcase(repository: Repository
     repository.commit("other words")
     status, report, said = required(repository, tmp_path)
     assert (status, bar_codes(report)) == (0, []), said
-    junit = ET.parse(repository.folder / OUT / "junit.xml")  # noqa: S314 - our own
+    junit = ET.parse(repository.folder / OUT / "junit.xml")
     assert [case.get("name") for case in junit.iter("testcase") if case.get("classname") == "twice.bar"] == ["suite"]
 
 
@@ -58,14 +58,18 @@ def test_a_lower_bar_comes_first_everywhere_and_blocks(repository: Repository, t
     comment, summary = ((repository.folder / OUT / name).read_text() for name in ("comment.md", "summary.md"))
     assert "2 check-loosened" in comment.splitlines()[1]
     assert [line.split()[1] for line in comment.splitlines() if line.startswith("| ")][2] == "bar"
-    assert [line for line in summary.splitlines() if line.startswith("## ")][0] == "## The bar, compared with the base's (2 checks)"
-    names = [case.get("name") for case in ET.parse(repository.folder / OUT / "junit.xml").iter("testcase")]  # noqa: S314
+    assert (
+        next(line for line in summary.splitlines() if line.startswith("## ")) == "## The bar, compared with the base's (2 checks)"
+    )
+    names = [case.get("name") for case in ET.parse(repository.folder / OUT / "junit.xml").iter("testcase")]
     assert names[:2] == ["check max-diff on twice-n4096", "gate max-diff"]
 
 
 def test_a_deleted_gate_and_a_waiver_are_named(repository: Repository, tmp_path: Path) -> None:
     suite = repository.folder / SUITE
-    suite.write_text(suite.read_text().split('[[gate]]\nid = "spills"')[0] + "[[gate]]\n" + suite.read_text().split("[[gate]]")[-1])
+    suite.write_text(
+        suite.read_text().split('[[gate]]\nid = "spills"')[0] + "[[gate]]\n" + suite.read_text().split("[[gate]]")[-1]
+    )
     waiver = '[[waiver]]\ngate = "max-diff"\ntarget = "twice-n4096"\nreason = "x"\nowner = "x"\nexpires = 2027-01-31\n'
     (repository.folder / "gates/waivers.toml").write_text(waiver)
     repository.commit("fewer questions")

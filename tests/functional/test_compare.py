@@ -274,7 +274,9 @@ def test_gate_times_a_changed_subject_with_the_bases_file_too(bench: Bench) -> N
     bench.repository.edit("subject.py", "8.0 * params", "8.00 * params")
     bench.repository.commit("another question")
     bench.times["head"] = 1.02
-    status, report, said = bench.run("gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate")
+    status, report, said = bench.run(
+        "gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate"
+    )
     codes = {v["gate"]: v["reason"]["code"] for v in report["verdicts"]}
     assert (status, codes["no-slower"], codes["no-slower (base's subject)"]) == (10, "slower", "slower"), said
     assert len(bench.timed) == 2 * 2 * 8

@@ -161,7 +161,6 @@ def read(folder: Path, suite: str = SUITE, waivers: str = WAIVERS, **changes: An
         "subjects": {"scale": "s"},
         "dependencies": {"pyproject.toml project.dependencies": "d", "uv.lock": "l"},
         "selftest": SELFTEST,
-        "selftest_suite": loaded,
     }
     return Side(**{**values, **changes})
 
