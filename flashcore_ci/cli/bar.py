@@ -16,7 +16,7 @@ from flashcore_ci.run.request import Request
 @click.argument("base", default="origin/main", metavar="[REVISION]")
 @options.suite
 @click.option("--accept", metavar="WHY", help="Write the file that accepts exactly this difference, for review.")
-@click.option("--owner", default="maintainers", show_default=True, help="Who accepts it.")
+@click.option("--owner", default="maintainers", show_default=True, help="The owner of the acceptance.")
 @click.option("--base-tree", type=click.Path(path_type=Path), hidden=True, help="A folder with the base's files.")
 @click.option("--head-tree", type=click.Path(path_type=Path), hidden=True, help="A folder with head's files.")
 @options.as_json

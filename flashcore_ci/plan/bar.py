@@ -159,7 +159,7 @@ def _expected_entries(before: Bar, after: Bar) -> Bar:
 
 
 def _selftest(document: Mapping[str, Any]) -> Bar:
-    """Name each row of a list by itself, so that a new row is no change of the others."""
+    """Name each row of a list by itself, so that a new row does not change the others."""
     bar: Bar = {}
     for key, value in document.items():
         for row in value if isinstance(value, list) else [value]:

@@ -19,7 +19,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class AcceptanceTable(Table):
-    """The file: both digests as ``flashcore-ci bar`` prints them, and who says why."""
+    """The file: both digests as ``flashcore-ci bar`` prints them, the reason and its owner."""
 
     base: Digest
     difference: Digest

@@ -29,7 +29,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedBar:
-    """The difference, head's new acceptances, who compared, and what the headline must say about that."""
+    """The difference, head's new acceptances, which tool compared, and what the headline must say about that."""
 
     difference: BarDifference
     acceptances: tuple[Acceptance, ...]
