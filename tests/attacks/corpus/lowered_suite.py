@@ -130,7 +130,7 @@ def member(numbers: random.Random) -> Attack:
         ("n = [1, 2]", f"n = [1, {numbers.randint(3, 10**6)}]"),
         ("n = 3", f"n = {numbers.choice([0, 1, 2, 4, 5, 10**9])}"),
         ("bandwidth = 4.8e12", f"bandwidth = {numbers.uniform(1e9, 4e12)!r}"),
-        ('on = ["big-*"]', f'on = ["{numbers.choice(["big-1", "big-[12]", "b*", "big-2", "big-?"])}"]'),
+        ('on = ["big-*"]', f'on = ["{numbers.choice(["big-1", "big-[12]", "b*", "big-*1", "big-?"])}"]'),
     ]
     harmless = [
         ('title = "in bounds"', 'title = "anything"'),
