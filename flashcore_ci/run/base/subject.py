@@ -67,7 +67,14 @@ class SecondJudgement:
         files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=ARTIFACTS)
         session = replace(files, plan=drop_comparisons(self.plan, self.base.cannot), builds=self.builds)
         second = collect(session, (self.base, prepare.interim_looks(self.base, self.plan, self.builds, request)))
-        return replace(evidence, observations=(*evidence.observations, *second.observations))
+        return _add(evidence, second)
+
+
+def _add(first: Evidence, second: Evidence) -> Evidence:
+    """Add what has another identity. Where only a data file changed, both sides are the same measurement."""
+    known = {(seen.kind, seen.target, seen.identity, seen.base) for seen in first.observations}
+    new = (seen for seen in second.observations if (seen.kind, seen.target, seen.identity, seen.base) not in known)
+    return replace(first, observations=(*first.observations, *new))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bars import ORIGIN, accept, describe, read
+from evidence_factories import make_evidence, make_observation
 from factories import make_build
 
 from flashcore_ci.model.bar import BarChange, BarDifference
@@ -59,6 +60,13 @@ def test_a_file_that_is_its_own_kernel_is_not_judged_by_the_bases(tmp_path):
     jit = (replace(describe(("edge",)), build=None),)
     again = subject.SecondJudgement(subjects=("scale",), suite=side.suite, plan=plan_again(side.suite, jit), builds=())
     assert again.judged == ()
+
+
+def test_the_same_measurement_is_kept_once():
+    first, again = make_evidence(observations=(make_observation(),)), make_observation(seconds=9.0)
+    other = replace(again, identity=replace(again.identity, subject="the base's"))
+    found = subject._add(first, make_evidence(observations=(again, other)))
+    assert found.observations == (*first.observations, other)
 
 
 def test_new_is_what_the_bases_own_suite_does_not_have(tmp_path):
