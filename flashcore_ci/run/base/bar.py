@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ SECONDS = 300.0
 MAX_BYTES = 16 << 20
 PACKAGE = Path("flashcore_ci/cli/main.py")
 COMMAND = Path("flashcore_ci/cli/bar.py")
+SITE = "site-packages"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FLASHCORE_CI_HOME", "FLASHCORE_CI_PYTHON")
 """All that the child knows of the environment. Head's subjects run below it, so no token is among them."""
 
@@ -77,10 +79,17 @@ def tool_of(base: Path, root: Path) -> Tool:
     return Tool(folder=running, name=f"flashcore-ci {__version__}")
 
 
-def environment(environ: Mapping[str, str], tool: Tool) -> dict[str, str]:
-    """Return the environment of the tool's process."""
+def environment(environ: Mapping[str, str], tool: Tool, libraries: Sequence[str] = ()) -> dict[str, str]:
+    """Return the environment of the tool's process, which imports other packages from ``libraries``."""
     kept = {name: value for name, value in environ.items() if name in KEPT_VARIABLES}
-    return {**kept, "PYTHONPATH": str(tool.folder), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join((str(tool.folder), *libraries))
+    return {**kept, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def libraries_of(path: Sequence[str], root: Path) -> tuple[str, ...]:
+    """Keep the folders of installed packages. Head's own folders could shadow one."""
+    folders = [folder for folder in path if Path(folder).is_absolute()]
+    return tuple(f for f in folders if SITE in Path(f).parts or not Path(f).resolve().is_relative_to(root.resolve()))
 
 
 def new_acceptances(base: Path, head: Path, suite: Path) -> tuple[Acceptance, ...]:
@@ -92,7 +101,7 @@ def new_acceptances(base: Path, head: Path, suite: Path) -> tuple[Acceptance, ..
 def _ask(tool: Tool, base: Path, request: Request, scratch: Path) -> BarDifference:
     trees = ("--base-tree", str(base), "--head-tree", str(request.root.resolve()))
     argv = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "bar", *trees, "--suite", str(request.suite))
-    env = environment(request.environ, tool)
+    env = environment(request.environ, tool, libraries_of(sys.path, request.root))
     try:
         done = process.run(argv, logs=scratch, name="bar", timeout=SECONDS, cwd=scratch, env=env)
     except CannotCollectError as error:
