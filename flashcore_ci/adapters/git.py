@@ -114,6 +114,20 @@ def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str,
     return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
 
 
+def snapshot_argv(root: Path) -> tuple[str, ...]:
+    """Ask for a commit of the tracked files as they are now (none without changes). The checkout stays as it is."""
+    return ("git", "-C", str(root), "-c", "user.name=flashcore-ci", "-c", "user.email=flashcore-ci", "stash", "create")
+
+
+def snapshot(root: Path, *, logs: Path) -> str:
+    """Return a commit with the files of the checkout. CannotCollectError without one."""
+    made = process.run(snapshot_argv(root), logs=logs, name="git-snapshot", timeout=TIMEOUT_SECONDS)
+    commit = parse_commit(made.text()) or checkout(root, logs=logs).commit
+    if made.returncode != 0 or not commit:
+        raise CannotCollectError(f"git cannot read the files of {root}", fix="commit the changes")
+    return commit
+
+
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
     """Return the hash of ``revision``. UsageError if unknown here."""
     return _find_commit(revision_argv(root, revision), f"commit {revision!r} in this checkout", name="git-revision", logs=logs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
@@ -29,6 +30,8 @@ MAX_OUTPUT = 256 << 20
 """Bytes of one output of a child. It is killed at more."""
 ANSWER_SECONDS = 30.0
 """Time for the supervisor to end a child, beyond its grace. A driver may hold a dying process for a while."""
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY$|AUTH|^(ACTIONS|GITHUB|INPUT|GH|PIP)_")
+"""Names of variables that code of a pull request must not see: tokens, and the files by which a job talks to GitHub."""
 _control: socket.socket | None = None
 _supervisor: subprocess.Popen[bytes] | None = None
 _kept: list[int] = []
@@ -117,6 +120,11 @@ def run(
     return Completed(
         argv=command, returncode=status, timed_out=timed_out, flooded=flooded, seconds=seconds, stdout=out, stderr=err
     )
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a process that runs code of a pull request."""
+    return {name: value for name, value in environ.items() if not SECRET.search(name.upper())}
 
 
 def stop_all(*, kill: bool = False) -> None:

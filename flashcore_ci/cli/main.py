@@ -22,6 +22,7 @@ GC_THRESHOLD = 100_000
 COMMANDS: dict[str, str] = {
     "gate": "Build, measure and judge: may this change merge?",
     "plan": "List every check that will be judged, and why others do not apply.",
+    "bar": "Does the suite ask as much as the base's? Accepts a reviewed difference.",
     "build": "Compile the suite's kernels and record what the compiler reports.",
     "collect": "Measure on this machine's GPU and write a run folder.",
     "compare": "Is one revision slower than another? Time both in turns.",

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -110,6 +111,7 @@ def run(spec: JobSpec, start: StartSignal | None = None) -> JobResult:
             name="worker",
             timeout=spec.seconds + (0.0 if start is None else START_TIMEOUT),
             cwd=spec.root,
+            env=process.without_secrets(os.environ),
             variables={"PYTHONPATH": str(import_folder(spec.scratch)), **PYTHON_VARIABLES, **spec.variables},
             should_stop=None if start is None else start.expired,
         )

@@ -25,7 +25,7 @@ from flashcore_ci.model.suite import Kind, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``."""
+    """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``. ``new``: not in its own suite."""
 
     commit: str
     root: Path
@@ -34,6 +34,7 @@ class Base:
     builds: tuple[BuildEvidence, ...]
     identities: dict[str, Identity]
     cannot: dict[str, str]
+    new: frozenset[str] = frozenset()
 
     def session(self, head: Session) -> Session:
         """Return head's session in the base's checkout."""

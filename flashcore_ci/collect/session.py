@@ -30,7 +30,7 @@ class Session:
     """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz.
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
-    processes that may share the GPU. ``run_folder`` receives artifacts, ``scratch`` jobs and logs.
+    processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
     """
 
     plan: Plan
@@ -48,6 +48,7 @@ class Session:
     versions: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 1800.0
     lock_clocks: int | None = None
+    artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
     progress: Callable[[str], None] = print
 
@@ -58,7 +59,7 @@ class Session:
 
     def artifact(self, kind: str, name: str) -> Path:
         """Return the path of an artifact."""
-        path = self.run_folder / "artifacts" / kind / name
+        path = self.run_folder / self.artifacts / kind / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 

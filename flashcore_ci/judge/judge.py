@@ -39,23 +39,28 @@ def judge(
     references: References | None = None,
     base: Mapping[str, Identity] | None = None,
     max_age_days: float | None = None,
+    bar: tuple[Verdict, ...] = (),
+    no_base: Mapping[str, str] | None = None,
 ) -> Report:
     """Give each check one verdict, in plan order, as of the ISO 8601 day ``as_of``.
 
     Among recordings, one that fails takes precedence. ``base`` is the required base by workload (None: any). Evidence older than
-    ``max_age_days`` does not count. ValueError: no date.
+    ``max_age_days`` does not count. ``bar`` are the verdicts on the suite itself, which come first. ``no_base`` says why the base
+    cannot run workloads. ValueError: no date.
     """
     day = waiving.day_of(as_of)
     references = references or References()
     matcher = Matcher(plan=plan, builds=builds, sources=sources, base=base or {}, as_of=as_of, max_age_days=max_age_days)
     sharing = Counter((check.gate.evidence, check.target) for check in plan.checks)
     same_code = workloads_with_same_code(plan, matcher)
-    results = [_evaluate_matches(plan, check, matcher.matches(check), references, same_code) for check in plan.checks]
+    results = [_evaluate_matches(plan, check, _find(matcher, check, no_base), references, same_code) for check in plan.checks]
     matches = [match for match, _ in results]
     verdicts = tuple(
         waiving.apply_waivers(_verdict(check, match, evaluation, stale, sharing[check.gate.evidence, check.target]), waivers, day)
         for check, (match, evaluation) in zip(plan.checks, results, strict=True)
     )
+    notes = (*_notes(plan, matches), *waiving.waiver_notes(waivers, verdicts, day))
+    verdicts = (*bar, *verdicts)
     outcome = summary.overall(verdicts)
     return Report(
         suite=plan.suite,
@@ -69,8 +74,16 @@ def judge(
         waivers=waivers,
         builds=builds,
         provenance=_provenance(plan, matches, sources),
-        notes=(*_notes(plan, matches), *waiving.waiver_notes(waivers, verdicts, day)),
+        notes=notes,
     )
+
+
+def _find(matcher: Matcher, check: Check, no_base: Mapping[str, str] | None) -> tuple[MatchedEvidence, ...]:
+    """Find the evidence, none for a comparison that the base cannot run."""
+    why = (no_base or {}).get(check.target)
+    if why is None or check.gate.evidence is not Kind.COMPARISON:
+        return matcher.matches(check)
+    return (MatchedEvidence(missing=Missing(code=Code.NO_BASE, message=why)),)
 
 
 def matched_evidence(

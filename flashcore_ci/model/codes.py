@@ -24,6 +24,18 @@ class Code(StrEnum):
     NO_BASE = "no-base"
     NO_BASELINE = "no-baseline"
 
+    CHECK_REMOVED = "check-removed"
+    CHECK_LOOSENED = "check-loosened"
+    MADE_ADVISORY = "made-advisory"
+    NEWLY_WAIVED = "newly-waived"
+    NEWLY_EXCLUDED = "newly-excluded"
+    REFERENCE_CHANGED = "reference-changed"
+    DEPENDENCY_CHANGED = "dependency-changed"
+    SELFTEST_LOOSENED = "selftest-loosened"
+    SUBJECT_CHANGED = "subject-changed"
+    NEWER_SUITE = "newer-suite"
+    BAR_UNKNOWN = "bar-unknown"
+
     COMPILE_ERROR = "compile-error"
     NOT_BUILT = "not-built"
     HANG = "hang"
@@ -68,8 +80,22 @@ class Code(StrEnum):
 PASSING = frozenset({Code.WITHIN_LIMIT, Code.FASTER, Code.SAME, Code.SAME_CODE})
 """The codes of a PASS. They need no next step."""
 
-FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED})
-"""The codes of a number that breaks its limit: FAIL."""
+LOOSENING = frozenset(
+    {
+        Code.CHECK_REMOVED,
+        Code.CHECK_LOOSENED,
+        Code.MADE_ADVISORY,
+        Code.NEWLY_WAIVED,
+        Code.NEWLY_EXCLUDED,
+        Code.REFERENCE_CHANGED,
+        Code.DEPENDENCY_CHANGED,
+        Code.SELFTEST_LOOSENED,
+    }
+)
+"""The codes of a change that asks less than the base's suite does: FAIL."""
+
+FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED}) | LOOSENING
+"""The codes of a number that breaks its limit, and of a lower bar: FAIL."""
 
 WAIVABLE = FAILING | {Code.UNDECIDED, Code.BELOW_RESOLUTION, Code.BIMODAL}
 """The codes that a waiver may name. Each comes with a reading."""
@@ -97,8 +123,19 @@ NEXT_STEP: dict[Code, str] = {
     Code.UNDECIDED: "The rounds do not decide. Run the gate again on a quieter machine, or widen the margin in a reviewed change.",
     Code.BELOW_RESOLUTION: "This machine cannot resolve the margin. Widen it to the one named here in a reviewed change, or use a quieter machine.",
     Code.DRIFTED: "The kernel is slower than its baseline, by one step or by many small ones. Find them, or propose a new baseline for review.",
-    Code.NO_BASE: "The base cannot run this workload, so there is no comparison. Review this workload without one.",
+    Code.NO_BASE: "The base cannot run this workload, so there is no comparison. Let the base run it, or give the new problem a new workload.",
     Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
+    Code.CHECK_REMOVED: "The base asks this, and this change does not. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.CHECK_LOOSENED: "The base asks more here. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.MADE_ADVISORY: "This check blocks in the base. Make it blocking again, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.NEWLY_WAIVED: "The base does not have this waiver. Fix the kernel, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.NEWLY_EXCLUDED: "The base judges this. Include it again, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.REFERENCE_CHANGED: "A noise or baseline file differs from the base's. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.DEPENDENCY_CHANGED: "Dependencies differ from the base's. Restore them, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.SELFTEST_LOOSENED: "The base's self-test asks more. Restore the defect, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.SUBJECT_CHANGED: "The kernel could not be judged with the base's subject file. Keep its interface, or have `flashcore-ci bar --accept WHY` reviewed.",
+    Code.NEWER_SUITE: "The base's tool cannot read this suite. Merge the tool that reads it first, then the suite.",
+    Code.BAR_UNKNOWN: "The suites of base and head could not be compared. Run `flashcore-ci bar` and fix what it names.",
     Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
     Code.NOT_BUILT: "The subject was not built. Fix its gate `build` first.",
     Code.HANG: "The kernel did not end in time. Look for a barrier where an arrival is missing.",

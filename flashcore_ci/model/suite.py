@@ -20,8 +20,9 @@ class Roof(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of evidence: one collector each."""
+    """A kind of evidence: one collector each, except ``bar``."""
 
+    BAR = "bar"
     BUILD = "build"
     RESOURCES = "resources"
     CORRECTNESS = "correctness"
@@ -31,8 +32,10 @@ class Kind(StrEnum):
     COMPARISON = "comparison"
 
 
-STATIC_KINDS = frozenset({Kind.BUILD, Kind.RESOURCES})
-"""Evidence from the compiler. It needs no GPU and is never recorded."""
+STATIC_KINDS = frozenset({Kind.BAR, Kind.BUILD, Kind.RESOURCES})
+"""Evidence from the compiler, and the comparison of suites. It needs no GPU and is never recorded."""
+BAR = "bar"
+"""The id of the built-in gate that compares the base's suite with head's. No suite may use it."""
 
 
 class Scope(StrEnum):
@@ -45,7 +48,7 @@ class Scope(StrEnum):
 
 def scope_of(kind: Kind) -> Scope:
     """Return the scope of checks on this evidence."""
-    return {Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
+    return {Kind.BAR: Scope.SUBJECT, Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
 
 
 class Rule(StrEnum):

@@ -10,10 +10,11 @@ from fnmatch import fnmatchcase
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
-from flashcore_ci.model.suite import Gate, Kind, Scope, Severity, Suite, Workload, scope_of
+from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Scope, Severity, Suite, Workload, scope_of
 from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right_roof
 
 NO_BASE = "there is no base to compare with: give --base REVISION"
+NEW_WORKLOAD = "the workload is new: "
 NO_MACHINE_CODE = "its subject has no machine code at build time, so only live evidence is judged"
 
 MAX_CHECKS = 20_000
@@ -30,21 +31,19 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
     checks: list[Check] = []
     excluded: list[Excluded] = []
     for gate in suite.gates:
-        targets = list(_targets(gate, suite, descriptions))
-        problems += _find_unmatched(gate, targets, suite)
-        for target in targets:
-            why = _why_not(gate, target) or ("" if compared or gate.evidence is not Kind.COMPARISON else NO_BASE)
-            limit = next((limit for limit in gate.limits if fnmatchcase(target.name, limit.on)), None)
-            if why:
-                excluded.append(Excluded(gate=gate.id, target=target.name, why=why))
-            elif limit is None:
-                problems.append(f"{_where(suite, f'gate {gate.id}')}: no limit matches {target.name}")
+        problems += _find_unmatched(gate, list(_targets(gate, suite, descriptions)), suite)
+        for pair in pairs(gate, suite, descriptions):
+            if isinstance(pair, str):
+                problems.append(f"{_where(suite, f'gate {gate.id}')}: no limit matches {pair}")
+            elif isinstance(pair, Check) and gate.evidence is Kind.COMPARISON and not compared:
+                excluded.append(Excluded(gate=gate.id, target=pair.target, why=NO_BASE))
+            elif isinstance(pair, Check):
+                checks.append(pair)
             else:
-                scope = scope_of(gate.evidence)
-                checks.append(Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject))
-        if len(checks) + len(excluded) > MAX_CHECKS:
-            problem = f"{suite.file}: more than {MAX_CHECKS} combinations of gate and target"
-            raise SuiteError((problem,), fix="divide the suite")
+                excluded.append(pair)
+            if len(checks) + len(excluded) > MAX_CHECKS:
+                problem = f"{suite.file}: more than {MAX_CHECKS} combinations of gate and target"
+                raise SuiteError((problem,), fix="divide the suite")
     problems = problems or list(_find_idle(suite, checks, excluded))
     if problems:
         raise SuiteError(tuple(problems), fix="correct the file, then run `flashcore-ci plan`")
@@ -59,6 +58,37 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         accepts=suite.accepts,
     )
     return _only_needed(whole)
+
+
+def plan_again(suite: Suite, descriptions: tuple[Description, ...]) -> Plan:
+    """Plan all that these subjects alone are measured for."""
+    names = {description.subject for description in descriptions}
+    found = [pair for gate in suite.gates for pair in pairs(gate, suite, descriptions)]
+    checks = [c for c in found if isinstance(c, Check) and c.subject in names and c.gate.evidence not in STATIC_KINDS]
+    whole = Plan(
+        suite=suite.name,
+        suite_file=suite.file,
+        checks=tuple(checks),
+        excluded=(),
+        workloads=suite.workloads,
+        descriptions=descriptions,
+        protocol=suite.protocol,
+    )
+    return keep(whole, lambda _: True)
+
+
+def pairs(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[Check | Excluded | str]:
+    """Yield a check or an exclusion for each target of the gate, or the name of a target without a limit."""
+    for target in _targets(gate, suite, descriptions):
+        why = _why_not(gate, target)
+        limit = next((limit for limit in gate.limits if fnmatchcase(target.name, limit.on)), None)
+        if why:
+            yield Excluded(gate=gate.id, target=target.name, why=why)
+        elif limit is None:
+            yield target.name
+        else:
+            scope = scope_of(gate.evidence)
+            yield Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject)
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
@@ -84,6 +114,11 @@ def keep(plan: Plan, predicate: Callable[[Check], bool]) -> Plan:
         for workload in plan.workloads
     )
     return _only_needed(replace(plan, checks=checks, workloads=workloads))
+
+
+def new_only(cannot: Mapping[str, str], new: Container[str]) -> dict[str, str]:
+    """Keep the workloads that the base's own suite does not have. Only these may go without a comparison."""
+    return {name: f"{NEW_WORKLOAD}{why}" for name, why in cannot.items() if name in new}
 
 
 def drop_comparisons(plan: Plan, cannot: Mapping[str, str]) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flashcore_ci.model.dossier import Dossier
+from flashcore_ci.model.suite import BAR
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting
 
@@ -35,7 +36,7 @@ def _annotations(report: Report, dossier: Dossier) -> Iterator[Annotation]:
     if not formatting.is_judged(report):
         yield Annotation(level="error", title="flashcore-ci", message=formatting.plain(report.headline))
     reds = [verdict for verdict in report.verdicts if formatting.is_red(verdict)]
-    for verdict in sorted(reds, key=lambda v: (not v.blocks, v.outcome is not Outcome.FAIL)):
+    for verdict in sorted(reds, key=lambda v: (v.gate != BAR, not v.blocks, v.outcome is not Outcome.FAIL)):
         yield from _about(verdict, dossier)
 
 

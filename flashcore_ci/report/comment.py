@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from flashcore_ci.model.dossier import Dossier
 from flashcore_ci.model.evidence import Provenance
-from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.suite import BAR, Kind
 from flashcore_ci.model.verdict import Outcome, Report, Verdict
 from flashcore_ci.report import formatting, markdown
 from flashcore_ci.report.groups import sections
@@ -37,7 +37,7 @@ def _blocks(report: Report, dossier: Dossier) -> Iterator[str]:
     yield from markdown.essentials(report)
     by_gate = [[v for v in report.verdicts if v.gate == gate] for gate in dict.fromkeys(v.gate for v in report.verdicts)]
     if by_gate:
-        worst_first = sorted(by_gate, key=lambda verdicts: min(map(_importance, verdicts))[:3])
+        worst_first = sorted(by_gate, key=lambda verdicts: min(map(_importance, verdicts))[:4])
         rows = (_row(verdicts, dossier) for verdicts in worst_first)
         yield markdown.table(("gate", "base", "head", "change", "verdict"), rows)
     for section in sections(report):
@@ -60,9 +60,10 @@ def _row(verdicts: list[Verdict], dossier: Dossier) -> tuple[str, ...]:
     return (worst.gate, NOTHING, head, NOTHING, verdict)
 
 
-def _importance(verdict: Verdict) -> tuple[bool, bool, bool, float]:
+def _importance(verdict: Verdict) -> tuple[bool, bool, bool, bool, float]:
     passed = not formatting.is_red(verdict)
-    return (not verdict.blocks, passed, verdict.outcome is not Outcome.FAIL, -formatting.closeness(verdict))
+    lowers_bar = verdict.gate == BAR and verdict.outcome is not Outcome.PASS
+    return (not lowers_bar, not verdict.blocks, passed, verdict.outcome is not Outcome.FAIL, -formatting.closeness(verdict))
 
 
 def _sides(both: SpeedComparison) -> tuple[str, str, str]:

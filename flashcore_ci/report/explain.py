@@ -11,6 +11,7 @@ from flashcore_ci.report import formatting
 WIDTH = 100
 
 EVIDENCE = {
+    Kind.BAR: "the suites of base and head, compared",
     Kind.BUILD: "the compiler, at build time",
     Kind.RESOURCES: "the compiled machine code, at build time",
     Kind.CORRECTNESS: "outputs compared with PyTorch's, in a separate process",

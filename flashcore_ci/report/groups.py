@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.suite import BAR
 from flashcore_ci.model.verdict import Origin, Outcome, Report, Verdict
 from flashcore_ci.report.formatting import closeness, is_advisory, is_red
 
@@ -47,6 +48,7 @@ class Tally:
 def sections(report: Report, *, urgent: bool | None = None) -> tuple[Section, ...]:
     """Return the non-empty sections that are not PASS: urgent, others, or all (None)."""
     selectors: tuple[tuple[str, str, bool, Selector], ...] = (
+        ("bar", "The bar, compared with the base's", True, lambda v: v.gate == BAR and v.outcome is not Outcome.PASS),
         ("blocking", "Blocking", True, lambda v: v.blocks),
         ("deferred", "Deferred to the GPU job", True, lambda v: v.deferred),
         ("advisory", "Advisory", False, is_red),

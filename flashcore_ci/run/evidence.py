@@ -9,6 +9,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.plan.planner import NEW_WORKLOAD
 from flashcore_ci.store import run as store
 from flashcore_ci.store.run import Run, read_run
 
@@ -42,14 +43,18 @@ def where_and_when(provenance: Provenance) -> str:
 
 
 def has_comparisons(run: Run) -> bool:
-    """Tell whether the run compared with a base."""
-    return any(observation.kind is Kind.COMPARISON for observation in run.evidence.observations)
+    """Tell whether the run compared with a base, or tried to."""
+    return any(map(len, without_base(run))) or any(
+        observation.kind is Kind.COMPARISON for observation in run.evidence.observations
+    )
 
 
-def without_base(run: Run) -> dict[str, str]:
-    """Say why the run's base could not build some workloads."""
+def without_base(run: Run) -> tuple[dict[str, str], dict[str, str]]:
+    """Say why the run's base could not run some workloads: those that it has, and those that are new."""
     reasons = {excluded.target: excluded.why for excluded in run.plan.excluded if excluded.why.startswith(NO_BASE)}
-    return {target: why.removeprefix(NO_BASE) for target, why in reasons.items()}
+    texts = {target: why.removeprefix(NO_BASE) for target, why in reasons.items()}
+    new = {target: why for target, why in texts.items() if why.startswith(NEW_WORKLOAD)}
+    return {target: why for target, why in texts.items() if target not in new}, new
 
 
 def pack(run: Path, file: Path) -> int:

@@ -17,12 +17,14 @@ from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
-from flashcore_ci.plan.planner import drop_comparisons
+from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, host, profiler_reports, references, reports
 from flashcore_ci.run.base import prepare, unaffected
+from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.rederive import rederived
@@ -41,6 +43,9 @@ class PartialRun:
     builds: Builds = ()
     sources: list[Source] = field(default_factory=list)
     base: dict[str, Identity] = field(default_factory=dict)
+    no_base: dict[str, str] = field(default_factory=dict)
+    bar: ComparedBar | None = None
+    again: SecondJudgement | None = None
     commit: str = ""
     narrowing: str = ""
     max_age_days: float | None = None
@@ -73,6 +78,9 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         run.commit = here.commit
         suite = run.suite = load_suite(request)
         run.max_age_days = suite.accepts.max_age_days if evidence and suite.accepts else None
+        run.bar = _compare_bar(request, progress)
+        if evidence and run.bar is None:
+            run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
@@ -82,18 +90,38 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
             run.plan = plan
         origin = Origin(kind="live", detail=", ".join(dict.fromkeys(build.compiler for build in builds if build.compiler)))
         run.sources.append(Source(origin=origin, evidence=compiler_evidence(plan, builds, here)))
-        with prepare.requested_base(suite, plan, request, progress) as base:
+        with (
+            prepare_again(run.bar, request, progress) as run.again,
+            prepare.requested_base(suite, plan, request, progress) as base,
+        ):
             if base is not None:
-                plan, run.base = drop_comparisons(plan, base.cannot), base.identities
-                run.plan = plan
-            run.sources += _rederived(evidence, plan) if evidence else _find_evidence(plan, builds, request, progress, base)
-        run.plan = drop_comparisons(plan, workloads_without_base(plan, builds, tuple(run.sources), run.base))
+                run.base, run.no_base = base.identities, base.cannot
+                run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
+                plan = _able(plan, base, base.cannot)
+            found = _rederived(evidence, plan) if evidence else None
+            run.sources += found or _find_evidence(plan, builds, request, progress, base, again=run.again)
+        if base is not None:
+            failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
+            run.plan = drop_comparisons(run.plan, new_only(failures, base.new))
         progress("judging")
         report = judge_partial(run, request, as_of=clock.now())
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - CI needs reports whatever ended the run. The error is raised again
         return _end(error, run, request)
     return report
+
+
+def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:
+    """Compare the suites before head's subjects run. ``compare`` asks about speed only."""
+    if request.base is None or request.kinds:
+        return None
+    with host.scratch_folder() as scratch:
+        return compare_bar(request.base, request, progress, scratch=scratch)
+
+
+def _able(plan: Plan, base: Base, cannot: dict[str, str]) -> Plan:
+    """Leave out the comparisons that the base cannot run. The reasons tell which workloads are new."""
+    return drop_comparisons(plan, {**cannot, **new_only(cannot, base.new)})
 
 
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
@@ -117,9 +145,11 @@ def collect_run(request: Request, progress: Progress) -> Evidence:
         return _measure(plan, builds, request, progress).evidence
 
 
-def _find_evidence(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None) -> tuple[Source, ...]:
+def _find_evidence(
+    plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None, *, again: SecondJudgement | None
+) -> tuple[Source, ...]:
     if host.is_live(request):
-        return (_measure(plan, builds, request, progress, base),)
+        return (_measure(plan, builds, request, progress, base, again=again),)
     progress("reading the recorded runs")
     return _rederived(recorded.read_bundles(request.evidence), plan)
 
@@ -133,16 +163,27 @@ def _rederived(sources: Iterable[Source], plan: Plan) -> tuple[Source, ...]:
     return tuple(checked)
 
 
-def _measure(plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None = None) -> Source:
+def _measure(
+    plan: Plan,
+    builds: Builds,
+    request: Request,
+    progress: Progress,
+    base: Base | None = None,
+    *,
+    again: SecondJudgement | None = None,
+) -> Source:
     """Measure here, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
+    if again is not None:
+        evidence = again.measure(session, evidence, request)
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
-    write_run(request.out, drop_comparisons(plan, workloads_without_base(plan, builds, (source,))), evidence)
+    without = workloads_without_base(plan, builds, (source,))
+    write_run(request.out, plan if base is None else _able(plan, base, without), evidence)
     return replace(source, files=tool_files(request.out))
 
 
@@ -174,13 +215,13 @@ def _judge_run(path: Path, request: Request, progress: Progress) -> Report:
             progress(f"the run is of suite {recording.plan.suite!r} and is judged by {run.suite.name!r}. --suite chooses")
         with profiler_reports.reading(recording.files) as profiles:  # while the subjects say what they are
             plan = make_plan(run.suite, request, progress, compared=recorded.has_comparisons(recording))
-            run.plan = drop_comparisons(plan, recorded.without_base(recording))
+            run.no_base, new = recorded.without_base(recording)
+            run.plan = drop_comparisons(plan, new)
             source = rederived(recorded.source_of(recording), run.plan, profiles)
         run.builds = evidence.builds
         compiled = compiler_evidence(run.plan, evidence.builds, evidence.provenance)
         run.sources.append(Source(origin=recorded.origin_of(evidence.provenance), evidence=compiled))
         run.sources.append(source)
-        run.plan = drop_comparisons(run.plan, workloads_without_base(run.plan, evidence.builds, tuple(run.sources)))
         report = _name_day(judge_partial(run, request, as_of=request.as_of or evidence.provenance.collected_at), request)
         publish(report, run, request)
     except BaseException as error:  # noqa: BLE001 - as in gate
@@ -200,6 +241,7 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
     """Judge every check. The headline says when they are only a part."""
     if run.suite is None or run.plan is None:
         raise InterruptedRunError("there is no plan to judge by")
+    bar = run.bar
     report = judge(
         run.plan,
         run.builds,
@@ -211,9 +253,11 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         references=references.of(request.root / request.suite),
         base=run.base,
         max_age_days=run.max_age_days,
+        bar=bar_verdicts(bar, run.again, tuple(run.sources), request, as_of=as_of, tool=__version__),
+        no_base=run.no_base,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
-    narrowing = "; ".join(filter(None, (only, run.narrowing)))
+    narrowing = "; ".join(filter(None, (bar.caveat if bar else "", only, run.narrowing)))
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
     return replace(report, headline=headline, judged_commit=run.commit)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flashcore_ci.model.codes import WAIVABLE, Code
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.suite import FINDING, STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.model.suite import BAR, FINDING, STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
 from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import ProtocolTable, WaiverTable
 
@@ -106,6 +106,8 @@ def _check_axes(problems: Problems, key: str, table: Mapping[str, Any]) -> None:
 def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], seen: set[str]) -> None:
     name, metric = table.get("id"), table.get("metric")
     if isinstance(name, str):
+        if name == BAR:
+            problems.add(f"{key}.id", f'"{BAR}" is the built-in gate that compares suites: give another id')
         if name in seen:
             problems.add(f"{key}.id", f'the id "{name}" is given twice')
         seen.add(name)

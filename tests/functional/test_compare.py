@@ -185,7 +185,7 @@ def test_a_kernel_that_gets_a_build_is_still_compared_with_the_one_that_had_none
 
 
 @pytest.mark.parametrize("how", ["it does not compile", "it raises"])
-def test_what_the_base_cannot_run_is_out_of_the_plan(bench: Bench, how: str) -> None:
+def test_what_the_base_has_and_cannot_run_is_inconclusive(bench: Bench, how: str) -> None:
     if how == "it raises":
         bench.times["base"] = "raised"
     else:
@@ -193,8 +193,8 @@ def test_what_the_base_cannot_run_is_out_of_the_plan(bench: Bench, how: str) -> 
     bench.repository.commit("a base that is none")
     bench.change() if how == "it raises" else bench.repository.edit("kernel/twice.cu", "nonsense[i]", "2.0f * x[i]")
     status, report, _ = bench.run("compare", "HEAD~1" if how == "it raises" else "HEAD")
-    assert [excluded["why"] for excluded in report["excluded"] if excluded["why"].startswith("no-base: the base ")]
-    assert (status, report["verdicts"]) == (11, [])  # nothing was judged: that is no green
+    assert (status, verdict(report)) == (11, ("INCONCLUSIVE", "no-base"))
+    assert verdict(bench.run("judge", "runs/compare", "--only", "no-slower", out="runs/judged")[1]) == ("INCONCLUSIVE", "no-base")
 
 
 def test_another_name_for_the_kernel_does_not_escape_the_comparison(bench: Bench) -> None:
@@ -266,3 +266,22 @@ def test_without_a_gpu_there_is_nothing_to_compare(bench: Bench) -> None:
     status, _, said = bench.run("gate", "--recorded", "--base", "main")
     assert status == 2
     assert "--base needs a GPU" in said
+
+
+def test_gate_times_a_changed_subject_with_the_bases_file_too(bench: Bench) -> None:
+    """Head's inputs may be easier for a slower kernel. The base's are not."""
+    bench.change()
+    bench.repository.edit("subject.py", "8.0 * params", "8.00 * params")
+    bench.repository.commit("another question")
+    bench.times["head"] = 1.02
+    status, report, said = bench.run(
+        "gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate"
+    )
+    codes = {v["gate"]: v["reason"]["code"] for v in report["verdicts"]}
+    assert (status, codes["no-slower"], codes["no-slower (base's subject)"]) == (10, "slower", "slower"), said
+    assert len(bench.timed) == 2 * 2 * 8
+    ran = {}
+    for part in ("", "base-subject/"):
+        (job,) = (bench.repository.folder / "runs/gate/logs").glob(f"{part}*round-0-head/job.json")
+        ran[part] = Path(json.loads(job.read_text())["subjects"][0]["file"]).read_text()
+    assert ["8.00 *" in text for text in ran.values()] == [True, False]

@@ -19,18 +19,24 @@ MIN_KEPT = 16
 IDLE_SECONDS = 24 * 3600.0
 
 
-def check_out(commit: str, request: Request, scratch: Path, *, head_files: tuple[str, ...] = ()) -> Path:
-    """Return a folder with the files of ``commit``, but head's ``head_files``. CannotCollectError when git cannot."""
-    digests = [(name, hashlib.sha256((request.root / name).read_bytes()).hexdigest()) for name in head_files]
-    tree = request.settings.home / "bases" / (f"{commit}-{digest_of(digests)[:DIGEST_DIGITS]}" if head_files else commit)
+def check_out(
+    commit: str, request: Request, scratch: Path, *, other_files: tuple[str, ...] = (), other: Path | None = None
+) -> Path:
+    """Return a folder with the files of ``commit``, but ``other_files`` of the checkout ``other`` (None: head's).
+
+    CannotCollectError when git cannot.
+    """
+    source = other or request.root
+    digests = [(name, hashlib.sha256((source / name).read_bytes()).hexdigest()) for name in other_files]
+    tree = request.settings.home / "bases" / (f"{commit}-{digest_of(digests)[:DIGEST_DIGITS]}" if other_files else commit)
     if not tree.is_dir():
         tree.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{git.short(commit)}-", dir=tree.parent) as new:
             files = Path(new) / "files"
             git.export(request.repository, commit, into=files, logs=scratch)
-            for name in head_files:
+            for name in other_files:
                 (files / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(request.root / name, files / name)
+                shutil.copyfile(source / name, files / name)
             with contextlib.suppress(OSError):  # another run was quicker, and its files are the same
                 files.rename(tree)
         evict(tree.parent)

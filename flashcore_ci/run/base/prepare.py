@@ -1,7 +1,8 @@
 """The base of a comparison: check it out, describe it, build it.
 
 Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is built
-and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run leaves the plan.
+and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run is inconclusive, unless
+the base's own suite does not have it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from flashcore_ci.build.subjects import load_builds
 from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.judge.judge import is_comparison_final
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
-from flashcore_ci.model.errors import UsageError
+from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.evidence import Identity, Provenance
-from flashcore_ci.model.identity import is_same_code, workload_identity
+from flashcore_ci.model.identity import is_same_code, workload_digest, workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Suite, Workload
@@ -28,6 +29,7 @@ from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
 from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.suite.loader import load
 
 
 def with_fork_point(request: Request, revision: str) -> Request:
@@ -60,7 +62,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         built = {description.subject for description in plan.descriptions if description.build is not None}
         own = {name for name, answer in answers.items() if answer.description and answer.description.build is None}
         head_files = tuple(subject.file for subject in suite.subjects if subject.name in built - own)
-        root = check_out(commit, request, scratch, head_files=head_files)
+        root = check_out(commit, request, scratch, other_files=head_files)
         descriptions, cannot = describer.describe_both(suite, workloads, base_answers=answers, root=root)
         libraries = request.base_build or scratch / "libraries"
         builds = _build(descriptions, root, libraries, request, progress)
@@ -75,6 +77,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             builds=builds,
             identities=identities,
             cannot=cannot,
+            new=_new_workloads(suite.workloads, committed, request.suite),
         )
 
 
@@ -94,6 +97,16 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)
 
     return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
+
+
+def _new_workloads(workloads: Workloads, committed: Path, suite: Path) -> frozenset[str]:
+    """Name the workloads whose problem the base's own suite does not have. None is new if that suite cannot be read."""
+    try:
+        known = load(committed / suite, root=committed).workloads
+    except SuiteError:
+        return frozenset()
+    ids, problems = {old.id for old in known}, {workload_digest(old) for old in known}
+    return frozenset(new.id for new in workloads if new.id not in ids and workload_digest(new) not in problems)
 
 
 def _build(descriptions: Descriptions, root: Path, libraries: Path, request: Request, progress: Progress) -> Builds:

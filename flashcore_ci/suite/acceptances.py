@@ -1,0 +1,64 @@
+"""Read and write the files that accept a lower bar: ``acceptances/*.toml`` next to the suite."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from flashcore_ci.model.bar import Acceptance, BarDifference
+from flashcore_ci.model.errors import CannotCollectError, SuiteError, UsageError
+from flashcore_ci.suite.loader import read_document
+from flashcore_ci.suite.problems import Problems
+from flashcore_ci.suite.tables import Table, Text
+
+FOLDER = "acceptances"
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class AcceptanceTable(Table):
+    """The file: both digests as ``flashcore-ci bar`` prints them, the reason and its owner."""
+
+    base: Digest
+    difference: Digest
+    why: Text
+    owner: Text
+
+
+def read_acceptances(suite: Path) -> tuple[Acceptance, ...]:
+    """Read all acceptances next to ``suite``, by name. SuiteError lists every problem."""
+    files = sorted((suite.parent / FOLDER).glob("*.toml"))
+    read = [(f"{suite.parent.name}/{FOLDER}/{file.name}", _read(file)) for file in files]
+    return tuple(Acceptance(file=name, **table.model_dump()) for name, table in read)
+
+
+def _read(file: Path) -> AcceptanceTable:
+    problems = Problems(str(file))
+    if file.is_symlink() or file.parent.is_symlink():  # its owners would not see that the file behind it changed
+        raise SuiteError((f"{file}: a link accepts nothing",), fix="write a plain file with `flashcore-ci bar --accept WHY`")
+    table = problems.read(AcceptanceTable, read_document(file), "")
+    if table is None or problems.lines:
+        raise SuiteError(tuple(problems.lines), fix="write it again with `flashcore-ci bar --accept WHY`")
+    return table
+
+
+def write_acceptance(suite: Path, difference: BarDifference, *, why: str, owner: str) -> Path:
+    """Write the acceptance of ``difference``. UsageError if the file exists: nothing is overwritten."""
+    file = suite.parent / FOLDER / f"{difference.digest[:16]}.toml"
+    values = {"base": difference.base, "difference": difference.digest, "why": why, "owner": owner}
+    text = "".join(f"{key} = {json.dumps(_printable(value), ensure_ascii=False)}\n" for key, value in values.items())
+    try:
+        file.parent.mkdir(exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} exists", fix="remove it, and write it again with another WHY") from None
+    except OSError as error:
+        raise CannotCollectError(f"cannot write {file}: {error.strerror}", fix="make the folder writable") from None
+    return file
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
