@@ -9,8 +9,8 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from flashcore_ci.adapters import clock, process
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
+from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Workload
 
@@ -176,6 +177,21 @@ def _are_masks(value: Any) -> bool:
     return isinstance(value, dict) and all(re.fullmatch(r"0x[0-9a-f]{1,16}", mask) for mask in value)
 
 
+def _is_isolation(value: Any) -> bool:
+    names = {field.name for field in fields(Isolation)}
+    return (
+        isinstance(value, dict)
+        and set(value) <= names
+        and all(isinstance(word, str) and len(word) <= 80 for word in value.values())
+    )
+
+
+def isolation_of(results: Iterable[Mapping[str, Any]]) -> Isolation | None:
+    """Return the isolation that all results share, or None if one has another or none."""
+    found = {Isolation(**result["isolation"]) if "isolation" in result else None for result in results}
+    return found.pop() if len(found) == 1 else None
+
+
 def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -187,6 +203,7 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "notes": _is(list),
     "reasons": _are_masks,
     "batched": _is(bool),
+    "isolation": _is_isolation,
     "problems": _is(list),
 }
 """How to check the known values of an outcome. All are optional."""

@@ -20,7 +20,9 @@ SECONDS = 60.0
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
     """Return the subjects' descriptions in order. SuiteError lists all problems."""
-    subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
+    subjects = tuple(
+        {"name": subject.name, "file": str(root / subject.file), "library": None, "candidate": ()} for subject in suite.subjects
+    )
     result = child.run(
         JobSpec(
             kind="describe",
@@ -59,6 +61,7 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
 def _description(subject: SubjectRef, given: dict[str, Any], problems: list[str]) -> list[Description]:
     try:
         record = {"subject": subject.name, "file": subject.file, **given, "build": _with_defaults(given["build"])}
+        record |= {"trust": subject.trust, "candidate": subject.candidate}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 OPTIONAL_FIELDS = frozenset(
     {
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
-        *("preprocessed", "host_objects", "dependencies", "machine_class"),
+        *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from flashcore_ci.model.errors import SuiteError
-from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Waiver, Workload
+from flashcore_ci.model.suite import Gate, Limit, Protocol, Ridge, SubjectRef, Suite, Trust, Waiver, Workload
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand
 from flashcore_ci.suite.problems import Problems, suggest
@@ -83,11 +83,14 @@ class _Reader:
         for key, table in tables:
             if table.name in found:
                 self.problems.add(key, f'the name "{table.name}" is given twice')
-            if Path(table.file).is_absolute() or not (root / table.file).resolve().is_relative_to(root.resolve()):
-                self.problems.add(f"{key}.file", f"{table.file} is not a path inside the checkout")
-            elif not (root / table.file).is_file():
-                self.problems.add(f"{key}.file", f"{table.file}: there is no such file in {root}")
-            found[table.name] = SubjectRef(name=table.name, file=table.file)
+            for place, file in (("file", table.file), *(("candidate", file) for file in table.candidate)):
+                if Path(file).is_absolute() or not (root / file).resolve().is_relative_to(root.resolve()):
+                    self.problems.add(f"{key}.{place}", f"{file} is not a path inside the checkout")
+                elif not (root / file).is_file():
+                    self.problems.add(f"{key}.{place}", f"{file}: there is no such file in {root}")
+            trust = table.trust or (Trust.NONE if table.candidate else Trust.FULL)
+            check.check_trust(self.problems, key, table, trust, root)
+            found[table.name] = SubjectRef(name=table.name, file=table.file, trust=trust, candidate=tuple(table.candidate))
             self.remember(f"subject {table.name}", key)
         return found
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic
+from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 
 def _parameter(value: Any) -> Scalar:
@@ -22,6 +22,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Parameter = Annotated[Any, AfterValidator(_parameter)]
+Path = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -51,7 +52,9 @@ class SubjectTable(Table):
     """``[[subject]]``."""
 
     name: Name
-    file: Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
+    file: Path
+    trust: Trust | None = None
+    candidate: list[Path] = []
 
 
 class WorkloadTable(Table):

@@ -1,0 +1,63 @@
+"""Time launches of an untrusted process by the supervisor's clock. Pure arithmetic.
+
+A burst is timed from before its inputs exist there until its outputs were read. So the slope between bursts of N and 2N
+launches is the time of one launch. What both bursts share must not be longer than the supervisor's own part of it. Otherwise
+launches could hide in the shared part.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TOLERANCE = 0.02
+TOLERANCE_MS = 0.002
+SHARED_MS = 0.5
+"""Two context switches, and a question with its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """One burst in ms: by the supervisor's clock and by the candidate's own."""
+
+    launches: int
+    outside: float
+    inside: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Bursts of N and 2N launches."""
+
+    short: Burst
+    long: Burst
+
+    @property
+    def outside(self) -> float:
+        """Milliseconds per launch by the supervisor's clock."""
+        return (self.long.outside - self.short.outside) / (self.long.launches - self.short.launches)
+
+    @property
+    def inside(self) -> float:
+        """Milliseconds per launch by the candidate's clock."""
+        return (self.long.inside - self.short.inside) / (self.long.launches - self.short.launches)
+
+    @property
+    def shared(self) -> float:
+        """Milliseconds that no launch explains."""
+        return self.short.outside - self.short.launches * self.outside
+
+
+def disagreement(pairs: Sequence[Pair], idle: float) -> str:
+    """Return why the clocks do not agree, or "". ``idle``: ms of a burst without a launch, before the candidate's code ran."""
+    outside, inside, shared = (
+        statistics.median(getattr(pair, name) for pair in pairs) for name in ("outside", "inside", "shared")
+    )
+    if not outside > 0:
+        return f"twice the launches take {outside * 1e3:+.2f} µs more per launch by the supervisor's clock"
+    if not abs(inside - outside) <= max(TOLERANCE * outside, TOLERANCE_MS):
+        return f"{inside * 1e3:.2f} µs per launch by the candidate's clock, {outside * 1e3:.2f} µs by the supervisor's"
+    if not shared - idle <= SHARED_MS:
+        return f"{shared - idle:.2f} ms of a burst do not grow with its launches (at most {SHARED_MS:g} ms)"
+    return ""
