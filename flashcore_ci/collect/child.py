@@ -24,6 +24,7 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Workload
 
 START_TIMEOUT = 900.0
+MAX_WORD = 80  # characters
 MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
@@ -182,7 +183,7 @@ def _is_isolation(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and set(value) <= names
-        and all(isinstance(word, str) and len(word) <= 80 for word in value.values())
+        and all(isinstance(word, str) and len(word) <= MAX_WORD for word in value.values())
     )
 
 

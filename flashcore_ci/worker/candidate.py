@@ -57,7 +57,10 @@ class _Process:
         """Enter the sandbox. Return what holds there."""
         paths = {name: [Path(path) for path in question[name]] for name in ("readable", "hidden", "fixed")}
         user, writable = question["user"], Path(question["writable"])
-        sandbox.enter(paths["readable"], writable, user=user)
+        packages = [
+            Path(folder) for folder in sys.path if folder and not any(file.is_relative_to(folder) for file in paths["hidden"])
+        ]
+        sandbox.enter([*paths["readable"], *packages], writable, user=user)
         os.chdir(writable)
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
         import torch

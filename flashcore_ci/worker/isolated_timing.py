@@ -3,6 +3,7 @@
 - A burst is N or 2N launches, each on its own set of buffers. All 2N sets get new values, from seeds that only this process knows.
 - The clock starts before the values are copied to shared memory, and stops after all outputs were read. So work before the command,
   after the answer or on another stream is inside.
+- Now and then a burst is repeated on the same values but a few, at a random place. Kept outputs are wrong then.
 - Sets that were not to be launched must still hold poison. One random launch is compared with the reference.
 - The slope from N to 2N is the time of a launch.
 
@@ -41,6 +42,8 @@ MAX_DRIFT_PERCENT = 1.0
 IDLE_BURSTS = 3
 AUDIT_TIMES_LIMIT = 2.0
 MOVED_TIMES_LIMIT = 10.0
+TRAP_GROWTH = 16
+TRAP_ONE_IN = 4
 MOVED_MEAN = 0.2
 """Where no limit is known: ten times the 2 % of an audit."""
 
@@ -68,6 +71,7 @@ class Bench:
         self._views = [self.layout.views(self._bytes, index) for index in range(self.sizes[-1])]
         self._private: list[dict[str, Any]] = []
         self._last_reference: dict[str, Any] | None = None
+        self._trap_size = 1
         self.mhz: list[float] = []
 
     def close(self) -> None:
@@ -78,11 +82,11 @@ class Bench:
         self._views, self._bytes = [], None
         self.memory.close()
 
-    def burst(self, sets: int, launches: int, candidate: Candidate | None, *, graph: bool = False) -> Burst:
+    def burst(self, sets: int, launches: int, candidate: Candidate | None, *, graph: bool = False, draw: bool = True) -> Burst:
         """Deliver new inputs, launch on the first sets, and read all outputs, inside the clock."""
         import torch
 
-        if candidate is not None or len(self._private) < sets:
+        if draw and (candidate is not None or len(self._private) < sets):
             self._draw(sets)
         before = self._context.driver.tick()
         torch.cuda.synchronize()
@@ -109,17 +113,41 @@ class Bench:
     def audit(self, launches: int) -> None:
         """Compare a random launch of the last burst with the reference, and the reference with the one before."""
         drawn = secrets.randbelow(launches)
+        expected = self._subject.reference(self._private[drawn])
+        self._compare(drawn, expected)
+        if self._last_reference is not None and not self._has_moved(self._last_reference, expected):
+            raise InputsAlikeError("two draws of the inputs give nearly the same reference")
+        self._last_reference = expected
+
+    def trap(self, sets: int, launches: int, candidate: Candidate, *, graph: bool) -> None:
+        """Repeat a burst on the same values but a few, somewhere. OutputChangedError if a launch does not notice."""
+        drawn = secrets.randbelow(launches)
+        before, other = (
+            self._subject.reference(self._private[drawn]),
+            self._subject.inputs(self._work.params, secrets.randbits(48)),
+        )
+        places = [name for name in self.layout.inputs if tensors.may_change(other[name], other[name])]
+        changed, expected = dict(self._private[drawn]), before
+        while not self._has_moved(before, expected):
+            if not places or self._trap_size >= TRAP_GROWTH * max(other[name].numel() for name in places):
+                raise InputsAlikeError("all of the inputs can change, and the reference hardly does")
+            changed = {
+                **self._private[drawn],
+                **_changed_somewhere(self._private[drawn], other, secrets.choice(places), self._trap_size),
+            }
+            expected = self._subject.reference(changed)
+            self._trap_size *= 1 if self._has_moved(before, expected) else TRAP_GROWTH
+        self._private[drawn] = changed
+        self.burst(sets, launches, candidate, graph=graph, draw=False)
+        self._compare(drawn, expected)
+
+    def _compare(self, drawn: int, expected: dict[str, Any]) -> None:
         shared, outputs = self._views[drawn]
-        private = self._private[drawn]
-        tensors.refuse_changed({name: shared[name] for name in self.layout.inputs}, private)
-        expected = self._subject.reference(private)
+        tensors.refuse_changed({name: shared[name] for name in self.layout.inputs}, self._private[drawn])
         if {name: tensor.shape for name, tensor in expected.items()} != {name: tensor.shape for name, tensor in outputs.items()}:
             raise ValueError("the reference has other outputs than outputs()")
         if self._is_off(outputs, expected):
             raise OutputChangedError("a timed launch, drawn at random, on inputs that were new, is off the reference")
-        if self._last_reference is not None and not self._has_moved(self._last_reference, expected):
-            raise InputsAlikeError("two draws of the inputs give nearly the same reference")
-        self._last_reference = expected
 
     def check_red_zones(self) -> None:
         """Raise ValueError if anything was written between the tensors."""
@@ -155,6 +183,16 @@ class Bench:
         if self._limit is None:
             return any(tensors.mean_error(now[name], before[name]) >= MOVED_MEAN for name in now)
         return any(_distance(now[name], before[name]) >= MOVED_TIMES_LIMIT * self._limit for name in now)
+
+
+def _changed_somewhere(values: dict[str, Any], other: dict[str, Any], name: str, count: int) -> dict[str, Any]:
+    """Return a copy of one tensor with ``count`` neighbours of the other draw."""
+    tensor, fresh = values[name].clone(), other[name]
+    flat, source = tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1), fresh.contiguous().view(-1)
+    count = min(count, flat.numel())
+    start = secrets.randbelow(flat.numel() - count + 1)
+    flat[start : start + count] = source[start : start + count]
+    return {name: flat.view(tensor.shape)}
 
 
 def _distance(first: Any, second: Any) -> float:
@@ -213,6 +251,8 @@ def _measure_pairs(
         for launches in random.sample((sets // 2, sets), 2):
             bursts[launches] = bench.burst(sets, launches, candidate, graph=graph)
             bench.audit(launches)
+        if not pairs or not secrets.randbelow(TRAP_ONE_IN):
+            bench.trap(sets, launches, candidate, graph=graph)
         pairs.append(Pair(short=bursts[sets // 2], long=bursts[sets]))
         reading = context.sensors.read()
         readings.extend(() if reading is None else (reading,))

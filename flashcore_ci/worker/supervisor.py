@@ -35,6 +35,7 @@ from flashcore_ci.worker.shared_memory import SharedMemory
 START_SECONDS = 120.0
 LAUNCH_SECONDS = 60.0
 SET_DUMPABLE = 4
+MAX_ERRORS = 1 << 16
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LANG", "LC_ALL")
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from flashcore_ci.worker import candidate; candidate.main()"
 
@@ -51,7 +52,7 @@ class Candidate:
     """One process. It has no code of the candidate before ``load``."""
 
     def __init__(self, job: Job, subject: Subject) -> None:
-        self._subject, self._root = subject, job.root
+        self._subject, self._root, self._log_folder = subject, job.root, job.folder
         self._folder = Path(tempfile.mkdtemp(prefix="flashcore-ci-candidate-"))
         self._folder.chmod(0o755)
         home, files = self._folder / "home", self._copy_files()
@@ -117,6 +118,9 @@ class Candidate:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         _end_user(self._user)
+        with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
+            if text := errors.read(MAX_ERRORS):
+                (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _copy_files(self) -> list[Path]:
