@@ -182,7 +182,7 @@ def _is_isolation(value: Any) -> bool:
     names = {field.name for field in fields(Isolation)}
     return (
         isinstance(value, dict)
-        and set(value) <= names
+        and set(value) == names
         and all(isinstance(word, str) and len(word) <= MAX_WORD for word in value.values())
     )
 
