@@ -166,7 +166,12 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
 def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> str:
     """Return why a reading does not count for a subject that is not trusted, or ""."""
     trust = {description.subject: description.trust for description in plan.descriptions}
-    if trust.get(check.subject) is Trust.FULL or check.scope is not Scope.WORKLOAD or observation.missing is not None or _is_same_code(observation):
+    if (
+        trust.get(check.subject) is Trust.FULL
+        or check.scope is not Scope.WORKLOAD
+        or observation.missing is not None
+        or _is_same_code(observation)
+    ):
         return ""
     return isolation.shortfall(observation.isolation, check.gate.evidence)
 

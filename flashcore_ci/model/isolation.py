@@ -1,4 +1,4 @@
-"""What must keep a candidate apart that nobody trusts."""
+"""What must keep a candidate apart that is not trusted."""
 
 from __future__ import annotations
 

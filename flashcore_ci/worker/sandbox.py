@@ -1,4 +1,4 @@
-"""Take rights away from the own process, before it loads code that nobody trusts.
+"""Take rights away from the own process, before it loads untrusted code.
 
 The order matters: first what needs rights, then the user, then the filter. ``verify`` tries what must fail afterwards, because a
 call that succeeded proves little.

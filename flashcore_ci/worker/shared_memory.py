@@ -31,7 +31,7 @@ class _Access(ctypes.Structure):
 
 
 class SharedMemory:
-    """A mapping of ``size`` bytes on GPU 0: made here, or by whoever sent ``descriptor``."""
+    """A mapping of ``size`` bytes on GPU 0: made here, or by the sender of ``descriptor``."""
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
         import torch

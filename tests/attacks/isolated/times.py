@@ -59,6 +59,14 @@ def background_thread(x: Any, out: Any) -> None:
     threading.Thread(target=lambda: (time.sleep(0.005), honest(x, out))).start()
 
 
+def work_later(x: Any, out: Any) -> None:
+    """Write something at once, and the right values when the clock has stopped."""
+    out.fill_(0.25)
+    event = torch.cuda.Event()
+    event.record()
+    threading.Thread(target=lambda: (event.synchronize(), time.sleep(0.003), honest(x, out))).start()
+
+
 def slow_short_burst(x: Any, out: Any) -> None:
     """Waste time in bursts of few launches, so that twice the launches seem to take little more."""
     asked = question()
