@@ -52,7 +52,9 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress) -> Sel
     progress("tampering with evidence")
     content = read_run(run)
     with scratch_folder() as scratch:
-        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=partial(_judge, content.plan))
+        good = tampering.GoodRun(
+            files=files_of(run), run=content, scratch=scratch, judge=partial(_judge, content.plan), judge_plan=_judge
+        )
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     uncontrolled = score.gates_without_a_control(test, report)
     return SelfTestResult(detections=detections, not_green=score.not_green(test, report), uncontrolled=uncontrolled)

@@ -14,8 +14,9 @@ from flashcore_ci.collect.sanitizer import between_marks, count_checked
 from flashcore_ci.model.codes import PASSING
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import Evidence, Observation
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Reading
-from flashcore_ci.model.suite import Kind
+from flashcore_ci.model.suite import Kind, Trust
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store.codec import encode
@@ -36,6 +37,7 @@ class GoodRun:
     run: Run
     scratch: Path
     judge: Callable[[Evidence], Report]
+    judge_plan: Callable[[Plan, Evidence], Report]
 
     def read(self, files: dict[str, bytes]) -> Run:
         """Read a run from these files."""
@@ -114,6 +116,14 @@ def _altered_observation(alter: Callable[[Observation], tuple[Observation, ...]]
     return tamper
 
 
+def _not_isolated(good: GoodRun, gate: str) -> str:
+    """Judge a green check as if its subject were not trusted. It was measured without isolation."""
+    _, target = good.green_check(gate)
+    descriptions = tuple(replace(description, trust=Trust.NONE) for description in good.run.plan.descriptions)
+    report = good.judge_plan(replace(good.run.plan, descriptions=descriptions), good.run.evidence)
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename the kernels in the sanitizer's launch list."""
     _, target = good.green_check(gate)
@@ -156,6 +166,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "forged-number": _forged_number,
     "older-schema": _older_schema,
     "wrong-kernel": _wrong_kernel,
+    "not-isolated": _not_isolated,
     "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _cut_log,
     "leftover-result": _leftover_result,

@@ -53,8 +53,7 @@ def run(job: Job, result: Result) -> bool:
     import torch
 
     subjects = Subjects(job)
-    for subject in subjects.isolated():
-        subject.prepare(1, 1)
+    subjects.prepare()
     guard.begin(job, result)
     stream = torch.cuda.Stream()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import traceback
@@ -40,9 +41,15 @@ class Subjects:
             self._ready[name] = self._isolated(subject) if subject.candidate else self._trusted(subject)
         return self._ready[name]
 
-    def isolated(self) -> list[Any]:
-        """Return the subjects whose candidates run elsewhere."""
-        return [self[name] for name, subject in self._declared.items() if subject.candidate]
+    def prepare(self, ahead: int = 1, *, fresh: bool = False) -> None:
+        """Start processes of candidates, before the GPU is used: one for all workloads, or with ``fresh`` one for each.
+
+        A mistake is raised again by the first workload.
+        """
+        for name in (name for name, subject in self._declared.items() if subject.candidate):
+            with contextlib.suppress(Exception):
+                works = sum(work.subject == name for work in self._job.workloads)
+                self[name].prepare(ahead, works if fresh else 1)
 
     def isolation(self, name: str) -> dict[str, str] | None:
         """Return what kept this subject's candidate apart, or None."""

@@ -33,7 +33,7 @@ from flashcore_ci.worker.supervisor import IsolatedSubject
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
-SPARE_PROCESSES = 2  # of candidates, started ahead
+SPARE_PROCESSES = 3  # of candidates, started ahead
 HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock holds the stream longer
 
 
@@ -64,8 +64,7 @@ def run(job: Job, result: Result) -> bool:
     import torch
 
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
-    for subject in subjects.isolated():
-        subject.prepare(SPARE_PROCESSES, sum(work.subject == subject.name for work in job.workloads))
+    subjects.prepare(SPARE_PROCESSES, fresh=True)
     guard.begin(job, result)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
