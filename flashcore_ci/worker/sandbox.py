@@ -42,6 +42,7 @@ userfaultfd, open_by_handle_at, setpgid, setsid, pidfd_open, pidfd_send_signal."
 SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The audit architecture, and the number of socket()."""
 UNIX, NETLINK = 1, 16
+MAX_FILE, MAX_TASKS = 1 << 30, 2048
 OPEN = "open"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -60,6 +61,9 @@ def enter(readable: Sequence[Path], writable: Path, *, user: int) -> None:
         os.setresuid(user, user, user)
     _check(_libc.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0), "pdeathsig")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
+    if user:  # the count is per user
+        resource.setrlimit(resource.RLIMIT_NPROC, (MAX_TASKS, MAX_TASKS))
     _filter_calls()
 
 
