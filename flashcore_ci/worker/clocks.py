@@ -2,7 +2,7 @@
 
 A burst is timed from before its inputs exist there until its outputs were read. So the slope between bursts of N and 2N
 launches is the time of one launch. What both bursts share must not be longer than the supervisor's own part of it. Otherwise
-launches could hide in the shared part.
+launches could hide in the shared part. A launch alone must not be slower than one in a burst, or one could work for all.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ class Pair:
         return self.short.outside - self.short.launches * self.outside
 
 
-def disagreement(pairs: Sequence[Pair], idle: float) -> str:
-    """Return why the clocks do not agree, or "". ``idle``: ms of a burst without a launch, before the candidate's code ran."""
+def disagreement(pairs: Sequence[Pair], alone: Sequence[float], idle: float) -> str:
+    """Return why the clocks do not agree, or "".
+
+    ``alone``: ms of bursts of one launch. ``idle``: ms of a burst without a launch, before the candidate's code ran.
+    """
     outside, inside, shared = (
         statistics.median(getattr(pair, name) for pair in pairs) for name in ("outside", "inside", "shared")
     )
@@ -61,4 +64,8 @@ def disagreement(pairs: Sequence[Pair], idle: float) -> str:
     allowed = max(SHARED_MS, pairs[0].short.launches * max(TOLERANCE * outside, TOLERANCE_MS))
     if not shared - idle <= allowed:
         return f"{shared - idle:.2f} ms of a burst do not grow with its launches (at most {allowed:.2f} ms)"
+    if not (more := statistics.median(alone) - idle - outside) <= allowed:
+        return (
+            f"a launch alone takes {more:.2f} ms more than one in a burst (at most {allowed:.2f} ms): one launch works for others"
+        )
     return ""

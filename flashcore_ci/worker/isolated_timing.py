@@ -34,7 +34,8 @@ from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
 BURST_MS = 5.0
 WINDOW_PAIRS = 10
 MAX_DRIFT_PERCENT = 1.0
-TRAP_ONE_IN = 4
+MIN_ALONE = 3
+ONE_IN = 4
 
 
 def measure(
@@ -81,6 +82,7 @@ def _measure_pairs(
     pairs: list[Pair] = []
     blocks: list[Block] = []
     readings: list[SensorReading] = []
+    alone: list[float] = []
     began = time.perf_counter()
     bursts.run(candidate, sets, sets, graph=graph)
     while not _is_settled(blocks) and (not blocks or blocks[-1].at < MAX_SECONDS):
@@ -95,16 +97,19 @@ def _measure_pairs(
         throttled = reading is not None and reading.throttled
         at, mhz = time.perf_counter() - began, statistics.fmean(bursts.mhz)
         blocks.append(Block(at=at, ms=max(1e-6, pairs[-1].outside), mhz=mhz, throttled=throttled))
-        if len(pairs) == 1 or not secrets.randbelow(TRAP_ONE_IN):
+        if len(pairs) <= MIN_ALONE or not secrets.randbelow(ONE_IN):
+            alone.append(bursts.run(candidate, sets, 1).outside)
+        if len(pairs) == 1 or not secrets.randbelow(ONE_IN):
             bursts.trap(candidate, sets, sets // 2, graph=graph)
     bursts.check_red_zones()
     recent = pairs[-WINDOW_PAIRS:]
     inside = statistics.median(pair.inside for pair in recent)
     shared = statistics.median(pair.shared for pair in recent)
     record = _record(blocks, sets, graph=graph) | summarize(readings)
-    record["clocks"] = {"inside_ms": round(inside, 6), "shared_ms": round(shared, 4), "idle_ms": round(idle, 4)}
+    parts = {"inside": inside, "shared": shared, "alone": statistics.median(alone), "idle": idle}
+    record["clocks"] = {f"{name}_ms": round(value, 6) for name, value in parts.items()}
     record |= {} if _is_settled(blocks) else missing(Code.UNSETTLED, f"cycles still drift after {MAX_SECONDS:.0f} s")
-    wrong = clocks.disagreement(recent, idle)
+    wrong = clocks.disagreement(recent, alone, idle)
     return record | missing(Code.CLOCKS_DISAGREE, wrong) if wrong else record
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attacking import Attack, AttackClass, Attempt
@@ -24,12 +25,13 @@ def honest(launches: int) -> float:
     return launches * LAUNCH
 
 
-def make_attempt(outside: Times, inside: Times, *, count: int = COUNT) -> Attempt:
+def make_attempt(outside: Times, inside: Times, *, count: int = COUNT, alone: float | None = None) -> Attempt:
     """Return the attempt of a candidate with these times, by the supervisor's clock and by its own."""
 
     def attempt(_: Path) -> bool:
         pairs = [_pair(outside, inside, count, jitter) for jitter in (-0.01, 0.0, 0.01)]
-        return clocks.disagreement(pairs, IDLE) == ""
+        lonely = IDLE + 0.02 + (outside(1) if alone is None else alone)
+        return clocks.disagreement(pairs, [lonely] * 3, IDLE) == ""
 
     return attempt
 
@@ -46,7 +48,7 @@ def _scaled(factor: float) -> Times:
     return lambda launches: factor * honest(launches)
 
 
-def _attack(name: str, outside: Times, inside: Times, **changes: int) -> Attack:
+def _attack(name: str, outside: Times, inside: Times, **changes: Any) -> Attack:
     return Attack(name=name, attempt=make_attempt(outside, inside, **changes))
 
 
@@ -73,6 +75,8 @@ ATTACKS = (
     _attack("it answers late in short bursts", lambda n: honest(n) + 1.2 * (n == COUNT), lambda n: n * (LAUNCH - 1.2 / COUNT)),
     _attack("work on a stream without events", _scaled(2.0), honest),
     _attack("work of a thread after the last event", lambda n: honest(n) + 0.1 * n, honest),
+    _attack("the first launch of a burst works for all", honest, honest, alone=4 * LAUNCH),
+    _attack("launches are fast in company only", _scaled(0.2), _scaled(0.2), alone=LAUNCH),
     _attack("a small kernel, off by 3 µs", lambda n: 0.02 * n, lambda n: 0.017 * n),
     _attack("a large kernel, off by 3 %", lambda n: 5.0 * n, lambda n: 4.85 * n, count=2),
 )
@@ -94,7 +98,7 @@ def member(numbers: random.Random) -> Attack:
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Believe the candidate's clock."""
-    monkeypatch.setattr(clocks, "disagreement", lambda pairs, idle: "")
+    monkeypatch.setattr(clocks, "disagreement", lambda pairs, alone, idle: "")
 
 
 CLASS = AttackClass(name="a candidate whose clock lies", attacks=ATTACKS, member=member, mutant=mutant)
