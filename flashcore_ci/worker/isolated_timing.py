@@ -32,7 +32,7 @@ from flashcore_ci.worker.steady_state import Block
 from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
 
 BURST_MS = 5.0
-WINDOW_PAIRS = 10
+WINDOW_PAIRS = 6
 MAX_DRIFT_PERCENT = 1.0
 MIN_ALONE = 3
 ONE_IN = 4

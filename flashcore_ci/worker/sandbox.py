@@ -30,7 +30,7 @@ TRUNCATE, IOCTL_DEVICE = 1 << 14, 1 << 15
 RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """The file rights that each version of landlock handles."""
 NET_VERSION, SCOPE_VERSION = 4, 6  # of landlock: TCP, and signals and abstract sockets
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys")
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/sys")
 DEVICES = ("nvidia*", "nvidia-caps/*", "null", "zero", "full", "random", "urandom")
 USERS = (61_000, 64_999)
 DENIED = {
@@ -42,6 +42,7 @@ userfaultfd, open_by_handle_at, setpgid, setsid, pidfd_open, pidfd_send_signal."
 SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The audit architecture, and the number of socket()."""
 UNIX, NETLINK = 1, 16
+SET_DUMPABLE, KEEP_CAPABILITIES, CAPABILITY_VERSION, READ_SEARCH = 4, 8, 0x20080522, 1 << 2
 MAX_FILE, MAX_TASKS = 1 << 30, 2048
 OPEN = "open"
 
@@ -56,9 +57,7 @@ def enter(readable: Sequence[Path], writable: Path, *, user: int) -> None:
     _check(_libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _restrict_files(readable, writable)
     if user:
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
+        _become(user)
     _check(_libc.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0), "pdeathsig")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
@@ -84,17 +83,27 @@ def verify(parent: int, hidden: Iterable[Path], fixed: Iterable[Path], *, user: 
     return {"network": network, "user": users, "filesystem": OPEN if leaks else isolation.FILESYSTEM}
 
 
-def choose_user(needed: Iterable[Path]) -> int:
-    """Return a free user id, or 0 if this process may not change it or the user could not read ``needed``."""
-    if os.geteuid() != 0 or not all(_world_readable(path) for path in needed):
-        return 0
-    return random.SystemRandom().randint(*USERS)
+def choose_user() -> int:
+    """Return a random user id, or 0 if this process may not change its own."""
+    return 0 if os.geteuid() else random.SystemRandom().randint(*USERS)
 
 
 def interpreter_paths() -> list[Path]:
     """Return the folders that this interpreter imports from, without the checkout's."""
     folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages()}
     return sorted(Path(folder) for folder in folders if folder)
+
+
+def _become(user: int) -> None:
+    """Change the user. It may read what root may, because packages can be root's: landlock decides what that is."""
+    _check(_libc.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0), "keepcaps")
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    header = ctypes.create_string_buffer(struct.pack("Ii", CAPABILITY_VERSION, 0))
+    sets = ctypes.create_string_buffer(struct.pack("6I", READ_SEARCH, READ_SEARCH, 0, 0, 0, 0))
+    _check(_libc.capset(header, sets), "capset")
+    _check(_libc.prctl(SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root
 
 
 def _leave_network() -> None:
@@ -119,10 +128,13 @@ def _restrict_files(readable: Sequence[Path], writable: Path) -> None:
     attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, net, scoped))
     ruleset = _check(_libc.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0), "landlock")
     read = EXECUTE | READ_FILE | READ_DIR
-    for path in (*map(Path, SYSTEM), *interpreter_paths(), *readable):
+    kernel = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()]
+    for path in (*map(Path, SYSTEM), *kernel, *interpreter_paths(), *readable):
         _allow(ruleset, path, read)
     for device in (path for pattern in DEVICES for path in Path("/dev").glob(pattern)):
         _allow(ruleset, device, handled & (READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE))
+    _allow(ruleset, Path("/dev"), READ_DIR)
+    _allow(ruleset, Path("/proc/self").resolve(), read | WRITE_FILE | handled & TRUNCATE)  # thread names are written
     _allow(ruleset, writable, handled)
     _check(_libc.syscall(RESTRICT_SELF, ruleset, 0), "landlock")
     os.close(ruleset)
@@ -177,13 +189,6 @@ def _opens(path: Path, flags: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _world_readable(path: Path) -> bool:
-    try:
-        return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))  # noqa: PLR2004 - r-x of others
-    except OSError:
-        return False
 
 
 def _check(result: int, what: str) -> int:

@@ -57,7 +57,7 @@ class Candidate:
         self._folder.chmod(0o755)
         home, files = self._folder / "home", self._copy_files()
         home.mkdir(mode=0o700)
-        self._user = sandbox.choose_user([*sandbox.interpreter_paths(), self._folder])
+        self._user = sandbox.choose_user()
         if self._user:
             os.chown(home, self._user, self._user)
         elif os.geteuid():
@@ -203,10 +203,16 @@ class IsolatedSubject:
         """Return a new process without the candidate's code. The last one is ended."""
         self.close()
         self.prepare(self._ahead, max(1, self._planned))
-        self._candidate = self._spare.pop(0)
+        candidate = self._spare.pop(0)
         self.prepare(self._ahead, self._planned - 1)
-        self.isolation = {**self._candidate.isolation(), "clock": "none"}
-        return self._candidate
+        self.isolation = None
+        try:
+            self.isolation = {**candidate.isolation(), "clock": "none"}
+        finally:
+            if self.isolation is None:
+                candidate.close()
+        self._candidate = candidate
+        return candidate
 
     def run(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Launch once in the candidate's process, on copies of these tensors."""
