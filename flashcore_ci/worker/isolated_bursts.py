@@ -1,4 +1,4 @@
-"""Deliver inputs to an untrusted candidate, let it launch, and read its outputs: all inside the supervisor's clock."""
+"""Deliver inputs to an untrusted candidate, let it launch, and copy its outputs, by the supervisor's clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flashcore_ci.worker.shared_memory import SharedMemory
 from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
 
 SETS = (4, 8, 16, 32, 64)
-MEMORY_SHARE = 0.55
+MEMORY_SHARE, MAX_BYTES = 0.4, 18 << 30
 IDLE_BURSTS = 3
 AUDIT_TIMES_LIMIT = 2.0
 MOVED_TIMES_LIMIT = 10.0
@@ -43,7 +43,7 @@ class Bursts:
         self.layout = Layout.of(first, subject.outputs(first))
         del first
         torch.cuda.empty_cache()
-        room = MEMORY_SHARE * torch.cuda.mem_get_info()[0] / 2
+        room = min(MAX_BYTES, MEMORY_SHARE * torch.cuda.mem_get_info()[0])
         self.sizes = [count for count in SETS if count * self.layout.bytes <= room] or [SETS[0]]
         self.memory = SharedMemory(self.sizes[-1] * self.layout.bytes)
         self._bytes = self.memory.bytes()
@@ -64,16 +64,16 @@ class Bursts:
         self.memory.close()
 
     def run(self, candidate: Candidate, sets: int, launches: int, *, graph: bool = False, draw: bool = True) -> Burst:
-        """Deliver inputs to all sets, launch on the first ones, and read all outputs. The clock has all of it.
+        """Deliver inputs to all sets, launch on the first ones, and copy the outputs of a random launch: two clocks, without a gap.
 
-        A random launch is drawn before. Its outputs are copied first, because later they could still change.
+        The launch is drawn before. Later its outputs could still change.
         """
         import torch
 
         if draw:
             self._draw(sets)
             self._drawn = secrets.randbelow(max(1, launches))
-        before = self._context.driver.tick()
+        ticks = [self._context.driver.tick()]
         torch.cuda.synchronize()
         began = time.perf_counter()
         for private, (inputs, outputs) in zip(self._private[:sets], self._views, strict=False):
@@ -83,20 +83,25 @@ class Bursts:
         self._context.driver.reset_persisting_lines()
         self._context.empty_l2()
         torch.cuda.synchronize()
+        delivered = time.perf_counter()
         answer = candidate.ask("launch", launches=launches, graph=graph)
         self._snapshot = {name: tensor.clone() for name, tensor in self._views[self._drawn][1].items()}
+        torch.cuda.synchronize()
+        ended = time.perf_counter()
+        ticks.append(self._context.driver.tick())
         holes = torch.stack([_count_poisoned(outputs) for _, outputs in self._views[:sets]]).tolist()
-        outside = 1e3 * (time.perf_counter() - began)
-        self.mhz.append(self._context.driver.megahertz(before, self._context.driver.tick()))
+        self.mhz.append(self._context.driver.megahertz(*ticks))
         self._check_written(holes, launches)
-        return Burst(launches=launches, outside=outside, inside=number(answer, "ms"))
+        delivery, outside = 1e3 * (delivered - began), 1e3 * (ended - delivered)
+        return Burst(launches=launches, outside=outside, inside=number(answer, "ms"), delivery=delivery)
 
-    def idle(self, candidate: Candidate) -> dict[int, float]:
-        """Return the ms of a burst without launches, by the number of sets. The candidate's code is not loaded yet."""
+    def idle(self, candidate: Candidate) -> dict[int, Burst]:
+        """Return a burst without launches, by the number of sets. The candidate's code is not loaded yet."""
         found = {}
         for sets in reversed(self.sizes):
-            bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(1 + IDLE_BURSTS)]
-            found[sets] = statistics.median(burst.outside for burst in bursts[1:])
+            bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(1 + IDLE_BURSTS)][1:]
+            outside, delivery = (statistics.median(getattr(burst, name) for burst in bursts) for name in ("outside", "delivery"))
+            found[sets] = Burst(launches=0, outside=outside, inside=0.0, delivery=delivery)
         return found
 
     def audit(self) -> None:

@@ -1,8 +1,8 @@
 """Time an untrusted candidate by the supervisor's clock, on inputs that it has not seen.
 
 - A burst is N or 2N launches, each on its own set of buffers. All 2N sets get new values, from seeds that only this process knows.
-- The clock starts before the values are copied to shared memory, and stops after all outputs were read. So work before the command,
-  after the answer or on another stream is inside.
+- The clock starts when the values have arrived, and stops when the outputs of a random launch were copied. Work after the answer or on
+  another stream is inside. Work before the command would make the delivery longer, which has a clock too.
 - Now and then a burst is repeated on the same values but a few, at a random place. Kept outputs are wrong then.
 - Sets that were not to be launched must still hold poison. One random launch is compared with the reference.
 - The slope from N to 2N is the time of a launch.
@@ -23,7 +23,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
 from flashcore_ci.worker import clocks, steady_state
 from flashcore_ci.worker.audits import OutputChangedError
-from flashcore_ci.worker.clocks import Pair
+from flashcore_ci.worker.clocks import Burst, Pair
 from flashcore_ci.worker.isolated_bursts import Bursts, InputsAlikeError
 from flashcore_ci.worker.job import Work, missing
 from flashcore_ci.worker.launchers import TimingContext
@@ -42,6 +42,9 @@ def measure(
     context: TimingContext, subject: IsolatedSubject, work: Work, *, batched: bool | None, limit: float | None
 ) -> dict[str, Any]:
     """Return the outcome of one workload, in a new process of the candidate."""
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it compiles for seconds, in every process
     candidate = subject.fresh()
     if subject.isolation is not None:
         subject.isolation["clock"] = isolation.CLOCK
@@ -77,7 +80,7 @@ def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple
 
 
 def _measure_pairs(
-    context: TimingContext, bursts: Bursts, candidate: Candidate, sets: int, *, graph: bool, idle: float
+    context: TimingContext, bursts: Bursts, candidate: Candidate, sets: int, *, graph: bool, idle: Burst
 ) -> dict[str, Any]:
     pairs: list[Pair] = []
     blocks: list[Block] = []
@@ -106,7 +109,7 @@ def _measure_pairs(
     inside = statistics.median(pair.inside for pair in recent)
     shared = statistics.median(pair.shared for pair in recent)
     record = _record(blocks, sets, graph=graph) | summarize(readings)
-    parts = {"inside": inside, "shared": shared, "alone": statistics.median(alone), "idle": idle}
+    parts = {"inside": inside, "shared": shared, "alone": statistics.median(alone), "idle": idle.outside}
     record["clocks"] = {f"{name}_ms": round(value, 6) for name, value in parts.items()}
     record |= {} if _is_settled(blocks) else missing(Code.UNSETTLED, f"cycles still drift after {MAX_SECONDS:.0f} s")
     wrong = clocks.disagreement(recent, alone, idle)

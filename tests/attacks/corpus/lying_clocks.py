@@ -14,6 +14,7 @@ from flashcore_ci.worker import clocks
 from flashcore_ci.worker.clocks import Burst, Pair
 
 IDLE = 2.0
+DELIVERY = 7.0
 LAUNCH = 0.25
 COUNT = 16
 Times = Callable[[int], float]
@@ -25,23 +26,25 @@ def honest(launches: int) -> float:
     return launches * LAUNCH
 
 
-def make_attempt(outside: Times, inside: Times, *, count: int = COUNT, alone: float | None = None) -> Attempt:
+def make_attempt(outside: Times, inside: Times, *, count: int = COUNT, alone: float | None = None, early: float = 0.0) -> Attempt:
     """Return the attempt of a candidate with these times, by the supervisor's clock and by its own."""
 
     def attempt(_: Path) -> bool:
-        pairs = [_pair(outside, inside, count, jitter) for jitter in (-0.01, 0.0, 0.01)]
+        pairs = [_pair(outside, inside, count, jitter, early) for jitter in (-0.01, 0.0, 0.01)]
+        idle = Burst(launches=0, outside=IDLE, inside=0.01, delivery=DELIVERY)
         lonely = IDLE + 0.02 + (outside(1) if alone is None else alone)
-        return clocks.disagreement(pairs, [lonely] * 3, IDLE) == ""
+        return clocks.disagreement(pairs, [lonely] * 3, idle) == ""
 
     return attempt
 
 
-def _pair(outside: Times, inside: Times, count: int, jitter: float) -> Pair:
-    short, long = (
-        Burst(launches=number, outside=IDLE + 0.1 + jitter + outside(number), inside=inside(number))
-        for number in (count, 2 * count)
-    )
-    return Pair(short=short, long=long)
+def _pair(outside: Times, inside: Times, count: int, jitter: float, early: float) -> Pair:
+    return Pair(short=_burst(outside, inside, count, jitter, early), long=_burst(outside, inside, 2 * count, jitter, early))
+
+
+def _burst(outside: Times, inside: Times, number: int, jitter: float, early: float) -> Burst:
+    whole = IDLE + 0.05 + jitter + outside(number)
+    return Burst(launches=number, outside=whole, inside=inside(number), delivery=DELIVERY + jitter + early)
 
 
 def _scaled(factor: float) -> Times:
@@ -69,14 +72,16 @@ ATTACKS = (
         lambda n: n * (LAUNCH - 2.0 / COUNT),
     ),
     _attack("it works for both halves in each burst", lambda n: honest(2 * COUNT) + 0.05 * n, lambda n: 0.05 * n),
-    _attack("it works before the command", lambda n: honest(2 * COUNT) + 0.001 * n, lambda n: 0.001 * n),
+    _attack("it works while inputs arrive", _scaled(0.1), _scaled(0.1), early=LAUNCH * COUNT),
+    _attack("it works a little while inputs arrive", _scaled(0.9), _scaled(0.9), early=0.2 * LAUNCH * COUNT),
+    _attack("it works for one launch while inputs arrive", _scaled(0.01), _scaled(0.01), early=0.2),
     _attack("all bursts take the same", lambda n: honest(2 * COUNT), lambda n: 0.001 * n),
     _attack("more launches take less", lambda n: honest(3 * COUNT - n), lambda n: 0.001 * n),
     _attack("it answers late in short bursts", lambda n: honest(n) + 1.2 * (n == COUNT), lambda n: n * (LAUNCH - 1.2 / COUNT)),
     _attack("work on a stream without events", _scaled(2.0), honest),
     _attack("work of a thread after the last event", lambda n: honest(n) + 0.1 * n, honest),
-    _attack("the first launch of a burst works for all", honest, honest, alone=4 * LAUNCH),
-    _attack("launches are fast in company only", _scaled(0.2), _scaled(0.2), alone=LAUNCH),
+    _attack("the first launch of a burst works for all", honest, honest, alone=8 * LAUNCH),
+    _attack("launches are fast in company only", _scaled(0.2), _scaled(0.2), alone=3 * LAUNCH),
     _attack("a small kernel, off by 3 µs", lambda n: 0.02 * n, lambda n: 0.017 * n),
     _attack("a large kernel, off by 3 %", lambda n: 5.0 * n, lambda n: 4.85 * n, count=2),
 )

@@ -5,16 +5,16 @@ from flashcore_ci.worker.clocks import Burst, Pair, disagreement
 IDLE = 1.5
 
 
-def make_pair(launch=0.2, inside=0.2, shared=0.02, count=16):
+def make_pair(launch=0.2, inside=0.2, shared=0.02, count=16, delivery=7.0):
     short, long = (
-        Burst(launches=number, outside=IDLE + shared + launch * number, inside=0.01 + inside * number)
+        Burst(launches=number, outside=IDLE + shared + launch * number, inside=0.01 + inside * number, delivery=delivery)
         for number in (count, 2 * count)
     )
     return Pair(short=short, long=long)
 
 
 def judge(pairs, alone=0.2):
-    return disagreement(pairs, [IDLE + alone + 0.01], IDLE)
+    return disagreement(pairs, [IDLE + alone + 0.01], Burst(launches=0, outside=IDLE, inside=0.01, delivery=7.0))
 
 
 def test_the_slope_leaves_out_what_both_bursts_share():
@@ -51,4 +51,8 @@ def test_a_slope_below_zero_is_named():
 
 
 def test_a_launch_that_is_slow_alone_is_named():
-    assert "one launch works for others" in judge([make_pair()], alone=0.5)
+    assert "one launch works for others" in judge([make_pair()], alone=0.9)
+
+
+def test_inputs_that_arrive_slowly_are_named():
+    assert "inputs take 0.50 ms longer to arrive" in judge([make_pair(delivery=7.5)])
