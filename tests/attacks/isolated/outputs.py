@@ -27,7 +27,7 @@ def shape(x: Any, out: Any) -> None:
     replay(x.shape, x, out)
 
 
-def filereplay(x: Any, out: Any) -> None:
+def file_replay(x: Any, out: Any) -> None:
     """Keep the first output in a file, for the processes that come later."""
     file = Path("/tmp/flashcore-ci-kept.pt")
     try:
