@@ -78,9 +78,9 @@ def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tu
 def _source_digest(description: Description, sources: Sources) -> str:
     spec = description.build
     if spec is None:
-        return sources.python_digest([description.file])
+        return sources.python_digest([description.file, *description.candidate])
     files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
-    python = sources.python_digest([description.file, *spec.binding])
+    python = sources.python_digest([description.file, *description.candidate, *spec.binding])
     return digest_of("sources", nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
@@ -127,9 +127,10 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
 
 def _build_evidence(description: Description, results: Results, context: BuildContext) -> BuildEvidence:
     sources, spec = context.sources, description.build
-    subject = sources.python_digest([description.file], spec.binding if spec is not None else ())
+    subject_files = [description.file, *description.candidate]
+    subject = sources.python_digest(subject_files, spec.binding if spec is not None else ())
     if spec is None:
-        problems = sources.problems((), [description.file])
+        problems = sources.problems((), subject_files)
         return BuildEvidence(
             subject=description.subject,
             compiler="",

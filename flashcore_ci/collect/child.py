@@ -10,8 +10,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from flashcore_ci.bounded import files
 from flashcore_ci.bounded.values import loads, shorten
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
+from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Workload
 
 START_TIMEOUT = 900.0
+MAX_WORD = 80  # characters
 MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
@@ -184,6 +186,21 @@ def _are_masks(value: Any) -> bool:
     return isinstance(value, dict) and all(re.fullmatch(r"0x[0-9a-f]{1,16}", mask) for mask in value)
 
 
+def _is_isolation(value: Any) -> bool:
+    names = {field.name for field in fields(Isolation)}
+    return (
+        isinstance(value, dict)
+        and set(value) == names
+        and all(isinstance(word, str) and len(word) <= MAX_WORD for word in value.values())
+    )
+
+
+def isolation_of(results: Iterable[Mapping[str, Any]]) -> Isolation | None:
+    """Return the isolation that all results share, or None if one has another or none."""
+    found = {Isolation(**result["isolation"]) if "isolation" in result else None for result in results}
+    return found.pop() if len(found) == 1 else None
+
+
 def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -195,6 +212,7 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "notes": _is(list),
     "reasons": _are_masks,
     "batched": _is(bool),
+    "isolation": _is_isolation,
     "problems": _is(list),
 }
 """How to check the known values of an outcome. All are optional."""

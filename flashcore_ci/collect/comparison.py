@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import process
+from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
@@ -193,4 +194,5 @@ def _observe(head: Session, base: Session, workload: Workload, series: PairedSer
         artifacts=tuple(artifacts),
         missing=missing,
         seconds=sum(float(value.get("seconds", 0.0)) for value in values),
+        isolation=child.isolation_of(values),
     )

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from flashcore_ci.collect import isolation
+from flashcore_ci.collect import child, isolation
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
@@ -76,6 +76,7 @@ def _observe(session: Session, workload: Workload, result: WorkloadResult) -> Ob
         notes=tuple(str(note) for note in values.get("notes", ())),
         missing=result.missing,
         seconds=float(values.get("seconds", process_seconds)),
+        isolation=child.isolation_of([values]),
     )
 
 

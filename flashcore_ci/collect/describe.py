@@ -22,7 +22,9 @@ MAX_PROBLEMS = 100
 
 def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[Description, ...]:
     """Return the subjects' descriptions in order. SuiteError lists all problems."""
-    subjects = tuple({"name": subject.name, "file": str(root / subject.file), "library": None} for subject in suite.subjects)
+    subjects = tuple(
+        {"name": subject.name, "file": str(root / subject.file), "library": None, "candidate": ()} for subject in suite.subjects
+    )
     result = child.run(
         JobSpec(
             kind="describe",
@@ -64,6 +66,7 @@ def _description(subject: SubjectRef, given: Any, problems: list[str]) -> list[D
         return []
     try:
         record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given.get("build"))}
+        record |= {"trust": subject.trust, "candidate": subject.candidate}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
     except (EvidenceError, ValueError) as error:

@@ -66,7 +66,7 @@ class ProcessRuns:
         session = run.session
 
         def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
-            options = {"order": run.number, "uuid": session.uuid, **run.options}
+            options = {"order": run.number, "uuid": session.uuid, "limits": session.difference_limits(workloads), **run.options}
             return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
         start = self._signals[run.name]

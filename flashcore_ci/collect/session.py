@@ -85,6 +85,11 @@ class Session:
         """Return the entry functions that the workload launches."""
         return self.plan.description(workload.subject).problem(workload.id).entries
 
+    def difference_limits(self, workloads: tuple[Workload, ...]) -> dict[str, float]:
+        """Return the limits of the difference from PyTorch, by workload."""
+        checks = [check for check in self.plan.checks if check.gate.metric == "diff/max"]
+        return {check.target: check.limit.value for check in checks if any(check.target == each.id for each in workloads)}
+
     def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
         """Return the Python files under digests, or None."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
@@ -146,7 +151,8 @@ class Session:
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)
         library = str((self.libraries / build.library).resolve()) if build is not None and build.library else None
-        return {"name": name, "file": str(self.root / self.plan.description(name).file), "library": library}
+        description = self.plan.description(name)
+        return {"name": name, "file": str(self.root / description.file), "library": library, "candidate": description.candidate}
 
     def probe(self) -> JobResult:
         """Run a known-good kernel."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
+from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
@@ -78,6 +79,7 @@ def _observe(
         artifacts=tuple(artifacts),
         missing=shortfall([result.missing for result in results], processes),
         seconds=sum(float(result.values.get("seconds", 0.0)) for result in results),
+        isolation=child.isolation_of(good),
     )
 
 

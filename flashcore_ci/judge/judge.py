@@ -10,12 +10,13 @@ from flashcore_ci.judge import waivers as waiving
 from flashcore_ci.judge.matching import MatchedEvidence, Matcher, Source
 from flashcore_ci.judge.references import ComparisonContext, References
 from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, findings_for
+from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
 from flashcore_ci.model.identity import was_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing, Samples
-from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Waiver
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Trust, Waiver
 from flashcore_ci.model.verdict import Outcome, Report, StalePolicy, Verdict
 
 __all__ = ["Source", "is_comparison_final", "judge", "matched_evidence", "workloads_without_base"]
@@ -166,6 +167,8 @@ def _evaluate_matches(
 
 def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: References, same_code: Container[str]) -> Evaluation:
     if match.observation is not None and match.source is not None:
+        if weak := _isolation_shortfall(plan, check, match.observation):
+            return evaluate_missing(Missing(code=Code.NOT_ISOLATED, message=weak))
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
             return evaluate(check, match.observation)
@@ -173,6 +176,19 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
         return evaluate_relative(check, match.observation, context)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return evaluate_missing(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
+
+
+def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> str:
+    """Return why a reading does not count for a subject that is not trusted, or ""."""
+    trust = {description.subject: description.trust for description in plan.descriptions}
+    if (
+        trust.get(check.subject) is Trust.FULL
+        or check.scope is not Scope.WORKLOAD
+        or observation.missing is not None
+        or _is_same_code(observation)
+    ):
+        return ""
+    return isolation.shortfall(observation.isolation, check.gate.evidence)
 
 
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
@@ -201,9 +217,13 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
         next_step=NEXT_STEP.get(evaluation.reason.code, ""),
         why=check.limit.why or gate.why,
         findings=findings_for(gate, observation) if observation else (),
-        notes=(*notes, *evaluation.notes),
+        notes=(*notes, *evaluation.notes, *_isolation_note(observation)),
         seconds=observation.seconds / sharing if observation else 0.0,
     )
+
+
+def _isolation_note(observation: Observation | None) -> tuple[str, ...]:
+    return () if observation is None or observation.isolation is None else (isolation.describe(observation.isolation),)
 
 
 def _base_failure(observation: Observation | None) -> str:

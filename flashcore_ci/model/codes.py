@@ -64,6 +64,9 @@ class Code(StrEnum):
     TOOL_TOO_OLD = "tool-too-old"
     TOOL_FAILED = "tool-failed"
     CONTROL_FAILED = "control-failed"
+    NOT_ISOLATED = "not-isolated"
+    CLOCKS_DISAGREE = "clocks-disagree"
+    INPUTS_ALIKE = "inputs-alike"
 
     COUNTERS_DENIED = "counters-denied"
     COUNTERS_IN_USE = "counters-in-use"
@@ -163,6 +166,9 @@ NEXT_STEP: dict[Code, str] = {
     Code.TOOL_TOO_OLD: "The tool is too old. Run `flashcore-ci toolchain install`.",
     Code.TOOL_FAILED: "The tool itself failed. Read its log in the run folder, then run `flashcore-ci doctor`.",
     Code.CONTROL_FAILED: "The tool missed the bug planted as a control, so a clean log proves nothing. Run `flashcore-ci doctor`.",
+    Code.NOT_ISOLATED: "The suite trusts this subject with nothing, but it was not isolated as the suite demands. Run the gate as root on Linux 5.13 or newer with landlock.",
+    Code.CLOCKS_DISAGREE: "The supervisor's clock contradicts the candidate's. Look for work outside of the launches, or for an exchanged clock.",
+    Code.INPUTS_ALIKE: "New inputs hardly change the reference, so kept outputs would pass. Let `inputs()` use its seed in every tensor.",
     Code.COUNTERS_DENIED: "The driver denies performance counters. Load it with NVreg_RestrictProfilingToAdminUsers=0, or run as root.",
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",

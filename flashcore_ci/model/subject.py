@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashcore_ci.model.suite import Trust
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySpec:
@@ -47,12 +49,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """One subject. ``build``: None if it has no machine code of its own."""
+    """One subject. ``build``: None if it has no machine code of its own. ``trust``, ``candidate``: as in ``SubjectRef``."""
 
     subject: str
     file: str
     build: BuildSpec | None
     problems: tuple[Problem, ...]
+    trust: Trust = Trust.FULL
+    candidate: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len({problem.workload for problem in self.problems}) != len(self.problems):

@@ -76,12 +76,28 @@ class Severity(StrEnum):
     ADVISORY = "advisory"
 
 
+class Trust(StrEnum):
+    """Whether a subject's ``run`` may share a process with the worker."""
+
+    FULL = "full"
+    NONE = "none"
+
+
+ISOLATED_KINDS = frozenset({Kind.CORRECTNESS, Kind.TIMING, Kind.COMPARISON})
+"""Evidence that an isolated candidate can give. The other tools must be in the process that they observe."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRef:
-    """A kernel under test: its name and its subject file (relative to the checkout)."""
+    """A kernel under test: its name and its subject file (relative to the checkout).
+
+    ``candidate``: the file with ``run``, if another one, and the files that it may read. With ``trust`` none it is isolated.
+    """
 
     name: str
     file: str
+    trust: Trust = Trust.FULL
+    candidate: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

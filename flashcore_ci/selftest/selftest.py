@@ -61,8 +61,7 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: 
     with scratch_folder() as scratch:
         guard = load_suite(Path.cwd() / test.guard, root=Path.cwd())
         plan, as_of = replace(content.plan, accepts=guard.accepts), content.evidence.provenance.collected_at
-        judge_altered = partial(_judge, plan, as_of)
-        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, judge=judge_altered)
+        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, plan=plan, judge_plan=partial(_judge, as_of))
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     uncontrolled = score.gates_without_a_control(test, report)
     return SelfTestResult(
@@ -83,7 +82,7 @@ def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.Good
     return score.detect(defect, report, good.run.evidence.observations)
 
 
-def _judge(plan: Plan, as_of: str, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
+def _judge(as_of: str, plan: Plan, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
     evidence = run.evidence
     compiled = Source(origin=Origin(kind="recorded"), evidence=compiler_evidence(plan, evidence.builds, evidence.provenance))
     with profiler_reports.reading(run.files) as profiles:

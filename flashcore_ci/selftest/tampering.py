@@ -16,8 +16,9 @@ from flashcore_ci.collect import child
 from flashcore_ci.model.codes import PASSING, Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
-from flashcore_ci.model.suite import Kind, Waiver
+from flashcore_ci.model.suite import Kind, Trust, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
 from flashcore_ci.selftest import lowered_bar
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
@@ -40,8 +41,13 @@ class GoodRun:
     files: dict[str, bytes]
     run: Run
     scratch: Path
-    judge: Callable[..., Report]
-    """Takes a run, and perhaps waivers."""
+    plan: Plan
+    judge_plan: Callable[..., Report]
+    """Takes a plan, a run, and perhaps waivers."""
+
+    def judge(self, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
+        """Judge a run by the plan of this one."""
+        return self.judge_plan(self.plan, run, waivers)
 
     def read(self, files: dict[str, bytes]) -> Run:
         """Read a run from these files."""
@@ -182,6 +188,14 @@ def _sealed_report(good: GoodRun, gate: str) -> str:
     return _judge_again(good, {name: good.files[name][:1000]}, gate, target)
 
 
+def _not_isolated(good: GoodRun, gate: str) -> str:
+    """Judge a green check as if its subject were not trusted. It was measured without isolation."""
+    _, target = good.green_check(gate)
+    descriptions = tuple(replace(description, trust=Trust.NONE) for description in good.plan.descriptions)
+    report = good.judge_plan(replace(good.plan, descriptions=descriptions), good.run)
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename a workload's kernels in the sanitizer's launch list, and reseal."""
     _, target = good.green_check(gate)
@@ -243,6 +257,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "number-against-its-file": _altered_observation(_number_against_its_file),
     "sealed-report": _sealed_report,
     "wrong-kernel": _wrong_kernel,
+    "not-isolated": _not_isolated,
     "missing-workload": _altered_observation(lambda _: ()),
     "cut-log": _altered_log(lambda data: data[: data.index(b"SUMMARY")]),
     "unknown-line": _altered_log(

@@ -18,7 +18,7 @@ T = TypeVar("T")
 OPTIONAL_FIELDS = frozenset(
     {
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
-        *("preprocessed", "host_objects", "dependencies", "machine_class"),
+        *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
         *("codes", "accepts"),
     }
 )

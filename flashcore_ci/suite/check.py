@@ -5,13 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import WAIVABLE, Code
 from flashcore_ci.model.metrics import METRICS
-from flashcore_ci.model.suite import BAR, FINDING, STATIC_KINDS, Gate, Rule, Scope, Statistic, SubjectRef, Workload, scope_of
+from flashcore_ci.model.suite import (
+    BAR,
+    FINDING,
+    ISOLATED_KINDS,
+    STATIC_KINDS,
+    Gate,
+    Kind,
+    Rule,
+    Scope,
+    Statistic,
+    SubjectRef,
+    Trust,
+    Workload,
+    scope_of,
+)
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import ProtocolTable, WaiverTable
+from flashcore_ci.suite.tables import ProtocolTable, SubjectTable, WaiverTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
@@ -84,8 +99,22 @@ def check_waiver(problems: Problems, key: str, table: WaiverTable, gate: Gate | 
         problems.add(f"{key}.finding", f'"{table.finding}" does not name a finding: write {grammar}')
 
 
+def check_trust(problems: Problems, key: str, table: SubjectTable, trust: Trust, root: Path) -> None:
+    """Report a candidate that would be in the trusted process, or the reverse."""
+    if trust is Trust.FULL and table.candidate:
+        problems.add(f"{key}.trust", 'a subject with "candidate" is imported, and needs trust = "none"')
+    if trust is Trust.NONE and not table.candidate:
+        problems.add(f"{key}.candidate", 'trust = "none" needs the file with run() apart from inputs() and reference()')
+    if any((root / file).resolve() == (root / table.file).resolve() for file in table.candidate):
+        problems.add(f"{key}.candidate", f"{table.file} has inputs() and reference(), which the candidate must not see")
+
+
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:
     subject = table.get("subject")
+    isolated = isinstance(subject, str) and subject in subjects and subjects[subject].trust is Trust.NONE
+    for kind in table.get("collect") or () if isolated else ():
+        if kind in set(Kind) - ISOLATED_KINDS - STATIC_KINDS:
+            problems.add(f"{key}.collect", f'"{kind}" cannot be collected in isolation, and trust is "none"')
     if isinstance(subject, str) and "{" not in subject and subject not in subjects:
         problems.add(f"{key}.subject", f'"{subject}" is not a [[subject]]{suggest(subject, subjects)}')
     _check_axes(problems, key, table)

@@ -12,7 +12,19 @@ from pydantic import BaseModel
 from flashcore_ci.bounded import files
 from flashcore_ci.bounded.values import refuse_large, shorten
 from flashcore_ci.model.errors import SuiteError
-from flashcore_ci.model.suite import Accepts, Gate, Limit, Protocol, Ridge, SubjectRef, Suite, VersionRange, Waiver, Workload
+from flashcore_ci.model.suite import (
+    Accepts,
+    Gate,
+    Limit,
+    Protocol,
+    Ridge,
+    SubjectRef,
+    Suite,
+    Trust,
+    VersionRange,
+    Waiver,
+    Workload,
+)
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand, size_of
 from flashcore_ci.suite.problems import Problems, suggest
@@ -104,11 +116,14 @@ class _Reader:
         for key, table in tables:
             if table.name in found:
                 self.problems.add(key, f'the name "{table.name}" is given twice')
-            if Path(table.file).is_absolute() or not files.resolve(root / table.file).is_relative_to(files.resolve(root)):
-                self.problems.add(f"{key}.file", f"{table.file} is not a path inside the checkout")
-            elif not (root / table.file).is_file():
-                self.problems.add(f"{key}.file", f"{table.file}: there is no such file in {root}")
-            found[table.name] = SubjectRef(name=table.name, file=table.file)
+            for place, file in (("file", table.file), *(("candidate", file) for file in table.candidate)):
+                if Path(file).is_absolute() or not files.resolve(root / file).is_relative_to(files.resolve(root)):
+                    self.problems.add(f"{key}.{place}", f"{file} is not a path inside the checkout")
+                elif not (root / file).is_file():
+                    self.problems.add(f"{key}.{place}", f"{file}: there is no such file in {root}")
+            trust = table.trust or (Trust.NONE if table.candidate else Trust.FULL)
+            check.check_trust(self.problems, key, table, trust, root)
+            found[table.name] = SubjectRef(name=table.name, file=table.file, trust=trust, candidate=tuple(table.candidate))
             self.remember(f"subject {table.name}", key)
         return found
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic
+from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
 Template = Annotated[str, StringConstraints(min_length=1, max_length=300)]
@@ -28,6 +28,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Parameter = Annotated[Any, AfterValidator(_parameter)]
+Path = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -76,7 +77,9 @@ class SubjectTable(Table):
     """``[[subject]]``."""
 
     name: Name
-    file: Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
+    file: Path
+    trust: Trust | None = None
+    candidate: list[Path] = []
 
 
 class WorkloadTable(Table):

@@ -52,15 +52,16 @@ def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     import torch
 
-    guard.begin(job, result)
     subjects = Subjects(job)
+    subjects.prepare()
+    guard.begin(job, result)
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             return _measure(subjects[work.subject], work, int(job.options["repeats"]), job.options["entries"][work.id])
 
-    return guard.run_each(job, result, measure)
+    return guard.run_each(job, result, measure, subjects)
 
 
 def _measure(subject: Any, work: Work, repeats: int, entries: Collection[str]) -> dict[str, Any]:
@@ -116,6 +117,10 @@ def _find_entry_not_run(subject: Any, inputs: Mapping[str, Any], entries: Collec
     if not entries:
         return None
     outputs = subject.outputs(inputs)
+    if hasattr(subject, "kernels"):
+        seen = subject.kernels(inputs, outputs)
+        absent = sorted(set(entries) - seen)
+        return missing(Code.KERNEL_NOT_SEEN, f"{absent[0]} never ran") if absent else None
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         _run(subject, inputs, outputs, 0)
     seen = {event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA}

@@ -12,9 +12,11 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import file_reads
+from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.file_reads import resolved
 from flashcore_ci.worker.job import Job, Result, Work, missing
-from flashcore_ci.worker.subject_file import last_line
+from flashcore_ci.worker.subject_file import Subjects, last_line
+from flashcore_ci.worker.supervisor import NotIsolatedError
 
 Action = Callable[[Work], dict[str, Any]]
 POLL_SECONDS = 0.005
@@ -23,8 +25,15 @@ NO_MEMORY = ("out of memory", "ALLOC_FAILED")
 """Texts of the driver, launchers and cuBLAS. PyTorch raises OutOfMemoryError only for its own allocator."""
 
 
-def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) -> bool:
+def run_each(job: Job, result: Result, action: Action, subjects: Subjects, *, spare: float = 0.0) -> bool:
     """Run all workloads, or False if CUDA is lost. ``spare``: memory not to free."""
+    try:
+        return _run_each(job, result, action, subjects, spare)
+    finally:
+        subjects.end()
+
+
+def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spare: float) -> bool:
     import torch
 
     file_reads.watch(job.root)
@@ -39,6 +48,8 @@ def run_each(job: Job, result: Result, action: Action, *, spare: float = 0.0) ->
         broken = context_error()
         if broken:
             outcome = missing(Code.CRASH, broken)
+        if (isolation := subjects.isolation(work.subject)) is not None:
+            outcome["isolation"] = isolation
         outcome["seconds"] = round(time.monotonic() - began, 3)
         result.finish(work.id, outcome)
         if broken:
@@ -59,6 +70,11 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
         return action(work)
     except torch.cuda.OutOfMemoryError as error:
         return missing(Code.OUT_OF_MEMORY, last_line(error))
+    except ProtocolError as error:
+        code = Code.HANG if error.late else Code.CRASH if error.closed else Code.RAISED
+        return missing(code, f"the candidate's process: {error}")
+    except NotIsolatedError as error:
+        return missing(Code.NOT_ISOLATED, str(error))
     except Exception as error:  # noqa: BLE001 - a subject may raise anything
         text = last_line(error)
         return missing(Code.OUT_OF_MEMORY if any(phrase in text for phrase in NO_MEMORY) else Code.RAISED, text)

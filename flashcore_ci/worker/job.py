@@ -19,11 +19,12 @@ RESULT_SCHEMA = "result-v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject to import, and its library."""
+    """A subject to import, and its library. With ``candidate`` (files, the first is loaded) ``run`` is isolated."""
 
     name: str
     file: Path
     library: Path | None
+    candidate: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +39,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. ``digest`` and ``nonce`` bind the result to it."""
+    """What to do. ``digest`` and ``nonce`` bind the result to it. ``folder`` holds job and result."""
 
     kind: str
     nonce: str
     digest: str
     root: Path
+    folder: Path
     subjects: tuple[Subject, ...]
     workloads: tuple[Work, ...]
     options: dict[str, Any]
@@ -60,13 +62,18 @@ class Job:
             nonce=content["nonce"],
             digest=hashlib.sha256(data).hexdigest(),
             root=Path(content["root"]),
-            subjects=tuple(
-                Subject(name=s["name"], file=Path(s["file"]), library=None if s["library"] is None else Path(s["library"]))
-                for s in content["subjects"]
-            ),
+            folder=path.parent,
+            subjects=tuple(_subject(subject) for subject in content["subjects"]),
             workloads=tuple(Work(**workload) for workload in content["workloads"]),
             options=content["options"],
         )
+
+
+def _subject(content: dict[str, Any]) -> Subject:
+    library = None if content["library"] is None else Path(content["library"])
+    return Subject(
+        name=content["name"], file=Path(content["file"]), library=library, candidate=tuple(content.get("candidate", ()))
+    )
 
 
 class Result:

@@ -31,4 +31,4 @@ def run(job: Job, result: Result) -> bool:
         driver.end(order[work.id])
         return {"launches": launches}
 
-    return guard.run_each(job, result, launch)
+    return guard.run_each(job, result, launch, subjects)

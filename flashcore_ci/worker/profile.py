@@ -36,4 +36,4 @@ def run(job: Job, result: Result) -> bool:
             driver.profiler_stop()
         return {"runs": 1}
 
-    return guard.run_each(job, result, profile)
+    return guard.run_each(job, result, profile, subjects)

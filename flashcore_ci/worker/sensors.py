@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,3 +52,16 @@ class Sensors:
             celsius=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             reasons=nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
         )
+
+
+def summarize(readings: Sequence[SensorReading]) -> dict[str, Any]:
+    """Return medians, the highest temperature, and how often each reason held."""
+    if not readings:
+        return {}
+    reasons = Counter(bit for reading in readings for bit in range(64) if reading.reasons >> bit & 1)
+    return {
+        "watts": round(statistics.median(reading.watts for reading in readings), 1),
+        "celsius": max(reading.celsius for reading in readings),
+        "nvml_mhz": statistics.median(reading.mhz for reading in readings),
+        "reasons": {f"{1 << bit:#x}": count for bit, count in sorted(reasons.items())},
+    }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from flashcore_ci.worker.job import Job, Subject
 
@@ -42,18 +44,47 @@ class Subjects:
     """The subjects, which load their libraries at first use."""
 
     def __init__(self, job: Job) -> None:
+        self._job = job
         self._declared = {subject.name: subject for subject in job.subjects}
-        self._ready: dict[str, ModuleType] = {}
+        self._ready: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> ModuleType:
+    def __getitem__(self, name: str) -> Any:
         """Return a subject that is ready to run."""
+        subject = self._declared[name]
         if name not in self._ready:
-            subject = self._declared[name]
-            module = load(subject)
-            if subject.library is not None or hasattr(module, "load"):  # without a library there may be nothing to load
-                module.load(subject.library)
-            self._ready[name] = module
+            self._ready[name] = self._isolated(subject) if subject.candidate else self._trusted(subject)
         return self._ready[name]
+
+    def prepare(self, ahead: int = 1, *, fresh: bool = False) -> None:
+        """Start processes of candidates, before the GPU is used: one for all workloads, or with ``fresh`` one for each.
+
+        A mistake is raised again by the first workload.
+        """
+        for name in (name for name, subject in self._declared.items() if subject.candidate):
+            with contextlib.suppress(Exception):
+                works = sum(work.subject == name for work in self._job.workloads)
+                self[name].prepare(ahead, works if fresh else 1)
+
+    def isolation(self, name: str) -> dict[str, str] | None:
+        """Return what kept this subject's candidate apart, or None."""
+        return getattr(self._ready.get(name), "isolation", None) if self._declared[name].candidate else None
+
+    def end(self) -> None:
+        """End every process of a candidate."""
+        for subject in self._ready.values():
+            if hasattr(subject, "end"):
+                subject.end()
+
+    def _isolated(self, subject: Subject) -> Any:
+        from flashcore_ci.worker.supervisor import IsolatedSubject
+
+        return IsolatedSubject(self._job, subject, load(subject))
+
+    def _trusted(self, subject: Subject) -> ModuleType:
+        module = load(subject)
+        if subject.library is not None or hasattr(module, "load"):  # without a library there may be nothing to load
+            module.load(subject.library)
+        return module
 
 
 def last_line(error: BaseException) -> str:

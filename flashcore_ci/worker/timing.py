@@ -14,25 +14,26 @@ import dataclasses
 import random
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
-from flashcore_ci.worker import guard, launchers, steady_state
+from flashcore_ci.worker import guard, isolated_timing, launchers, steady_state
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, SingleLaunch, TimingContext
-from flashcore_ci.worker.sensors import SensorReading, Sensors
+from flashcore_ci.worker.sensors import SensorReading, Sensors, summarize
 from flashcore_ci.worker.steady_state import Block, SteadyState
 from flashcore_ci.worker.subject_file import Subjects
+from flashcore_ci.worker.supervisor import IsolatedSubject
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
+SPARE_PROCESSES = 3  # of candidates, started ahead
 HOLD_CYCLES_PER_MS = 2_000_000  # at a Hopper's highest clock: a lower clock holds the stream longer
 
 
@@ -62,11 +63,12 @@ def run(job: Job, result: Result) -> bool:
     """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
     import torch
 
+    subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
+    subjects.prepare(SPARE_PROCESSES, fresh=True)
     guard.begin(job, result)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
     context = TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
-    subjects, batched = Subjects(job), job.options.get("batched", {})
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret
     stream = torch.cuda.Stream()
@@ -75,9 +77,11 @@ def run(job: Job, result: Result) -> bool:
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             subject, by_reference = subjects[work.subject], work is with_reference
+            if isinstance(subject, IsolatedSubject):
+                return isolated_timing.measure(context, subject, work, batched=batched.get(work.id), limit=limits.get(work.id))
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
-    return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, spare=SPARE_MEMORY)
+    return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
 
 
 def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:
@@ -174,7 +178,7 @@ def _record(measurement: Measurement, launcher: Launcher, count: int) -> dict[st
         "batched": isinstance(launcher, GraphLaunch),
         "launches_per_block": count * launcher.launches,
         "blocks": [[round(block.at, 3), round(block.ms, 6), round(block.mhz, 1)] for block in blocks],
-        **_summarize_sensors(measurement.readings),
+        **summarize(measurement.readings),
     }
 
 
@@ -186,15 +190,3 @@ def _why_unsettled(measurement: Measurement, dropped: int) -> dict[str, Any]:
         return missing(Code.THROTTLED, f"heat or hardware throttled {dropped} of {count} blocks")
     drift = f"cycles still drift by {state.drift:+.2f} % in {WINDOW_SECONDS} s, the clock by {state.clock_move:.0f} MHz"
     return missing(Code.UNSETTLED, f"after {MAX_SECONDS:.0f} s {drift}")
-
-
-def _summarize_sensors(readings: list[SensorReading]) -> dict[str, Any]:
-    if not readings:
-        return {}
-    reasons = Counter(bit for reading in readings for bit in range(64) if reading.reasons >> bit & 1)
-    return {
-        "watts": round(statistics.median(reading.watts for reading in readings), 1),
-        "celsius": max(reading.celsius for reading in readings),
-        "nvml_mhz": statistics.median(reading.mhz for reading in readings),
-        "reasons": {f"{1 << bit:#x}": count for bit, count in sorted(reasons.items())},
-    }

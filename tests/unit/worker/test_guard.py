@@ -7,7 +7,8 @@ import pytest
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard
-from flashcore_ci.worker.job import Job, Result, Work
+from flashcore_ci.worker.job import Job, Result, Subject, Work
+from flashcore_ci.worker.subject_file import Subjects
 
 
 @pytest.fixture
@@ -21,7 +22,16 @@ def undeclared(tmp_path, monkeypatch):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         options = {"python": declared}
         return guard.undeclared_import(
-            Job(kind="correctness", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=(), options=options)
+            Job(
+                kind="correctness",
+                nonce="n",
+                digest="d",
+                root=tmp_path,
+                folder=tmp_path,
+                subjects=(),
+                workloads=(),
+                options=options,
+            )
         )
 
     return find
@@ -73,10 +83,19 @@ def test_a_workload_leaves_nothing_behind_and_imports_are_collected_once(tmp_pat
         return {}
 
     works = tuple(Work(id=name, subject="s", params={}, seed=0) for name in "abc")
-    job = Job(kind="launch", nonce="n", digest="d", root=tmp_path, subjects=(), workloads=works, options={})
+    job = Job(
+        kind="launch",
+        nonce="n",
+        digest="d",
+        root=tmp_path,
+        folder=tmp_path,
+        subjects=(Subject(name="s", file=tmp_path, library=None),),
+        workloads=works,
+        options={},
+    )
     gc.disable()
     try:
-        assert guard.run_each(job, Result(job, tmp_path / "result.json"), action)
+        assert guard.run_each(job, Result(job, tmp_path / "result.json"), action, Subjects(job))
         assert gc.get_freeze_count() > len(gc.get_objects())
     finally:
         gc.unfreeze()

@@ -25,6 +25,7 @@ def make_job(folder: Path, text: str, library: Path | None = None, params=({"n":
         nonce="n",
         digest="d",
         root=folder,
+        folder=folder,
         subjects=(Subject(name="my subject", file=file, library=library),),
         workloads=tuple(Work(id=f"w{i}", subject="my subject", params=p, seed=0) for i, p in enumerate(params)),
         options={},

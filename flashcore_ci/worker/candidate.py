@@ -1,0 +1,137 @@
+"""The process of an untrusted candidate. What it says is never believed, only compared.
+
+It gives up its rights first, imports torch, and then waits for questions. The code of the candidate is loaded by the question
+``load``. Before that, everything here is trusted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from flashcore_ci.worker import sandbox
+from flashcore_ci.worker.layout import Layout
+from flashcore_ci.worker.shared_memory import SharedMemory, attach
+from flashcore_ci.worker.subject_file import last_line
+
+DESCRIPTOR = 3
+MAX_QUESTION = 1 << 17
+MAX_NAMES = 200
+
+
+def main() -> None:
+    """Serve the supervisor until it closes the socket."""
+    os.closerange(DESCRIPTOR + 1, os.sysconf("SC_OPEN_MAX"))
+    end = socket.socket(fileno=DESCRIPTOR)
+    sys.path.pop(0)
+    process = _Process()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(end, MAX_QUESTION, 1)
+        if not data:
+            return
+        question = json.loads(data)
+        try:
+            answer = getattr(process, question["do"])(question, descriptors)
+        except Exception as error:  # noqa: BLE001 - a candidate may raise anything
+            answer = {"error": last_line(error)}
+        end.send(json.dumps({"token": question["token"], **answer}).encode())
+
+
+class _Process:
+    """Answers to the questions, by name."""
+
+    def __init__(self) -> None:
+        self._module: Any = None
+        self._memory: SharedMemory | None = None
+        self._sets: list[tuple[Any, Any]] = []
+        self._graphs: dict[int, Any] = {}
+        self._stream: Any = None
+
+    def enter(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Enter the sandbox. Return what holds there."""
+        paths = {name: [Path(path) for path in question[name]] for name in ("readable", "hidden", "fixed")}
+        user, writable = question["user"], Path(question["writable"])
+        packages = [
+            Path(folder) for folder in sys.path if folder and not any(file.is_relative_to(folder) for file in paths["hidden"])
+        ]
+        sandbox.enter([*paths["readable"], *packages], writable, user=user)
+        os.chdir(writable)
+        facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
+        import torch
+
+        return {"facts": facts, "torch": torch.__version__}
+
+    def load(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Import the candidate's file, and load its library."""
+        spec = importlib.util.spec_from_file_location("flashcore_ci_candidate", question["file"])
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{question['file']} is not a Python file")
+        self._module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = self._module
+        vars(self._module)["SUBJECT"] = question["name"]
+        spec.loader.exec_module(self._module)
+        if hasattr(self._module, "load"):
+            self._module.load(None if question["library"] is None else Path(question["library"]))
+        return {}
+
+    def prepare(self, question: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        """Map the sets of buffers. Nothing is in them yet."""
+        self._sets, self._graphs = [], {}
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = attach(question["size"], descriptors[0])
+        layout, memory = Layout.read(question["layout"]), self._memory.bytes()
+        for number in range(question["sets"]):
+            inputs, outputs = layout.views(memory, number)
+            self._sets.append((MappingProxyType(inputs), MappingProxyType(outputs)))
+        return {}
+
+    def capture(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Capture launches on the first sets in a CUDA graph."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):
+            for inputs, outputs in self._sets[: question["launches"]]:
+                self._module.run(inputs, outputs)
+        self._graphs[question["launches"]] = graph
+        return {}
+
+    def launch(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Launch once on each of the first sets. Return the milliseconds between two events.
+
+        The events are looked up in torch each time: a clock that was exchanged must show.
+        """
+        import torch
+
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()
+        count, graph = question["launches"], self._graphs.get(question["launches"]) if question["graph"] else None
+        with torch.cuda.stream(self._stream):
+            start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            if not count:
+                torch.zeros(1, device="cuda")  # nothing is loaded: this is what a burst takes without its launches
+            if graph is None:
+                for inputs, outputs in self._sets[:count]:
+                    self._module.run(inputs, outputs)
+            else:
+                graph.replay()
+            stop.record()
+        torch.cuda.synchronize()
+        return {"ms": start.elapsed_time(stop)}
+
+    def kernels(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Launch under PyTorch's profiler. Return the names of what ran."""
+        import torch
+
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            self.launch({**question, "launches": 1, "graph": False}, [])
+        on_gpu = torch.autograd.DeviceType.CUDA
+        return {"kernels": sorted({event.name[:200] for event in profiler.events() if event.device_type == on_gpu})[:MAX_NAMES]}

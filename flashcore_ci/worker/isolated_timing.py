@@ -1,0 +1,137 @@
+"""Time an untrusted candidate by the supervisor's clock, on inputs that it has not seen.
+
+- A burst is N or 2N launches, each on its own set of buffers. All 2N sets get new values, from seeds that only this process knows.
+- The clock starts when the values have arrived, and stops when the outputs of a random launch were copied. Work after the answer or on
+  another stream is inside. Work before the command would make the delivery longer, which has a clock too.
+- Now and then a burst is repeated on the same values but a few, at a random place. Kept outputs are wrong then.
+- Sets that were not to be launched must still hold poison. One random launch is compared with the reference.
+- The slope from N to 2N is the time of a launch.
+
+docs/trust.md says what each of these is for.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import statistics
+import time
+from typing import Any
+
+from flashcore_ci.model import isolation
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
+from flashcore_ci.worker import clocks, steady_state
+from flashcore_ci.worker.audits import OutputChangedError
+from flashcore_ci.worker.clocks import Burst, Pair
+from flashcore_ci.worker.isolated_bursts import Bursts, InputsAlikeError
+from flashcore_ci.worker.job import Work, missing
+from flashcore_ci.worker.launchers import TimingContext
+from flashcore_ci.worker.sensors import SensorReading, summarize
+from flashcore_ci.worker.steady_state import Block
+from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
+
+BURST_MS = 5.0
+WINDOW_PAIRS = 6
+MAX_DRIFT_PERCENT = 1.0
+MIN_ALONE = 3
+ONE_IN = 4
+
+
+def measure(
+    context: TimingContext, subject: IsolatedSubject, work: Work, *, batched: bool | None, limit: float | None
+) -> dict[str, Any]:
+    """Return the outcome of one workload, in a new process of the candidate."""
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it compiles for seconds, in every process
+    candidate = subject.fresh()
+    if subject.isolation is not None:
+        subject.isolation["clock"] = isolation.CLOCK
+    bursts = Bursts(context, subject, work, limit)
+    try:
+        candidate.share(bursts.memory, bursts.layout, bursts.sizes[-1])
+        idle = bursts.idle(candidate)
+        candidate.load()
+        sets, graph = _choose(bursts, candidate, batched)
+        return _measure_pairs(context, bursts, candidate, sets, graph=graph, idle=idle[sets])
+    except OutputChangedError as error:
+        return missing(Code.OUTPUT_CHANGED, str(error))
+    except InputsAlikeError as error:
+        return missing(Code.INPUTS_ALIKE, str(error))
+    finally:
+        subject.close()
+        bursts.close()
+
+
+def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple[int, bool]:
+    """Choose the number of sets, and whether launches are in a CUDA graph."""
+    few = bursts.sizes[0]
+    for _ in range(2):
+        bursts.run(candidate, few, 1)
+    trial = [Pair(short=bursts.run(candidate, few, 1), long=bursts.run(candidate, few, few)) for _ in range(3)]
+    cost = max(1e-3, statistics.median(pair.outside for pair in trial))
+    sets = next((count for count in bursts.sizes if count / 2 * cost >= BURST_MS), bursts.sizes[-1])
+    graph = cost < SHORT_MS if batched is None else batched
+    if graph:
+        for launches in (sets // 2, sets):
+            candidate.ask("capture", launches=launches)
+    return sets, graph
+
+
+def _measure_pairs(
+    context: TimingContext, bursts: Bursts, candidate: Candidate, sets: int, *, graph: bool, idle: Burst
+) -> dict[str, Any]:
+    pairs: list[Pair] = []
+    blocks: list[Block] = []
+    readings: list[SensorReading] = []
+    alone: list[float] = []
+    began = time.perf_counter()
+    bursts.run(candidate, sets, sets, graph=graph)
+    while not _is_settled(blocks) and (not blocks or blocks[-1].at < MAX_SECONDS):
+        bursts.mhz.clear()
+        done = {}
+        for launches in random.sample((sets // 2, sets), 2):
+            done[launches] = bursts.run(candidate, sets, launches, graph=graph)
+            bursts.audit()
+        pairs.append(Pair(short=done[sets // 2], long=done[sets]))
+        reading = context.sensors.read()
+        readings.extend(() if reading is None else (reading,))
+        throttled = reading is not None and reading.throttled
+        at, mhz = time.perf_counter() - began, statistics.fmean(bursts.mhz)
+        blocks.append(Block(at=at, ms=max(1e-6, pairs[-1].outside), mhz=mhz, throttled=throttled))
+        if len(pairs) <= MIN_ALONE or not secrets.randbelow(ONE_IN):
+            alone.append(bursts.run(candidate, sets, 1).outside)
+        if len(pairs) == 1 or not secrets.randbelow(ONE_IN):
+            bursts.trap(candidate, sets, sets // 2, graph=graph)
+    bursts.check_red_zones()
+    recent = pairs[-WINDOW_PAIRS:]
+    inside = statistics.median(pair.inside for pair in recent)
+    shared = statistics.median(pair.shared for pair in recent)
+    record = _record(blocks, sets, graph=graph) | summarize(readings)
+    parts = {"inside": inside, "shared": shared, "alone": statistics.median(alone), "idle": idle.outside}
+    record["clocks"] = {f"{name}_ms": round(value, 6) for name, value in parts.items()}
+    record |= {} if _is_settled(blocks) else missing(Code.UNSETTLED, f"cycles still drift after {MAX_SECONDS:.0f} s")
+    wrong = clocks.disagreement(recent, alone, idle)
+    return record | missing(Code.CLOCKS_DISAGREE, wrong) if wrong else record
+
+
+def _is_settled(blocks: list[Block]) -> bool:
+    recent = [block for block in blocks[-WINDOW_PAIRS:] if not block.throttled]
+    complete = len(recent) == WINDOW_PAIRS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS
+    return complete and abs(steady_state.relative_drift(recent)) < MAX_DRIFT_PERCENT
+
+
+def _record(blocks: list[Block], sets: int, *, graph: bool) -> dict[str, Any]:
+    kept = blocks[-WINDOW_PAIRS:]
+    return {
+        "ms": statistics.median(block.ms for block in kept),
+        "megacycles": statistics.median(block.megacycles for block in kept),
+        "mhz": statistics.median(block.mhz for block in kept),
+        "std_percent": round(steady_state.relative_std([block.megacycles for block in kept]), 4),
+        "kept": len(kept),
+        "dropped": sum(block.throttled for block in blocks),
+        "batched": graph,
+        "launches_per_block": sets + sets // 2,
+        "blocks": [[round(block.at, 3), round(block.ms, 6), round(block.mhz, 1)] for block in blocks],
+    }

@@ -1,0 +1,276 @@
+"""Run an untrusted candidate in a process of its own, and own everything that it must not know.
+
+The trusted file of the subject gives inputs, outputs and reference. The candidate's file gives ``run`` and ``load``. Its process
+sees tensors only, in memory that is shared just for that, and only while it launches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.model import isolation
+from flashcore_ci.model.evidence import Isolation
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.worker import sandbox, tensors
+from flashcore_ci.worker.candidate import DESCRIPTOR
+from flashcore_ci.worker.channel import Channel, ProtocolError
+from flashcore_ci.worker.job import Job, Subject
+from flashcore_ci.worker.layout import Layout
+from flashcore_ci.worker.redzones import CANARY
+from flashcore_ci.worker.shared_memory import SharedMemory
+
+START_SECONDS = 120.0
+LAUNCH_SECONDS = 60.0
+SET_DUMPABLE = 4
+MAX_ERRORS = 1 << 16
+KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LANG", "LC_ALL")
+PROGRAM = "import sys; sys.path.insert(0, {!r}); from flashcore_ci.worker import candidate; candidate.main()"
+
+
+class NotIsolatedError(Exception):
+    """The kernel of this machine does not give the isolation that the suite demands."""
+
+
+class CandidateError(Exception):
+    """The candidate's own code raised an exception, here in one line."""
+
+
+class Candidate:
+    """One process. It has no code of the candidate before ``load``."""
+
+    def __init__(self, job: Job, subject: Subject) -> None:
+        self._subject, self._root, self._log_folder = subject, job.root, job.folder
+        self._folder = Path(tempfile.mkdtemp(prefix="flashcore-ci-candidate-"))
+        self._folder.chmod(0o755)
+        home, files = self._folder / "home", self._copy_files()
+        home.mkdir(mode=0o700)
+        self._user = sandbox.choose_user()
+        if self._user:
+            os.chown(home, self._user, self._user)
+        elif os.geteuid():
+            ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)  # other processes of this user cannot read this one's memory
+        self._channel, self._pid = self._spawn(home)
+        hidden = [subject.file, job.folder / "job.json", job.folder / "result.json"]
+        self._entering: str | None = self._channel.post(
+            "enter",
+            readable=[str(self._folder / "tree")],
+            writable=str(home),
+            hidden=[str(path) for path in hidden],
+            fixed=[str(path) for path in (*files, subject.file)],
+            user=self._user,
+            parent=os.getpid(),
+        )
+        self._facts: dict[str, str] = {}
+
+    def isolation(self) -> dict[str, str]:
+        """Return what holds in the process. NotIsolatedError if that is too little."""
+        if self._entering is not None:
+            answer = self._channel.answer(self._entering, seconds=START_SECONDS)
+            self._entering = None
+            if "error" in answer:
+                raise NotIsolatedError(f"the sandbox cannot be entered: {answer['error']}")
+            self._facts = {name: str(answer["facts"][name]) for name in ("network", "user", "filesystem")}
+        record = {"mode": isolation.MODE, **self._facts}
+        if wrong := isolation.shortfall(Isolation(**record), Kind.CORRECTNESS):
+            raise NotIsolatedError(f"in the candidate's process, {wrong}")
+        return record
+
+    def load(self) -> None:
+        """Load the candidate's code."""
+        self.isolation()
+        tree, subject = self._folder / "tree", self._subject
+        library = None if subject.library is None else str(tree / subject.library.name)
+        self.ask("load", name=subject.name, file=str(tree / subject.candidate[0]), library=library)
+
+    def ask(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
+        """Ask the process. CandidateError if its code raised."""
+        answer = self._channel.ask(do, seconds=LAUNCH_SECONDS, descriptors=descriptors, **fields)
+        if "error" in answer:
+            raise CandidateError(str(answer["error"])[:300])
+        return answer
+
+    def share(self, memory: SharedMemory, layout: Layout, sets: int) -> None:
+        """Give the process this memory."""
+        descriptor = memory.export()
+        try:
+            self.ask("prepare", size=memory.size, layout=layout.record(), sets=sets, descriptors=(descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """End the process and every other one of its user. Remove its files."""
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        _end_user(self._user)
+        with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
+            if text := errors.read(MAX_ERRORS):
+                (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _copy_files(self) -> list[Path]:
+        """Copy what the candidate may read to a folder of its own."""
+        tree = self._folder / "tree"
+        tree.mkdir(mode=0o755)
+        pairs = [(self._root / file, tree / file) for file in self._subject.candidate]
+        if self._subject.library is not None:
+            pairs.append((self._subject.library, tree / self._subject.library.name))
+        for source, copy in pairs:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+        for path in tree.rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        return [copy for _, copy in pairs]
+
+    def _spawn(self, home: Path) -> tuple[Channel, int]:
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        variables |= {
+            name: str(home) for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+        }
+        package = Path(__file__).parents[2]
+        errors = self._folder / "errors"
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(errors), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, there.fileno(), DESCRIPTOR),
+        ]
+        argv = [sys.executable, "-I", "-B", "-c", PROGRAM.format(str(package))]
+        with there:
+            pid = os.posix_spawn(sys.executable, argv, variables, file_actions=actions)
+        return Channel(here), pid
+
+
+def _end_user(user: int) -> None:
+    """Kill every process of a user that only a candidate has."""
+    deadline = time.monotonic() + 2.0
+    while user and time.monotonic() < deadline:
+        pids = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and entry.stat().st_uid == user:
+                    pids.append(int(entry.name))
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not pids:
+            return
+        time.sleep(0.01)
+
+
+class IsolatedSubject:
+    """A subject whose ``run`` is the candidate's, elsewhere. The rest is the trusted file's."""
+
+    def __init__(self, job: Job, subject: Subject, trusted: Any) -> None:
+        self._job, self._subject, self._trusted = job, subject, trusted
+        self._secret = secrets.token_bytes(16)
+        self._spare: list[Candidate] = []
+        self._ahead, self._planned = 1, 1
+        self._candidate: Candidate | None = None
+        self._memory: SharedMemory | None = None
+        self._layout: Layout | None = None
+        self.name, self.outputs, self.reference = subject.name, trusted.outputs, trusted.reference
+        self.isolation: dict[str, str] | None = None
+
+    def prepare(self, ahead: int, planned: int) -> None:
+        """Start processes ahead of their use. ``planned`` are needed in all."""
+        self._ahead, self._planned = ahead, planned
+        while len(self._spare) < min(self._ahead, self._planned):
+            self._spare.append(Candidate(self._job, self._subject))
+
+    def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """Draw inputs from a seed that only this process knows."""
+        hidden = hashlib.sha256(self._secret + str(seed).encode()).digest()
+        return dict(self._trusted.inputs(params, int.from_bytes(hidden[:6])))
+
+    def fresh(self) -> Candidate:
+        """Return a new process without the candidate's code. The last one is ended."""
+        self.close()
+        self.prepare(self._ahead, max(1, self._planned))
+        candidate = self._spare.pop(0)
+        self.prepare(self._ahead, self._planned - 1)
+        self.isolation = None
+        try:
+            self.isolation = {**candidate.isolation(), "clock": "none"}
+        finally:
+            if self.isolation is None:
+                candidate.close()
+        self._candidate = candidate
+        return candidate
+
+    def run(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        """Launch once in the candidate's process, on copies of these tensors."""
+        self._launch("launch", inputs, outputs)
+
+    def kernels(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> set[str]:
+        """Launch once. Return the names of the kernels, as the candidate's process saw them."""
+        names = self._launch("kernels", inputs, outputs).get("kernels")
+        return {str(name) for name in names} if isinstance(names, list) else set()
+
+    def close(self) -> None:
+        """End the candidate's process and release the memory."""
+        candidate, self._candidate, self._layout = self._candidate, None, None
+        if candidate is not None:
+            candidate.close()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def end(self) -> None:
+        """End all processes, at the end of the job."""
+        self.close()
+        while self._spare:
+            self._spare.pop().close()
+
+    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+        import torch
+
+        try:
+            candidate, layout = self._ready(inputs, outputs)
+            memory = self._memory.bytes() if self._memory is not None else None
+            given, written = layout.views(memory, 0)
+            for mine, shared in ((inputs, given), (outputs, written)):
+                for name in layout.inputs if mine is inputs else layout.outputs:
+                    shared[name].copy_(mine[name])
+            torch.cuda.synchronize()
+            answer = candidate.ask(do, launches=1, graph=False)
+            for name, tensor in outputs.items():
+                tensor.copy_(written[name])
+            tensors.refuse_changed({name: given[name] for name in layout.inputs}, inputs)
+            if layout.overwritten(memory, 1):
+                raise ValueError("wrote next to a tensor, outside of its memory")
+        except ProtocolError:
+            self.close()
+            raise
+        return answer
+
+    def _ready(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Candidate, Layout]:
+        candidate = self._candidate
+        if candidate is None:
+            candidate = self.fresh()
+            candidate.load()
+        layout = Layout.of(inputs, outputs)
+        if layout != self._layout:
+            if self._memory is not None:
+                self._memory.close()
+            self._memory = SharedMemory(layout.bytes)
+            self._memory.bytes().fill_(CANARY)
+            candidate.share(self._memory, layout, 1)
+            self._layout = layout
+        return candidate, layout

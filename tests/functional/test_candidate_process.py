@@ -1,0 +1,86 @@
+"""The process of a candidate, as the worker starts it. Without torch it ends before any code of the candidate runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.worker.channel import ProtocolError
+from flashcore_ci.worker.job import Job, Subject
+from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject, NotIsolatedError
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="with torch the candidate starts")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "definition.py").write_text("def inputs(params, seed): return {}\n")
+    (checkout / "candidate.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    subject = Subject(name="s", file=checkout / "definition.py", library=None, candidate=("candidate.py",))
+    (tmp_path / "job.json").write_text(json.dumps({}))
+    (tmp_path / "result.json").write_text(json.dumps({}))
+    works = ()
+    return Job(
+        kind="timing", nonce="n", digest="d", root=checkout, folder=tmp_path, subjects=(subject,), workloads=works, options={}
+    )
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path(os.environ.get("TMPDIR", "/tmp")).glob("flashcore-ci-candidate-*")}
+
+
+def test_without_torch_it_is_not_isolated_and_runs_nothing(job: Job, tmp_path: Path) -> None:
+    candidate = Candidate(job, job.subjects[0])
+    try:
+        with pytest.raises(NotIsolatedError, match="No module named 'torch'"):
+            candidate.isolation()
+    finally:
+        candidate.close()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_end_leaves_no_process_and_no_file(job: Job) -> None:
+    before = folders()
+    candidate = Candidate(job, job.subjects[0])
+    pid = candidate._pid
+    assert folders() != before
+    candidate.close()
+    assert folders() == before
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_subject_that_is_not_isolated_has_no_candidate(job: Job) -> None:
+    subject = IsolatedSubject(job, job.subjects[0], trusted=type("Trusted", (), {"outputs": None, "reference": None}))
+    for _ in range(2):
+        with pytest.raises((NotIsolatedError, ProtocolError)):
+            subject.fresh()
+        assert (subject.isolation, subject._candidate) == (None, None)
+    subject.end()
+
+
+def test_a_supervisor_that_dies_takes_it_along(job: Job) -> None:
+    child = os.fork()
+    if child == 0:
+        candidate = Candidate(job, job.subjects[0])
+        (job.folder / "pid").write_text(str(candidate._pid))
+        os._exit(0)
+    os.waitpid(child, 0)
+    deadline = time.monotonic() + 5.0
+    pid = (job.folder / "pid").read_text()
+    while _is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_alive(pid)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,58 @@
+import pytest
+
+from flashcore_ci.worker.clocks import Burst, Pair, disagreement
+
+IDLE = 1.5
+
+
+def make_pair(launch=0.2, inside=0.2, shared=0.02, count=16, delivery=7.0):
+    short, long = (
+        Burst(launches=number, outside=IDLE + shared + launch * number, inside=0.01 + inside * number, delivery=delivery)
+        for number in (count, 2 * count)
+    )
+    return Pair(short=short, long=long)
+
+
+def judge(pairs, alone=0.2):
+    return disagreement(pairs, [IDLE + alone + 0.01], Burst(launches=0, outside=IDLE, inside=0.01, delivery=7.0))
+
+
+def test_the_slope_leaves_out_what_both_bursts_share():
+    pair = make_pair()
+    assert pair.outside == pytest.approx(0.2)
+    assert pair.inside == pytest.approx(0.2)
+    assert pair.shared == pytest.approx(IDLE + 0.02)
+
+
+def test_clocks_that_agree():
+    assert judge([make_pair()] * 3) == ""
+
+
+@pytest.mark.parametrize(("launch", "inside"), [(0.2, 0.2039), (0.2, 0.1961), (0.01, 0.0119), (0.01, 0.0081)])
+def test_two_per_cent_or_two_microseconds_are_agreement(launch, inside):
+    assert judge([make_pair(launch=launch, inside=inside)], alone=launch) == ""
+
+
+@pytest.mark.parametrize(("launch", "inside"), [(0.2, 0.2041), (0.2, 0.1959), (0.01, 0.0121), (0.01, 0.0079)])
+def test_more_is_disagreement(launch, inside):
+    assert "by the candidate's clock" in judge([make_pair(launch=launch, inside=inside)], alone=launch)
+
+
+def test_one_lost_burst_does_not_decide():
+    assert judge([make_pair(), make_pair(launch=0.3), make_pair()]) == ""
+
+
+def test_time_that_no_launch_explains_is_named():
+    assert judge([make_pair(shared=0.5)]) == "0.50 ms of a burst do not grow with its launches (at most 0.10 ms)"
+
+
+def test_a_slope_below_zero_is_named():
+    assert "per launch by the supervisor's clock" in judge([make_pair(launch=-0.1, inside=-0.1)])
+
+
+def test_a_launch_that_is_slow_alone_is_named():
+    assert "one launch works for others" in judge([make_pair()], alone=0.9)
+
+
+def test_inputs_that_arrive_slowly_are_named():
+    assert "inputs take 0.50 ms longer to arrive" in judge([make_pair(delivery=7.5)])
