@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from flashcore import _library
+from flashcore._fp8 import CODES, FP8_STORAGE, as_bytes, check_scales, check_type
 from flashcore._launch import Entry, Launch, Tensors, to_words
 from flashcore._tensors import (
-    DTYPES,
     Operand,
     Result,
     check_device,
@@ -33,9 +33,6 @@ MAX_QUERIES = 16
 HEAD_DIMS = (64, 128, 256)
 MAX_INT32 = 2**31 - 1
 PAGE_SIZES = (16, 64, 128, 256)
-BYTE = torch.uint8
-FP8_STORAGE = (torch.float8_e4m3fn, BYTE)
-_CODES = {**DTYPES, BYTE: 2}
 CHECK = os.environ.get("FLASHCORE_CHECK", "") not in {"", "0"}
 """The default of ``check``."""
 
@@ -147,7 +144,7 @@ def launch_decode(tensors: Tensors, options: tuple[Any, ...], *, return_lse: boo
             lengths = torch.full(query.shape[:1], value, dtype=torch.int32, device=query.device)
         tensors = (*tensors[:_LENGTHS], lengths, *tensors[_LENGTHS + 1 :])
     if getattr(tensors[1], "dtype", None) in FP8_STORAGE:
-        tensors = _as_bytes(tensors)
+        tensors = as_bytes(tensors)
     result: Result = _ENTRY(tensors, (options, common_length), return_lse=return_lse)
     return result
 
@@ -165,9 +162,9 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     arguments = Arguments(
         size=ctypes.sizeof(Arguments),
         device=get_ordinal(q),
-        dtype=_CODES[q.dtype],
-        cache_dtype=_CODES[k.dtype],
-        new_dtype=_CODES[q.dtype if k_new is None else k_new.dtype],
+        dtype=CODES[q.dtype],
+        cache_dtype=CODES[k.dtype],
+        new_dtype=CODES[q.dtype if k_new is None else k_new.dtype],
         causal=bool(causal),
         deterministic=bool(deterministic),
         splits=to_int(splits, "splits"),
@@ -212,7 +209,6 @@ _ENTRY = Entry(
     operands=("q", "k", "v", "k_new", "v_new", "out"), pointers=("lengths", "page_table", "q_scale", "k_scale", "v_scale"),
 )  # fmt: skip
 _LENGTHS = _ENTRY.names.index("lengths")
-_OPERANDS = _ENTRY.operand_count
 
 
 def _check_tensors(tensors: Tensors) -> int:
@@ -236,7 +232,7 @@ def _check_tensors(tensors: Tensors) -> int:
     ):  # fmt: skip
         if tensor is not None:
             _check(tensors, tensor, name, tuple(shape), is_written=is_written)
-    _check_scales(tensors, (batch, kv_heads))
+    check_scales(tensors, (batch, kv_heads))
     if lengths is not None:
         check_exactly(lengths, q, "lengths", torch.int32, (batch,))
     if lse is not None:
@@ -252,49 +248,9 @@ def _get_shape(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _as_bytes(tensors: Tensors) -> Tensors:
-    """View E4M3 tensors as bytes, which DLPack can describe. Allocate the output of an E4M3 query, which is bfloat16."""
-    viewed = list(tensors)
-    for i in range(_OPERANDS - 1):
-        if getattr(viewed[i], "dtype", None) is torch.float8_e4m3fn:
-            viewed[i] = viewed[i].view(BYTE)
-    if viewed[0].dtype is BYTE and viewed[_OPERANDS - 1] is None:
-        viewed[_OPERANDS - 1] = torch.empty(viewed[0].shape, dtype=torch.bfloat16, device=viewed[0].device)
-    return tuple(viewed)
-
-
-def _check_type(tensors: Tensors, name: str, tensor: torch.Tensor) -> None:
-    """ValueError unless the types of queries, caches, new rows and output fit together."""
-    q, k = tensors[0], tensors[1]
-    if k.dtype is not BYTE:
-        allowed: tuple[torch.dtype, ...] = (q.dtype,) if q.dtype in DTYPES else tuple(DTYPES)
-    elif name in {"q", "k_new", "v_new"}:
-        allowed = (*DTYPES, BYTE)
-    else:
-        allowed = (BYTE,) if name in {"k", "v"} else (q.dtype if q.dtype in DTYPES else torch.bfloat16,)
-    if tensor.dtype in allowed and (name != "v_new" or tensor.dtype == tensors[3].dtype):
-        return
-    if k.dtype is not BYTE:
-        raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
-    names = " or ".join("E4M3" if dtype is BYTE else str(dtype) for dtype in allowed)
-    raise ValueError(f"{name}: must be {names} over caches of E4M3, is {tensor.dtype}")
-
-
-def _check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
-    q, k = tensors[0], tensors[1]
-    for name, scale in zip(("q_scale", "k_scale", "v_scale"), tensors[_LENGTHS + 2 : -1], strict=True):
-        if scale is None:
-            continue
-        if (q if name == "q_scale" else k).dtype is not BYTE:
-            raise ValueError(f"{name}: is for E4M3, and {name[0]} is {q.dtype if name == 'q_scale' else k.dtype}. Pass None")
-        check_device(scale, q, name)
-        if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
-            raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")
-
-
 def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, ...], *, is_written: bool) -> None:
     check_device(tensor, tensors[0], name)
-    _check_type(tensors, name, tensor)
+    check_type(tensors, name, tensor)
     if tensor.numel() and tensor.stride(-1) != 1:
         raise ValueError(f"{name}: the head dimension must be contiguous, its stride is {tensor.stride(-1)}")
     if tuple(tensor.shape) != shape:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, FP8_STORAGE, HEAD_DIMS, MAX_QUERIES, launch_decode
+from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
+from flashcore._fp8 import FP8_STORAGE
 from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
 

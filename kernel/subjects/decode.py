@@ -5,7 +5,7 @@ Parameters: ``dtype`` of the queries (fp16, bf16, over E4M3 caches e4m3), ``b``,
 
 - ``page``: keys of a page (0: a contiguous cache). ``new``: how many of the keys the call appends
 - ``flash``: call FlashAttention-3's function instead of the binding
-- ``cache``: e4m3 for caches of E4M3, whose scales differ between heads and are powers of two, so that PyTorch's 16 bits hold the values
+- ``cache``: e4m3 for caches of E4M3. Their scales are powers of two, so that 16 bits hold the values
 
 Unused cache rows are NaN, also those that the call fills. Pages are shuffled, and table entries after a sequence's last page are
 garbage. The seed changes values only. E4M3 tensors are inputs as bytes.
@@ -35,7 +35,7 @@ def _load_neighbour(name: str) -> ModuleType:
     return module
 
 
-draws = _load_neighbour("draws")
+draws, formulas, fp8 = (_load_neighbour(name) for name in ("draws", "formulas", "fp8"))
 ELEMENT_BYTES = 2
 LSE_BYTES = 4
 MARK = 77.0
@@ -59,8 +59,6 @@ DEFAULTS: dict[str, Any] = {
 DEVICE = "cuda"
 INPUTS = ("normal", "large", "rising", "falling", "constant")  # of draws.py
 OPTIONS = ("causal", "splits", "deterministic", "max_ctas")
-FP8_NAN = 0x7F
-FP8_MAX = 448.0
 CHOICES = {
     "dtype": ("fp16", "bf16", "e4m3"),
     "cache": ("", "e4m3"),
@@ -145,18 +143,18 @@ def inputs(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     values = {**p, "sk": capacity, "scale": 1.0, "draws": dtype}
     q, k, v = (tensor.to(dtype) for tensor in draws.INPUTS[p["input"]](values, generator))
     before = totals - p["new"]
-    new = {f"{name}_new": _gather_rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
+    new = {f"{name}_new": formulas.gather_rows(tensor, before, p["new"]) for name, tensor in (("k", k), ("v", v)) if p["new"]}
     scales = {}
     if p["cache"]:
-        scales = {f"{name}_scale": _make_scale(p, step) for step, name in enumerate("kv", start=1)}
-        k, v = (_quantise(tensor, scales[f"{name}_scale"][:, None]) for name, tensor in (("k", k), ("v", v)))
+        scales = {f"{name}_scale": fp8.make_scale(p, step) for step, name in enumerate("kv", start=1)}
+        k, v = (fp8.quantise(tensor, scales[f"{name}_scale"][:, None]) for name, tensor in (("k", k), ("v", v)))
     if p["dtype"] == "e4m3":
-        scales["q_scale"] = _make_scale(p, 3)
-        q = _quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
+        scales["q_scale"] = fp8.make_scale(p, 3)
+        q = fp8.quantise(q, scales["q_scale"].repeat_interleave(p["h"] // p["hkv"], dim=1)[:, None])
     if p["new"] or not bool((totals == k.shape[1]).all()):
         unused = torch.arange(k.shape[1], device=DEVICE) >= before[:, None]
         for cache in (k, v):
-            cache.masked_fill_(unused[:, :, None, None], _get_nan(cache))
+            cache.masked_fill_(unused[:, :, None, None], fp8.get_nan(cache))
     table = _make_table(p) if p["page"] else None
     if table is not None:
         k, v = (_to_pages(cache, table, p) for cache in (k, v))
@@ -171,11 +169,11 @@ def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q = inputs["q"]
     lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
     caches = {
-        name: torch.empty_like(inputs[name], dtype=torch.float32 if _is_fp8(inputs[name]) else None)
+        name: torch.empty_like(inputs[name], dtype=torch.float32 if fp8.is_fp8(inputs[name]) else None)
         for name in ("k", "v")
         if f"{name}_new" in inputs
     }
-    return {"out": torch.empty_like(q, dtype=torch.bfloat16 if _is_fp8(q) else None), "lse": lse, **caches}
+    return {"out": torch.empty_like(q, dtype=torch.bfloat16 if fp8.is_fp8(q) else None), "lse": lse, **caches}
 
 
 def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -188,7 +186,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     scales = {name: inputs.get(f"{name}_scale") for name in "qkv"}
     if inputs["flash"]:
         results = flashcore.flash_attn_with_kvcache(
-            *(tensor.view(torch.float8_e4m3fn) if _is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
+            *(tensor.view(torch.float8_e4m3fn) if fp8.is_fp8(tensor) else tensor for tensor in (q, k, v)), *new,
             **{f"{name}_descale": scale for name, scale in scales.items()}, cache_seqlens=inputs["lengths"], page_table=table, causal=inputs["causal"], num_splits=inputs["splits"],
             return_softmax_lse=True,
         )  # fmt: skip
@@ -200,7 +198,7 @@ def run(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
             **{name: inputs[name] for name in OPTIONS}, **{f"{name}_scale": scale for name, scale in scales.items()},
         )  # fmt: skip
     for name in outputs.keys() & {"k", "v"}:
-        outputs[name].copy_(_to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
+        outputs[name].copy_(fp8.to_float({"k": k, "v": v}[name]).nan_to_num(MARK))
 
 
 def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,63 +211,22 @@ def reference(inputs: Mapping[str, Any]) -> dict[str, Any]:
     q = inputs["q"]
     b, sq, h, _ = q.shape
     exact = torch.float64 in {q.dtype, getattr(inputs.get("k_scale"), "dtype", None)}
-    dtype = torch.float64 if exact else torch.bfloat16 if _is_fp8(q) else q.dtype
+    dtype = torch.float64 if exact else torch.bfloat16 if fp8.is_fp8(q) else q.dtype
     out = torch.zeros_like(q, dtype=dtype)
     lse = torch.full((b, h, sq), -math.inf, dtype=torch.float64 if exact else torch.float32, device=q.device)
     caches = {name: inputs[name].clone() if f"{name}_new" in inputs else inputs[name] for name in ("k", "v")}
     for i, before in enumerate(inputs["lengths"].tolist()):
-        query = _dequantise(q[i], inputs.get("q_scale"), i, dtype)
+        query = fp8.dequantise(q[i], inputs.get("q_scale"), i, dtype)
         k, v = (_append(inputs, caches, name, i, before) for name in ("k", "v"))
-        k, v = (_dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
+        k, v = (fp8.dequantise(rows, inputs.get(f"{name}_scale"), i, dtype) for name, rows in (("k", k), ("v", v)))
         groups = [slice(row, row + 1) for row in range(sq)] if inputs["causal"] else [slice(0, sq)]
         for rows in groups:  # rows of a group see the same keys
             visible = len(k) - (sq - rows.stop)
             if visible > 0:
-                attend = _formula if exact else _pytorch
+                attend = formulas.formula if exact else formulas.pytorch
                 out[i, rows], lse[i, :, rows] = attend(query[rows], k[:visible], v[:visible])
-    appended = {name: _to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
+    appended = {name: fp8.to_float(caches[name]).nan_to_num(MARK) for name in caches if f"{name}_new" in inputs}
     return {"out": out, "lse": lse, **appended}
-
-
-def _is_fp8(tensor: Any) -> bool:
-    """Tell whether it holds E4M3 as bytes."""
-    import torch
-
-    return bool(tensor.dtype == torch.uint8)
-
-
-def _get_nan(tensor: Any) -> float:
-    return FP8_NAN if _is_fp8(tensor) else math.nan
-
-
-def _to_float(tensor: Any) -> Any:
-    """Read E4M3 as float32. Other tensors stay as they are."""
-    import torch
-
-    return tensor.view(torch.float8_e4m3fn).float() if _is_fp8(tensor) else tensor
-
-
-def _make_scale(p: Mapping[str, Any], step: int) -> Any:
-    """Make scales of 1, 1/2 and 1/4, (batch, kv heads)."""
-    import torch
-
-    exponents = (torch.arange(p["b"] * p["hkv"], device=DEVICE) * step) % 3
-    return torch.exp2(-exponents.float()).view(p["b"], p["hkv"])
-
-
-def _quantise(tensor: Any, scale: Any) -> Any:
-    """Round to E4M3 bytes. ``scale`` is the tensor's without the head dimension."""
-    import torch
-
-    return (tensor.float() / scale[..., None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
-
-
-def _dequantise(rows: Any, scale: Any, sequence: int, dtype: Any) -> Any:
-    """Multiply the rows of one sequence, (rows, heads, d), by their scales, (batch, kv heads)."""
-    if not _is_fp8(rows):
-        return rows
-    factors = scale[sequence].repeat_interleave(rows.shape[1] // scale.shape[1])[None, :, None]
-    return _to_float(rows).to(dtype) * factors.to(dtype)
 
 
 def _append(inputs: Mapping[str, Any], caches: Mapping[str, Any], name: str, sequence: int, before: int) -> Any:
@@ -285,37 +242,11 @@ def _append(inputs: Mapping[str, Any], caches: Mapping[str, Any], name: str, seq
         page = cache.shape[1]
         rows, indices = cache.flatten(0, 1), table[sequence, positions // page].long() * page + positions % page
     if new is not None:
-        stored = _quantise(new[sequence], inputs[f"{name}_scale"][sequence][None].float()) if _is_fp8(cache) else new[sequence]
+        stored = (
+            fp8.quantise(new[sequence], inputs[f"{name}_scale"][sequence][None].float()) if fp8.is_fp8(cache) else new[sequence]
+        )
         rows[indices[before:]] = stored
     return rows[indices]
-
-
-def _formula(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-    """Compute softmax(q k^T / sqrt(d)) v, (rows, heads, d), and its log-sum-exp, (heads, rows)."""
-    import torch
-
-    rows, heads, d = q.shape
-    scores = q.reshape(rows, k.shape[1], -1, d).permute(1, 2, 0, 3).flatten(1, 2) @ k.permute(1, 2, 0) / math.sqrt(d)
-    out = torch.softmax(scores, dim=-1) @ v.transpose(0, 1)
-    return out.view(heads, rows, d).transpose(0, 1), torch.logsumexp(scores, dim=-1).view(heads, rows)
-
-
-def _pytorch(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-    import torch
-
-    repeats = ((q, 1), *((cache, q.shape[1] // k.shape[1]) for cache in (k, v)))
-    heads = [tensor.transpose(0, 1)[None].repeat_interleave(repeat, dim=1).contiguous() for tensor, repeat in repeats]
-    out = torch.nn.functional.scaled_dot_product_attention(*heads)[0].transpose(0, 1)
-    lse = torch.ops.aten._scaled_dot_product_flash_attention(*heads)[1][0, :, : len(q)]  # noqa: SLF001 - the only function that returns the LSE
-    return out, lse
-
-
-def _gather_rows(cache: Any, start: Any, count: int) -> Any:
-    """Copy ``count`` rows of each sequence from its start."""
-    import torch
-
-    positions = start[:, None] + torch.arange(count, device=cache.device)
-    return cache[torch.arange(len(cache), device=cache.device)[:, None], positions]
 
 
 def _make_table(p: Mapping[str, Any]) -> Any:
@@ -338,7 +269,7 @@ def _mask_used_pages(p: Mapping[str, Any]) -> Any:
 def _to_pages(cache: Any, table: Any, p: Mapping[str, Any]) -> Any:
     """Copy the rows into pages. Unused pages hold NaN."""
     pages, used = cache.unflatten(1, (-1, p["page"])), _mask_used_pages(p).to(DEVICE)
-    pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), _get_nan(pages))
+    pool = pages.new_full((used.numel() + SPARE_PAGES, *pages.shape[2:]), fp8.get_nan(pages))
     pool[table[used].long()] = pages[used]
     return pool
 

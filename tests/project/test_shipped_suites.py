@@ -55,8 +55,12 @@ def launches(plan, kind):
 
 def test_every_entry_function_is_checked_in_every_way(hopper):
     assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == ENTRY_FUNCTIONS
-    for kind in (Kind.CORRECTNESS, Kind.SANITIZER, Kind.PROFILE, Kind.TIMING):
+    for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
         assert set(launches(hopper, kind)) == ENTRY_FUNCTIONS
+    for kind in (Kind.PROFILE, Kind.TIMING):  # the loop over an E4M3 cache is the same for every type of query
+        measured = set(launches(hopper, kind))
+        assert {symbol for symbol in ENTRY_FUNCTIONS if not symbol.endswith("_e4m3")} <= measured
+        assert {symbol.split("_")[2] for symbol in measured if symbol.endswith("_e4m3")} == {"d64", "d128", "d256"}
     assert min(launches(hopper, Kind.CORRECTNESS).values()) >= 4
 
 

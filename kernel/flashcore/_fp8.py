@@ -1,0 +1,55 @@
+"""E4M3 tensors of a decode call. They are passed as bytes, because DLPack cannot describe them everywhere."""
+
+from __future__ import annotations
+
+import torch
+
+from flashcore._launch import Tensors
+from flashcore._tensors import DTYPES, check_device
+
+BYTE = torch.uint8
+FP8_STORAGE = (torch.float8_e4m3fn, BYTE)
+CODES = {**DTYPES, BYTE: 2}
+OUT, SCALES = 5, slice(8, 11)
+"""Positions in the tensors of a call."""
+
+
+def as_bytes(tensors: Tensors) -> Tensors:
+    """View E4M3 tensors as bytes, which DLPack can describe. Allocate the output of an E4M3 query, which is bfloat16."""
+    viewed = list(tensors)
+    for i in range(OUT):
+        if getattr(viewed[i], "dtype", None) is torch.float8_e4m3fn:
+            viewed[i] = viewed[i].view(BYTE)
+    if viewed[0].dtype is BYTE and viewed[OUT] is None:
+        viewed[OUT] = torch.empty(viewed[0].shape, dtype=torch.bfloat16, device=viewed[0].device)
+    return tuple(viewed)
+
+
+def check_type(tensors: Tensors, name: str, tensor: torch.Tensor) -> None:
+    """ValueError unless the types of queries, caches, new rows and output fit together."""
+    q, k = tensors[0], tensors[1]
+    if k.dtype is not BYTE:
+        allowed: tuple[torch.dtype, ...] = (q.dtype,) if q.dtype in DTYPES else tuple(DTYPES)
+    elif name in {"q", "k_new", "v_new"}:
+        allowed = (*DTYPES, BYTE)
+    else:
+        allowed = (BYTE,) if name in {"k", "v"} else (q.dtype if q.dtype in DTYPES else torch.bfloat16,)
+    if tensor.dtype in allowed and (name != "v_new" or tensor.dtype == tensors[3].dtype):
+        return
+    if k.dtype is not BYTE:
+        raise ValueError(f"{name}: must be float16 or bfloat16 like q, is {tensor.dtype}")
+    names = " or ".join("E4M3" if dtype is BYTE else str(dtype) for dtype in allowed)
+    raise ValueError(f"{name}: must be {names} over caches of E4M3, is {tensor.dtype}")
+
+
+def check_scales(tensors: Tensors, shape: tuple[int, int]) -> None:
+    """ValueError unless each scale is float32 (batch, kv heads), and of an E4M3 tensor."""
+    q, k = tensors[0], tensors[1]
+    for name, scale in zip(("q_scale", "k_scale", "v_scale"), tensors[SCALES], strict=True):
+        if scale is None:
+            continue
+        if (q if name == "q_scale" else k).dtype is not BYTE:
+            raise ValueError(f"{name}: is for E4M3, and {name[0]} is {q.dtype if name == 'q_scale' else k.dtype}. Pass None")
+        check_device(scale, q, name)
+        if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
+            raise ValueError(f"{name}: must be float32 of shape {shape}, is {scale.dtype} of shape {tuple(scale.shape)}")
