@@ -103,9 +103,10 @@ def read_run(path: Path) -> Run:
         content = verify_files(manifest, packed, packed.__getitem__, where=where)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
+    plan = decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
     return Run(
-        plan=decode(Plan, content[PLAN], where=f"{where}/{PLAN}"),
-        evidence=legacy.decode_v1(content[EVIDENCE], where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
+        plan=plan,
+        evidence=legacy.decode_v1(content[EVIDENCE], plan, where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
         is_v1=is_v1,
         files={name: data for name, data in content.items() if name not in RUN_FILES},
     )
