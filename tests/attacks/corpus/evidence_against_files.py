@@ -40,8 +40,9 @@ def without_artifacts(kind: Kind) -> Source:
     return with_observation(RUN, kind, "big", lambda old: replace(old, artifacts=()))
 
 
-def without_tools() -> Source:
-    provenance = replace(RUN.evidence.provenance, tools=())
+def with_sanitizer(version: str) -> Source:
+    tools = {**dict(RUN.evidence.provenance.tools), "compute-sanitizer": version}
+    provenance = replace(RUN.evidence.provenance, tools=tuple(tools.items()))
     return replace(RUN, evidence=replace(RUN.evidence, provenance=provenance))
 
 
@@ -63,7 +64,8 @@ ATTACKS = (
     attack("a control reports another kernel", with_file(RUN, CONTROL, run.control("racecheck", "another"))),
     attack("the controls of two checks were exchanged", exchanged(f"{LOGS}/control-racecheck.log", f"{LOGS}/control-memcheck.log")),
     attack("the observation names no log", without_artifacts(Kind.SANITIZER)),
-    attack("the run names no tools", without_tools()),
+    attack("the sanitizer has no version", with_sanitizer("")),
+    attack("the sanitizer is too old", with_sanitizer("2025.3.1")),
     attack("the launch list was removed", with_file(RUN, LIST, None)),
     attack("the launch list is of another kernel", listed(*run.marked(0, "scale_f16"), *run.marked(1, "scale_f16"))),
     attack("the kernel was launched once", listed(*run.marked(0, launches=1), *run.marked(1))),

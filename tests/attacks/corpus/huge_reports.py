@@ -56,7 +56,7 @@ RECORDS: dict[str, Callable[[], tuple[object, ...]]] = {
     "notes of the report": lambda: (report(notes=(TEXT,) * TIMES),),
     "excluded checks": lambda: (report(excluded=(Excluded(gate="g", target="t", why=TEXT),) * TIMES),),
     "waivers": lambda: (report(waivers=(make_waiver(reason=TEXT),) * TIMES),),
-    "tools of the machine": lambda: (report(provenance=make_provenance(tools=((TEXT, TEXT),) * TIMES)),),
+    "tools of the machine": lambda: (report(provenance=make_provenance(tools=tuple((f"tool-{i}", TEXT) for i in range(TIMES)))),),
     "observations": lambda: (Dossier(observations=(make_observation(notes=(TEXT,)),) * TIMES),),
     "artifacts": lambda: (Dossier(observations=(make_observation(artifacts=(TEXT,) * TIMES),)),),
     "quoted sources": lambda: (Dossier(excerpts=(Excerpt(file="f", line=1, first=1, lines=(TEXT,)),) * TIMES),),

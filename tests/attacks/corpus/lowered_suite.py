@@ -14,11 +14,11 @@ from flashcore_ci.plan import bar
 ADVISORY_ROW = '{ on = "edge", value = 1e-3, unit = "abs", severity = "advisory", why = "x" }, '
 
 
-def lowers(name: str, suite: str = SUITE, waivers: str = WAIVERS) -> Attack:
-    """Make an attack of head's two files."""
+def lowers(name: str, suite: str = SUITE, waivers: str = WAIVERS, *, before: str = WAIVERS) -> Attack:
+    """Make an attack of head's two files. ``before``: the base's waivers."""
 
     def attempt(folder: Path) -> bool:
-        return not blocks(judged(read(folder / "base"), read(folder / "head", suite, waivers)))
+        return not blocks(judged(read(folder / "base", waivers=before), read(folder / "head", suite, waivers)))
 
     return Attack(name=name, attempt=attempt)
 
@@ -39,6 +39,12 @@ def in_gate(name: str, which: str, *edits: tuple[str, str]) -> Attack:
     return lowers(name, SUITE.replace(gate(which), edit(gate(which), *edits)))
 
 
+def with_finding(finding: str) -> str:
+    """Return the waivers with this finding of one kernel."""
+    return edit(WAIVERS, ("expires", f'finding = "scale_f32 {finding}"\nexpires'))
+
+
+ONE_FINDING = "k.cu:12 Invalid __global__ read of size 4"
 ANY_SELECTION = 'limits = [{ value = 0, unit = "count" }]'
 DEFERRED_WAIVER = WAIVERS + WAIVERS.replace('"edge"', '"big-1"')
 
@@ -110,7 +116,13 @@ ATTACKS = (
         "a waiver for a pair instead of a day",
         waivers=edit(WAIVERS, ("expires = 2026-12-13", f'pair = "{"0" * 12}..{"1" * 12}"')),
     ),
-    lowers("a waiver that names any finding", waivers=edit(WAIVERS, ("expires", 'finding = "*"\nexpires'))),
+    lowers(
+        "a waiver of any line and message", waivers=with_finding("k.cu:* Invalid __global__*"), before=with_finding(ONE_FINDING)
+    ),
+    lowers(
+        "a waiver of another finding", waivers=with_finding("k.cu:12 Invalid __shared__ read"), before=with_finding(ONE_FINDING)
+    ),
+    lowers("a waiver of every finding instead of one", before=with_finding(ONE_FINDING)),
     lowers("half of the workloads", cut(SUITE, '[[workload]]\nid = "edge"', "\n\n")),
 )
 

@@ -42,7 +42,7 @@ def attack(name: str, read: Read, file: str = "table.py") -> Attack:
             for module in set(sys.modules) - before:
                 sys.modules.pop(module)
             job = Job(
-                kind="timing", nonce="n", digest="d", root=folder, workloads=(), options={"python": ["subject.py"]},
+                kind="timing", nonce="n", digest="d", root=folder, folder=folder, workloads=(), options={"python": ["subject.py"]},
                 subjects=(Subject(name="s", file=folder / "subject.py", library=folder / "lib.so"),),
             )  # fmt: skip
             named = guard.undeclared_import(job)

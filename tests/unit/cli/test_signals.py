@@ -41,7 +41,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in signals.SIGNALS}
+    """Begin with the defaults: a process in a shell's background ignores SIGINT, which the gate respects."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in signals.SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -114,10 +114,14 @@ def test_every_check_is_derived(check):
     assert f"{check}.log" in found.message
 
 
-def test_without_the_tool_s_version_no_log_counts():
-    provenance = replace(RUN.evidence.provenance, tools=())
+@pytest.mark.parametrize(
+    ("tools", "code"),
+    [({}, Code.NO_TOOLS), ({"compute-sanitizer": ""}, Code.TOOL_TOO_OLD), ({"compute-sanitizer": "2025.3"}, Code.TOOL_TOO_OLD)],
+)
+def test_without_the_tool_s_version_no_log_counts(tools, code):
+    provenance = replace(RUN.evidence.provenance, tools=tuple({"ncu": "2025.3", **tools}.items()))
     source = replace(RUN, evidence=replace(RUN.evidence, provenance=provenance))
-    assert reason(source).code is Code.TOOL_TOO_OLD
+    assert reason(source).code is code
 
 
 def test_a_missing_reading_stays_missing():

@@ -33,7 +33,7 @@ def root(tmp_path, monkeypatch):
 def undeclared(root, library=None):
     subjects = (Subject(name="s", file=root / "subject.py", library=library),)
     options = {"python": ["subject.py"]}
-    job = Job(kind="timing", nonce="n", digest="d", root=root, subjects=subjects, workloads=(), options=options)
+    job = Job(kind="timing", nonce="n", digest="d", root=root, folder=root, subjects=subjects, workloads=(), options=options)
     return guard.undeclared_import(job)
 
 
