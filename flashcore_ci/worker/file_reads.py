@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ _SOURCE_READERS = ("linecache.py", "tokenize.py")
 _as_data: set[Path] = set()
 _by_import: set[Path] = set()
 _watched: list[Path] = []
+_is_hooked = False
 
 
 def ignore_bytecode(root: Path) -> None:
@@ -35,9 +38,22 @@ def ignore_bytecode(root: Path) -> None:
 
 def watch(root: Path) -> None:
     """Record what this process opens or loads inside ``root`` from now on."""
-    if not _watched:
+    global _is_hooked  # noqa: PLW0603 - a hook cannot be removed
+    if not _is_hooked:
         sys.addaudithook(_record)
+        _is_hooked = True
     _watched[:] = [resolved(str(root))]
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Let the gate itself read files of the checkout."""
+    before = _watched[:]
+    _watched.clear()
+    try:
+        yield
+    finally:
+        _watched[:] = before
 
 
 def undeclared(known: set[Path], libraries: set[Path]) -> set[Path]:
@@ -64,7 +80,7 @@ def _record(event: str, arguments: tuple[Any, ...]) -> None:
     path = Path(os.path.realpath(os.fsdecode(name)))
     if isinstance(mode, str) and not path.exists():  # os.open may name a file in any folder, by the folder's number
         return
-    if path.is_relative_to(_watched[0]):
+    if any(path.is_relative_to(folder) for folder in _watched):
         opener = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the caller of open
         is_source = opener.startswith(_IMPORTERS) or os.path.basename(opener) in _SOURCE_READERS  # noqa: PTH119 - no path in a hook
         (_by_import if is_source else _as_data).add(path)

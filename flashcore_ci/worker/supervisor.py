@@ -24,7 +24,7 @@ from typing import Any
 from flashcore_ci.model import isolation
 from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.worker import sandbox, tensors
+from flashcore_ci.worker import file_reads, sandbox, tensors
 from flashcore_ci.worker.candidate import DESCRIPTOR
 from flashcore_ci.worker.channel import Channel, ProtocolError
 from flashcore_ci.worker.job import Job, Subject
@@ -132,7 +132,8 @@ class Candidate:
             pairs.append((self._subject.library, tree / self._subject.library.name))
         for source, copy in pairs:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, copy)
+            with file_reads.unrecorded():
+                shutil.copyfile(source, copy)
         for path in tree.rglob("*"):
             path.chmod(0o555 if path.is_dir() else 0o444)
         return [copy for _, copy in pairs]

@@ -10,6 +10,7 @@ import pytest
 
 from flashcore_ci.worker import file_reads, guard
 from flashcore_ci.worker.job import Job, Subject
+from flashcore_ci.worker.supervisor import Candidate
 
 EXTERNAL = importlib.import_module("importlib._bootstrap_external")
 LOCATE = EXTERNAL.cache_from_source
@@ -76,6 +77,22 @@ def test_a_library_that_build_did_not_make_is_named(root):
         ctypes.CDLL(str(root / "table.bin"))
     assert undeclared(root) == "table.bin"
     assert undeclared(root, library=root / "table.bin") == ""
+
+
+def test_what_the_gate_reads_itself_is_no_finding_and_what_follows_is_one(root):
+    with file_reads.unrecorded():
+        (root / "subject.py").read_bytes()
+    assert undeclared(root) == ""
+    (root / "table.bin").read_bytes()
+    assert undeclared(root) == "table.bin"
+
+
+def test_the_copies_for_a_candidate_are_no_finding(root, tmp_path):
+    candidate = object.__new__(Candidate)
+    candidate._root, candidate._folder = root, tmp_path
+    candidate._subject = Subject(name="s", file=root / "definition.py", library=None, candidate=("subject.py", "table.bin"))
+    assert [copy.name for copy in candidate._copy_files()] == ["subject.py", "table.bin"]
+    assert undeclared(root) == ""
 
 
 def test_writing_and_files_elsewhere_are_no_finding(root, tmp_path):
