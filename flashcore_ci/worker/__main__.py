@@ -11,7 +11,6 @@ from pathlib import Path
 
 from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.job import Job, Result
-from flashcore_ci.worker.subject_file import ignore_bytecode
 
 JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
 """The module of each kind of job."""
@@ -27,7 +26,6 @@ def main(argv: list[str]) -> int:
     if job.kind not in JOBS:
         sys.stderr.write(f"unknown job kind {job.kind!r}\n")
         return 2
-    ignore_bytecode(job.root)
     result = Result(job, Path(argv[1]))
     result.write()
     file_reads.ignore_bytecode(job.root)

@@ -6,25 +6,11 @@ import contextlib
 import importlib.util
 import sys
 import traceback
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from flashcore_ci.worker.job import Job, Subject
-
-
-def ignore_bytecode(root: Path) -> None:
-    """Compile every file of the checkout anew: a forged ``.pyc`` next to it would run in its place."""
-    read = SourceFileLoader.get_code
-
-    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
-        path = self.get_filename(fullname)
-        if not Path(path).resolve().is_relative_to(root.resolve()) or Path(path).resolve().is_relative_to(sys.prefix):
-            return read(self, fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
 
 
 def load(subject: Subject) -> ModuleType:

@@ -1,13 +1,14 @@
 import importlib.util
 import py_compile
-from importlib.machinery import SourceFileLoader
+from importlib import _bootstrap_external
 from pathlib import Path
 
 import pytest
 
 from flashcore_ci.worker import describe
+from flashcore_ci.worker.file_reads import ignore_bytecode
 from flashcore_ci.worker.job import Job, Result, Subject, Work
-from flashcore_ci.worker.subject_file import Subjects, ignore_bytecode, last_line, load
+from flashcore_ci.worker.subject_file import Subjects, last_line, load
 
 GOOD = """
 loaded = []
@@ -106,7 +107,7 @@ def test_last_line(error, line):
 
 @pytest.mark.parametrize("ignored", [False, True])
 def test_forged_bytecode_next_to_a_subject_does_not_run(tmp_path, monkeypatch, ignored):
-    monkeypatch.setattr(SourceFileLoader, "get_code", SourceFileLoader.get_code)
+    monkeypatch.setattr(_bootstrap_external, "cache_from_source", _bootstrap_external.cache_from_source)
     job = make_job(tmp_path, GOOD)
     (tmp_path / "forged.py").write_text(f"{GOOD}\nFORGED = True")
     cache = importlib.util.cache_from_source(str(job.subjects[0].file))
