@@ -21,7 +21,7 @@ from flashcore_ci.store.codec import OPTIONAL_FIELDS, decode, encode
 MAX_LOG_RATIO = "1" + "0" * 400
 text = st.text(max_size=20)  # hypothesis leaves out surrogates, which UTF-8 cannot hold
 finite = st.floats(allow_nan=False, allow_infinity=False)
-scalars = text | st.integers() | finite | st.booleans()
+scalars = text | st.integers(-(2**64) + 1, 2**64 - 1) | finite | st.booleans()
 readings = st.builds(Measured, value=finite, unit=st.text(min_size=1, max_size=5)) | st.builds(
     Missing, code=st.sampled_from(Code), message=text
 )

@@ -201,7 +201,7 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
     build_text, suites = files("nvcc/*.txt"), files("gates/smoke.toml", "gates/waivers.toml", folder=ROOT, most=10**6)
     return {
         **{f"sanitizer {check}": sanitizer_reader(check) for check in ("memcheck", "racecheck", "initcheck")},
-        "ptxas text": Reader(corpus=build_text, read=lambda data: nvcc.parse_resources(text(data))),
+        "ptxas text": Reader(build_text, lambda data: nvcc.parse_resources(text(data)), (ValueError,)),
         "compiler errors": Reader(build_text, lambda data: (nvcc.first_error(text(data)), nvcc.link_error(text(data), "l"))),
         "compiler's files": Reader(
             corpus=[b"x.o : a.cu \\\n b\\ c.h\n"],
