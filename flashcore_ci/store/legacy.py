@@ -60,7 +60,9 @@ def _digest_v1(*parts: object) -> str:
 
 
 def _translated(identity: Identity, names: Mapping[str, str]) -> Identity:
-    return Identity(**{part: names.get(getattr(identity, part), getattr(identity, part)) for part in Identity.__slots__})
+    """Exchange the parts that are computed from a plan and its builds. The others are recorded in the builds as they were."""
+    parts = {part: getattr(identity, part) for part in ("machine_code", "workload", "collector")}
+    return replace(identity, **{part: names.get(digest, digest) for part, digest in parts.items()})
 
 
 def _translations(plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[tuple[str, str]]:
