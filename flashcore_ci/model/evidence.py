@@ -124,7 +124,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """What kept an untrusted candidate apart while it was measured. An empty word is no barrier."""
+    """What kept an untrusted candidate apart while it was measured. An empty word: no barrier."""
 
     mode: str
     network: str = ""
@@ -138,7 +138,7 @@ class Observation:
     """All that one collector learned about one target, compared with ``base``.
 
     ``artifacts`` are paths inside the run folder. Samples of a comparison are paired by index, one round each. ``attempt`` counts
-    from 1. ``isolation`` is None for a trusted subject, ``jit`` the code that frameworks compiled.
+    from 1. A trusted subject has no ``isolation``. ``jit`` is the code that frameworks compiled.
     """
 
     kind: Kind
@@ -234,7 +234,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The content of ``evidence.json``. ``shard`` is None for a whole plan."""
+    """The content of ``evidence.json``. A whole plan has no ``shard``."""
 
     provenance: Provenance
     builds: tuple[BuildEvidence, ...]

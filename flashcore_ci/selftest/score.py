@@ -47,7 +47,7 @@ def gates_without_a_defect(detections: Iterable[Detection], gates: Iterable[str]
 
 
 def dropped_defects(base: SelfTest, head: SelfTest) -> tuple[str, ...]:
-    """List the defects of ``base`` that ``head`` lacks. A new name for one is no loss."""
+    """List the defects of ``base`` that ``head`` lacks. A new name for one does not count."""
     kept = Counter(replace(defect, name="") for defect in head.defects)
     kept.subtract(replace(defect, name="") for defect in base.defects)
     lost = {defect for defect, count in kept.items() if count < 0}
