@@ -18,6 +18,7 @@ DTYPES = ("fp16", "bf16")
 ENTRY_FUNCTIONS = {
     "flashcore_stream_axpy_f32",
     *(f"flashcore_decode_d{d}_{dtype}" for d in (64, 128, 256) for dtype in DTYPES),
+    *(f"flashcore_decode_d{d}_{dtype}_e4m3" for d in (64, 128, 256) for dtype in (*DTYPES, "e4m3")),
     *(f"flashcore_attention_fwd_d{d}_{dtype}_{mask}" for d in (64, 128, 256) for dtype in DTYPES for mask in ("full", "causal")),
     "flashcore_attention_varlen_prepare",
 }
