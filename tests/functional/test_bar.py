@@ -29,7 +29,7 @@ def repository(workshop: Path) -> Repository:
 def required(repository: Repository, tmp_path: Path) -> tuple[int, dict[str, Any], str]:
     """Measure this commit, and require it with the base ``main``."""
     run = repository.measured(tmp_path / "run")
-    done = repository.tool("require", run, "--needs", GREEN, "--base", "main")
+    done = repository.tool("require", run, "--needs", GREEN, "--demand", "gpu", "--base", "main")
     assert "Traceback" not in done.stderr
     return done.returncode, json.loads((repository.folder / OUT / "report.json").read_text()), done.stdout + done.stderr
 

@@ -234,7 +234,7 @@ def test_a_run_folder(tmp_path: Path, name: str, kind: str) -> None:
     "needs", ["[" * 100_000, '{"a":' * 20_000, '{"a": {"result": ' + "9" * 5000 + "}}", "\ud800", "{}" * 10], ids=str
 )
 def test_needs(tmp_path: Path, needs: str) -> None:
-    argv = ["require", str(RECORDED), "--needs", needs.encode("utf-8", "surrogatepass").decode("latin-1")]
+    argv = ["require", str(RECORDED), "--demand", "gpu", "--needs", needs.encode("utf-8", "surrogatepass").decode("latin-1")]
     refused(argv, tmp_path, codes={2, 11})
 
 
