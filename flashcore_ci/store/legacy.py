@@ -46,7 +46,7 @@ def decode_v1(data: bytes, plan: Plan, *, where: str) -> Evidence:
         observation.update(attempt=1, isolation=None, jit=[])
     record.update(attempts=[], shard=None, schema="evidence-v2")
     evidence = decode(Evidence, json.dumps(record).encode(), where=where)
-    names = {_digest_v1([]): NO_MACHINE_CODE} | dict(_translations(plan, evidence.builds))
+    names = {_digest_v1([]): NO_MACHINE_CODE} | dict(translations(plan, evidence.builds))
     observations = tuple(
         replace(old, identity=_translated(old.identity, names), base=_translated(old.base, names) if old.base else None)
         for old in evidence.observations
@@ -65,7 +65,7 @@ def _translated(identity: Identity, names: Mapping[str, str]) -> Identity:
     return replace(identity, **{part: names.get(digest, digest) for part, digest in parts.items()})
 
 
-def _translations(plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[tuple[str, str]]:
+def translations(plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[tuple[str, str]]:
     """Yield the old digests of the run's collectors, workloads and machine code, and the new ones."""
     for kind in Kind:
         parameters = {Kind.TIMING: (plan.protocol.timing_processes,), Kind.CORRECTNESS: (plan.protocol.repeats,)}.get(kind, ())
