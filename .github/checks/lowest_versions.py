@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPENDENCY = re.compile(r"([\w.-]+)(?:\[[\w,-]+\])?\s*(?:>=|==)\s*([\w.]+)")
 COMMAND = re.compile(r"^  ([a-z][\w-]*) ", re.MULTILINE)
 SUITE = "gates/smoke.toml"
-BUNDLE = "gates/evidence/nvidia-h200-smoke.tar.xz"
+BUNDLE = "gates/evidence/nvidia-h200-hopper.tar.xz"
 OUT = "build/lowest/judged"
 
 

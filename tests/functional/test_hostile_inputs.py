@@ -23,7 +23,7 @@ from replayed import environ
 from flashcore_ci.store import bundle
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "gates/evidence/nvidia-h200-smoke.tar.xz"
+RECORDED = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 SMOKE = (ROOT / "gates/smoke.toml").read_text(encoding="utf-8")
 MAX_SECONDS, MAX_KIB, STOP_SECONDS = 10.0, 500_000, 2.0
 SLACK = float(os.environ.get("FLASHCORE_CI_SLACK", "5"))  # a shared machine is slower

@@ -19,7 +19,7 @@ from flashcore_ci.selftest.tampering import seal
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.run import files_of, read_run
 
-BUNDLE = ROOT / "gates/evidence/nvidia-h200-smoke.tar.xz"
+BUNDLE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 LOG, REPORT = "artifacts/sanitizer/memcheck.log", "artifacts/profile/report-0.ncu-rep"
 FILES, RUN = files_of(BUNDLE), read_run(BUNDLE)
 
