@@ -18,10 +18,12 @@ from flashcore_ci.model.suite import Kind
 from flashcore_ci.selftest.tampering import seal
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.run import files_of, read_run
+from flashcore_ci.suite.loader import load
 
 BUNDLE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 LOG, REPORT = "artifacts/sanitizer/memcheck.log", "artifacts/profile/report-0.ncu-rep"
 FILES, RUN = files_of(BUNDLE), read_run(BUNDLE)
+JUDGED = {workload.id for workload in load(ROOT / "gates/smoke.toml", root=ROOT).workloads}
 
 
 def current(observation: Observation) -> Observation:
@@ -49,14 +51,14 @@ def judged(folder: Path, evidence: Evidence = EVIDENCE, **files: bytes | None) -
 
 
 def one_more(kind: Kind, metric: str) -> Evidence:
-    """The evidence with one reading raised by one."""
+    """The evidence with one reading of the judged suite raised by one."""
     done = False
 
     def change(observation: Observation) -> Observation:
         nonlocal done
         readings = dict(observation.readings)
         old = readings.get(metric)
-        if done or observation.kind is not kind or not isinstance(old, Measured):
+        if done or observation.target not in JUDGED or observation.kind is not kind or not isinstance(old, Measured):
             return observation
         done, readings[metric] = True, replace(old, value=old.value + 1)
         return replace(observation, readings=tuple(readings.items()))
