@@ -21,7 +21,7 @@ from flashcore_ci.suite.loader import load
 
 FILE = ROOT / "gates/selftest.toml"
 SHIPPED = [file for file in sorted((ROOT / "gates").glob("*.toml")) if "[[gate]]" in file.read_text(encoding="utf-8")]
-SECONDS = 10.0
+SECONDS = 20.0
 NOT_RECORDED = {"no-slower", "no-drift"}
 """Gates that hold one measurement against another: their defects are planted slowdowns, which no suite of mutants has."""
 
@@ -42,7 +42,7 @@ def gates(file: Path) -> dict[str, Gate]:
     return {gate.id: gate for gate in load(file, root=ROOT).gates}
 
 
-def test_the_recorded_self_test_catches_every_defect_within_ten_seconds(tmp_path: Path) -> None:
+def test_the_recorded_self_test_catches_every_defect_within_twenty_seconds(tmp_path: Path) -> None:
     before = used()
     done = selftest(out=tmp_path)
     assert used() - before < SECONDS
