@@ -10,11 +10,12 @@ from functools import lru_cache
 
 from flashcore_ci.build.tokens import MAX_CACHED_TEXTS
 
+# No possessive repeats of groups: before 3.11.5 Python matched them wrongly (python/cpython#106052).
 _TOKEN = re.compile(
     r"""
     (?P<string>(?P<prefix>[A-Za-z]{0,3})(?P<quote>\"\"\"|'{3})(?:\\.|[^\\])*?(?P=quote)
-      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:\\.|(?!(?P=quote1))[^\\\n])*+(?P=quote1))
-  | (?P<open>(?:\"\"\"|\'{3})(?:\\.|[^\\])*+|"(?:\\.|[^"\\\n])*+|'(?:\\.|[^'\\\n])*+)
+      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:\\.|(?!(?P=quote1))[^\\\n])*(?P=quote1))
+  | (?P<open>(?:\"\"\"|\'{3})(?:\\.|[^\\])*|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*)
   | (?P<comment>\#[^\n]*)
   | (?P<newline>\n)
   | (?P<word>[0-9A-Za-z_\x80-\U0010ffff]+)
