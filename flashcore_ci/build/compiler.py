@@ -65,7 +65,7 @@ def find_host_compiler() -> HostCompiler:
     includes = tuple(str(Path(line.strip()).resolve()) for line in listed[1].splitlines()) if listed else ()
     files = [shutil.which(program, path=path) for program in (found, driver, *programs)]
     if not includes or None in files:
-        raise CannotCollectError(f"{driver} does not name its programs and headers", fix="apt-get install --reinstall g++")
+        raise CannotCollectError(f"{driver} does not name its programs and headers", fix="apt-get install g++")
     digests = [sha256(Path(file)) for file in files if file]
     return HostCompiler(folder=folder, identity=digest_of("host compiler", found, includes, digests), includes=includes)
 

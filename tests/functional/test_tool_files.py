@@ -22,6 +22,7 @@ from flashcore_ci.suite.loader import load
 
 BUNDLE = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 LOG, REPORT = "artifacts/sanitizer/memcheck.log", "artifacts/profile/report-0.ncu-rep"
+PAGE = "artifacts/profile/report-0.csv"
 FILES, RUN = files_of(BUNDLE), read_run(BUNDLE)
 JUDGED = {workload.id for workload in load(ROOT / "gates/smoke.toml", root=ROOT).workloads}
 
@@ -93,7 +94,7 @@ def test_a_number_that_a_file_denies_is_refused_in_one_line(kind: Kind, metric: 
         ({LOG: FILES[LOG].replace(b"SANITIZER\n", b"SANITIZER\n========= Tracking was limited\n")}, "memcheck", "unknown-output"),
         ({LOG: FILES[LOG] * 2}, "memcheck", "unknown-output"),
         ({REPORT: None}, "sol-dram", "no-tool-file"),
-        ({REPORT: FILES[REPORT][:5000]}, "sol-dram", "invalid-report"),
+        ({REPORT: FILES[REPORT][:5000], PAGE: None}, "sol-dram", "invalid-report"),
     ],
 )
 def test_a_file_that_is_absent_or_damaged_is_missing_evidence(
@@ -110,7 +111,9 @@ def test_without_the_library_a_run_without_the_page_is_not_green(tmp_path: Path)
     program.write_text(
         f"import sys\nsys.modules['ncu_report'] = None\nfrom {COMMAND[-1]} import main\nsys.exit(main())\n", "utf-8"
     )
-    argv = [COMMAND[0], str(program), "judge", str(BUNDLE), "--suite", "gates/smoke.toml", "--out", str(tmp_path / "out")]
+    judged(tmp_path, **{PAGE: None})
+    run = str(tmp_path / "run")
+    argv = [COMMAND[0], str(program), "judge", run, "--suite", "gates/smoke.toml", "--out", str(tmp_path / "out")]
     done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
     assert done.returncode == 11
