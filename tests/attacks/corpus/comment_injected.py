@@ -102,7 +102,7 @@ ATTACKS = (
     _comment("mathematics", "$PASS$", "$PASS$"),
     _alert("a path above the checkout", {"file": "../../etc/passwd"}, _leaves),
     _alert("a path through the checkout", {"file": "kernel/../../x.cu"}, _leaves),
-    _alert("an absolute path with a way up", {"file": "/work/../etc/passwd"}, _leaves),
+    _alert("an absolute path with a way up", {"file": "/srv/../etc/passwd"}, _leaves),
     _alert("a link in a message", {"message": "[approve](https://example.org)"}, _links),
     _alert("a link to another result", {"message": "see [this](1)"}, _links),
     _status("two results", "success** and **failure", "1"),

