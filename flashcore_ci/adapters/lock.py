@@ -36,9 +36,10 @@ def hold(file: Path, *, timeout: float, waiting: Callable[[str], None], what: st
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise CannotCollectError(f"cannot lock {file}: {why}", fix=FIX) from None
     try:
-        if not files.is_lock(descriptor):
+        if files.is_plain(descriptor):
+            _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
+        if not files.is_lock(descriptor):  # asked by the holder: another one may be writing its number until then
             raise CannotCollectError(f"cannot lock {file}: it is not a lock file", fix=FIX)
-        _acquire(descriptor, file, timeout=timeout, waiting=waiting, what=what)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
         with process.keep_locked(descriptor):
@@ -57,7 +58,8 @@ def _acquire(descriptor: int, file: Path, *, timeout: float, waiting: Callable[[
             return
         if not announced:
             announced = True
-            holder = os.pread(descriptor, 32, 0).decode("ascii", errors="replace").strip() or "unknown"
+            said = os.pread(descriptor, 32, 0).strip()
+            holder = said.decode("ascii") if said.isdigit() else "unknown"
             waiting(f"another gate (process {holder}) uses {what}. Waiting up to {timeout:.0f} s for {file}")
         if process.stopping():
             raise InterruptedRunError(f"stopped while waiting for {what}")

@@ -56,14 +56,17 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def is_plain(descriptor: int) -> bool:
+    """Tell whether an open file is a plain one: no device, pipe, socket or folder."""
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
 def is_lock(descriptor: int) -> bool:
     """Tell whether an open file is a lock: plain, and empty or the number of a process. Another one must not be cut."""
-    status = os.fstat(descriptor)
-    return stat.S_ISREG(status.st_mode) and (not status.st_size or (status.st_size <= _MAX_LOCK and _is_number(descriptor)))
-
-
-def _is_number(descriptor: int) -> bool:
-    return os.pread(descriptor, _MAX_LOCK, 0).strip().isdigit()
+    if not is_plain(descriptor):
+        return False
+    content = os.pread(descriptor, _MAX_LOCK + 1, 0)
+    return not content or (len(content) <= _MAX_LOCK and content.strip().isdigit())
 
 
 def _parts(path: Path, limit: int, follow: bool, *, from_end: bool = False) -> Iterator[bytes]:
