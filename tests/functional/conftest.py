@@ -63,7 +63,7 @@ def cli(checkout: Path, environment: dict[str, str]) -> Cli:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=600,
         )
 
     return run

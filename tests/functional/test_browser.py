@@ -26,7 +26,7 @@ def complaints(file: Path, *flags: str) -> list[str]:
     """Return the browser's console messages about the page."""
     profile = f"--user-data-dir={file.parent / 'profile'}"
     argv = [str(BROWSER), *FLAGS, profile, *flags, file.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
     return re.findall(r":CONSOLE[:(].*", done.stderr)
 
 
@@ -53,5 +53,5 @@ def test_no_page_is_wider_than_its_window(tmp_path: Path, name: str) -> None:
     frames = [f'<iframe width="{width}" frameborder="0" srcdoc="{shown}" onload="{measure}"></iframe>' for width in WIDTHS]
     (tmp_path / "frames.html").write_text(f'<meta charset="utf-8">{"".join(frames)}', encoding="utf-8")
     argv = [str(BROWSER), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frames.html").as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
     assert re.findall(r"<title>(.*)</title>", done.stdout) == [" ".join("0" for _ in WIDTHS)]

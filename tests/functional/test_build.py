@@ -197,7 +197,7 @@ def test_a_subject_without_machine_code(root, build):
 
 def test_git_knows_the_commit_and_whether_files_differ(tmp_path):
     def run(*argv):
-        done = process.run(("git", "-C", tmp_path, *argv), logs=tmp_path / "logs", name=argv[0], timeout=30)
+        done = process.run(("git", "-C", tmp_path, *argv), logs=tmp_path / "logs", name=argv[0], timeout=600)
         assert done.returncode == 0, done.error_text()
 
     assert git.checkout(tmp_path, logs=tmp_path / "logs") == git.Checkout(commit="", dirty=False)

@@ -30,7 +30,7 @@ def scratch() -> Iterator[ScratchServer]:
 def forge(scratch: ScratchServer, repository: str = REPOSITORY, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"GITHUB_API_URL": scratch.url, "GH_TOKEN": "the-token"}
     argv = [sys.executable, FORGE, repository, "--poll=0.01", *arguments]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert "Traceback" not in done.stderr
     return done
 

@@ -26,8 +26,7 @@ from flashcore_ci.store import bundle
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 SMOKE = (ROOT / "gates/smoke.toml").read_text(encoding="utf-8")
-MAX_SECONDS, MAX_KIB, STOP_SECONDS = 10.0, 500_000, 2.0
-SLACK = float(os.environ.get("FLASHCORE_CI_SLACK", "5"))  # a shared machine is slower
+MAX_SECONDS, MAX_KIB, STOP_SECONDS = 10.0, 500_000, 2.5
 ALLOWED = {2, 3, 4, 10, 11}
 
 Make = Callable[[Path], Any]
@@ -99,7 +98,7 @@ def run(argv: list[str], folder: Path, *, stop_after: float | None = None) -> tu
             cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         kib = 0
-        deadline = began + (stop_after if stop_after is not None else 120.0)
+        deadline = began + (stop_after if stop_after is not None else 600.0)
         while True:
             kib = max(kib, peak(tool.pid))
             pid, status, usage = os.wait4(tool.pid, os.WNOHANG)
@@ -107,7 +106,7 @@ def run(argv: list[str], folder: Path, *, stop_after: float | None = None) -> tu
                 break
             if time.monotonic() > deadline:
                 tool.send_signal(signal.SIGTERM if stop_after is not None else signal.SIGKILL)
-                deadline = time.monotonic() + 30.0
+                deadline = time.monotonic() + 100.0
                 stop_after = None
             time.sleep(0.01)
         tool.returncode = os.waitstatus_to_exitcode(status)
@@ -269,7 +268,6 @@ def test_a_long_name(tmp_path: Path, argv: list[str]) -> None:
 def test_sigterm_is_obeyed(tmp_path: Path, make: Make) -> None:
     make(tmp_path / "suite.toml")
     argv = ["gate", "--recorded", "--suite", str(tmp_path / "suite.toml"), "--out", str(tmp_path / "out")]
-    began = time.monotonic()
-    code, errors, _, _ = run(argv, tmp_path, stop_after=0.3)
-    assert code != 1, errors
-    assert time.monotonic() - began < (0.3 + STOP_SECONDS) * SLACK
+    code, errors, seconds, _ = run(argv, tmp_path, stop_after=0.3)
+    assert code not in {1, -signal.SIGKILL}, errors
+    assert seconds < 0.3 + STOP_SECONDS

@@ -18,7 +18,8 @@ STAGES = {
     "profile": (PROFILE, "profile"),
     "timing": (("stability",), "timing-2"),
 }
-SECONDS = 20.0
+SECONDS = 60.0
+"""On a busy machine. A worker that nobody stops waits for ever."""
 
 
 def stopped(machine: Machine, gates: tuple[str, ...], process: str, *signals: signal.Signals, deaf: bool = False) -> int:
@@ -89,7 +90,7 @@ def test_a_gate_that_waits_for_the_gpu_can_be_stopped(machine: Machine) -> None:
     assert all_are(machine.verdicts(), "INCONCLUSIVE", "interrupted")
     valid(machine.folder / "run")
     (machine.folder / "go on").touch()
-    first.communicate(timeout=60)
+    first.communicate(timeout=300)
     assert machine.verdicts("first") == of(machine.recorded, *PROFILE)
 
 

@@ -29,7 +29,7 @@ NOT_RECORDED = {"no-slower", "no-drift"}
 def selftest(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
     argv = [*COMMAND, "selftest", "--recorded", "--out", str(out), *arguments]
     environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def used() -> float:
@@ -80,7 +80,7 @@ def altered(tmp_path: Path, old: str, new: str) -> subprocess.CompletedProcess[s
     (tmp_path / "gates/selftest.toml").write_text(text.replace(old, new), encoding="utf-8")
     environment = {**environ(), "PYTHONPATH": str(ROOT)}
     argv = [*COMMAND, "selftest", "--recorded"]
-    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def guarded(tmp_path: Path, old: str, new: str, *arguments: str) -> subprocess.C
     (tmp_path / "gates/hopper.toml").write_text(text.replace(old, new), encoding="utf-8")
     argv = [*COMMAND, "selftest", "--recorded", *arguments]
     environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_a_limit_of_the_suite_that_guards_is_what_the_defects_meet(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_an_unknown_damage_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_the_page_says_what_the_recording_says() -> None:
     argv = [sys.executable, str(ROOT / "tools/docs/generate.py"), "--check", "selftest"]
-    subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, check=True, capture_output=True, timeout=600)

@@ -38,7 +38,7 @@ def seen(checkout: Path, environment: dict[str, str], *arguments: str, columns: 
             break
         said += block
     os.close(master)
-    return child.wait(timeout=60), said.decode().replace("\r\n", "\n")
+    return child.wait(timeout=600), said.decode().replace("\r\n", "\n")
 
 
 GATE = ("gate", "--suite", "suite.toml", "--recorded")

@@ -167,14 +167,14 @@ class Machine:
     def gate(self, *arguments: str, out: str = "run") -> subprocess.CompletedProcess[str]:
         """A live gate to its end."""
         tool = self.start(*arguments, out=out)
-        output, errors = tool.communicate(timeout=120)
+        output, errors = tool.communicate(timeout=600)
         return subprocess.CompletedProcess(tool.args, tool.returncode, output, errors)
 
     def judge(self, run: str, out: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Judge a run again, where there is no GPU."""
         argv = [*COMMAND, "judge", str(self.folder / run), "--suite", SUITE, "--out", str(self.folder / out), *arguments]
         environment = {**self.environment, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(argv, cwd=self.checkout, env=environment, text=True, capture_output=True, check=False, timeout=60)
+        return subprocess.run(argv, cwd=self.checkout, env=environment, text=True, capture_output=True, check=False, timeout=600)
 
     def verdicts(self, out: str = "run") -> Verdicts:
         """What report.json says."""
@@ -185,7 +185,7 @@ class Machine:
 
     def wait_until_waiting(self, tool: subprocess.Popen[str]) -> None:
         """Wait until the worker that must wait does so."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (self.recording / "waiting").exists():
             assert tool.poll() is None, tool.communicate()
             assert time.monotonic() < deadline
@@ -199,7 +199,7 @@ class Machine:
 
     def end(self) -> None:
         """End the processes of a killed gate: tools wait for workers, and some workers never end."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while pids := self.survivors():
             assert time.monotonic() < deadline, pids
             for pid in pids:

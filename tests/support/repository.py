@@ -67,7 +67,7 @@ class Repository:
         """Run ``flashcore-ci`` here."""
         argv = [*COMMAND, *map(str, arguments)]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=300
+            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=600
         )
 
     def built(self) -> tuple[Plan, tuple[BuildEvidence, ...]]:
