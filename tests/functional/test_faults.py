@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from replayed import CORRECTNESS, PROFILE, SANITIZERS, SPEED, UNBUILT, Machine, all_are, of, once_green, only, valid
+from replayed import CORRECTNESS, PATIENT, PROFILE, SANITIZERS, SPEED, UNBUILT, Machine, all_are, of, once_green, only, valid
 
 from flashcore_ci.store.claim import MARKER
 
@@ -26,6 +26,7 @@ def waits(machine: Machine) -> Path:
 def test_a_gate_that_is_killed_at_any_stage_leaves_nothing_that_could_be_judged(
     machine: Machine, gates: tuple[str, ...], stage: str
 ) -> None:
+    machine.suite = PATIENT
     machine.together(stage)["waits_for"] = str(machine.folder / "never")
     tool = machine.start(*only(*gates))
     machine.wait_until_waiting(tool)
