@@ -20,6 +20,7 @@ from flashcore_ci.run.request import Request
 @options.out
 @options.build
 @options.only
+@options.path("--shard", default=None, text="Measure only this shard, a file that `shard` wrote.")
 @options.measuring
 def command(*, out: Path, **arguments: Any) -> int:
     """Measure on this machine's GPU and write a run folder, without a verdict.

@@ -25,6 +25,8 @@ COMMANDS: dict[str, str] = {
     "bar": "Does the suite ask as much as the base's? Accepts a reviewed difference.",
     "build": "Compile the suite's kernels and record what the compiler reports.",
     "collect": "Measure on this machine's GPU and write a run folder.",
+    "shard": "Cut a suite into parts of about equal time, for several GPUs.",
+    "merge": "Join the bundles of shards into one run.",
     "compare": "Is one revision slower than another? Time both in turns.",
     "calibrate": "Record this machine's noise: how small a change does it show?",
     "judge": "Judge a run folder or bundle again. Needs no GPU.",

@@ -20,7 +20,7 @@ from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, host, profiler_reports, references, reports
+from flashcore_ci.run import github, host, profiler_reports, references, reports, shards
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
@@ -29,6 +29,7 @@ from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.run.shards import Part
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
@@ -136,13 +137,15 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
 
 
 def collect_run(request: Request, progress: Progress) -> Evidence:
-    """Measure the suite without a verdict."""
+    """Measure the suite, or one shard of it, without a verdict."""
     host.require_gpu(request.gpu)
+    shard = shards.read(request.shard) if request.shard is not None else None
     plan = make_plan(load_suite(request), request, progress)
+    part = shards.part_of(plan, shard, host.provenance(request)) if shard is not None else None
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)
-        return _measure(plan, builds, request, progress).evidence
+        return _measure(plan, builds, request, progress, part=part).evidence
 
 
 def _find_evidence(
@@ -171,15 +174,19 @@ def _measure(
     base: Base | None = None,
     *,
     again: SecondJudgement | None = None,
+    part: Part | None = None,
 ) -> Source:
-    """Measure here, and write the run folder."""
+    """Measure here, all or the ``part`` of a shard, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
+    session = session if part is None else replace(session, plan=part.plan, artifacts=part.folder)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     if again is not None:
         evidence = again.measure(session, evidence, request)
+    if part is not None:
+        evidence = replace(evidence, shard=part.shard)
     origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
     source = Source(origin=origin, evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))

@@ -30,6 +30,8 @@ SHOWN = 3
 JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measurement of this version has"
 
+PART_REFUSED = "the evidence is of a shard, or was merged from bundles without signed statements"
+
 
 def require(
     evidence: Path,
@@ -54,6 +56,7 @@ def require(
         statements.demand(evidence, statement, invocation=github.invocation(request.environ))
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
+    _refuse((PART_REFUSED,) if run.evidence.shard is not None else ())
     with scratch_folder() as logs:
         outputs = (request.out, evidence, *filter(None, (request.build, request.base_build)))
         here = git.checkout(request.root, logs=logs, outputs=tuple(request.root / path for path in outputs))

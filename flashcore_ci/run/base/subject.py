@@ -34,7 +34,7 @@ from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
-ARTIFACTS = "artifacts/base-subject"
+FOLDER = "base-subject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ class SecondJudgement:
         if self.plan is None or self.base is None or not self.plan.checks:
             return evidence
         head.progress("judging the kernels with the base's subject files")
-        logs = head.scratch / "base-subject"
+        logs = head.scratch / FOLDER
         logs.mkdir()
-        files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=ARTIFACTS)
+        files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=f"{head.artifacts}/{FOLDER}")
         session = replace(files, plan=drop_comparisons(self.plan, self.base.cannot), builds=self.builds)
         second = collect(session, (self.base, prepare.interim_looks(self.base, self.plan, self.builds, request)))
         return _add(evidence, second)
