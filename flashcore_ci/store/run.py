@@ -106,7 +106,7 @@ def read_run(path: Path) -> Run:
         content = verify_files(manifest, packed, packed.__getitem__, where=where)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
-    plan = _plan(content[PLAN], f"{where}/{PLAN}")
+    plan = _plan(content[PLAN]) or decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
     return Run(
         plan=plan,
         plan_digest=hashlib.sha256(content[PLAN]).hexdigest(),
@@ -117,8 +117,12 @@ def read_run(path: Path) -> Run:
 
 
 @lru_cache(maxsize=1)
-def _plan(data: bytes, where: str) -> Plan:
-    return decode(Plan, data, where=where)
+def _plan(data: bytes) -> Plan | None:
+    """Decode a plan once for all shards of it. None: it is damaged."""
+    try:
+        return decode(Plan, data, where=PLAN)
+    except EvidenceError:
+        return None
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
