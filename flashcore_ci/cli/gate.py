@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from flashcore_ci.cli import console, options, signals
+from flashcore_ci.fleet import run as fleet
 from flashcore_ci.run import gate
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
@@ -38,11 +40,13 @@ def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     """Build, measure and judge: may this change merge?
 
     Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
-    code. Reports in every format go to --out.
+    code. Reports in every format go to --out. All GPUs of this machine measure, unless --gpu or --base is given.
     """
     request = Request(out=out, environ=os.environ, **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
-        report = gate.gate(request, progress)
+        chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
+        several = not chosen and fleet.has_several_gpus(request)
+        report = fleet.run_local(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "collect": "Measure on this machine's GPU and write a run folder.",
     "shard": "Cut a suite into parts of about equal time, for several GPUs.",
     "merge": "Join the bundles of shards into one run.",
+    "fleet": "Measure one suite on several GPUs: of this machine, of a cluster, or of CI.",
     "compare": "Is one revision slower than another? Time both in turns.",
     "calibrate": "Record this machine's noise: how small a change does it show?",
     "judge": "Judge a run folder or bundle again. Needs no GPU.",

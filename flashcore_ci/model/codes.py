@@ -42,6 +42,7 @@ class Code(StrEnum):
     CRASH = "crash"
     RAISED = "raised"
     OUTPUT_CHANGED = "output-changed"
+    LOST_GPU = "lost-gpu"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
 
@@ -110,6 +111,7 @@ SUBJECT_FAILURES = frozenset(
         Code.CRASH,
         Code.RAISED,
         Code.OUTPUT_CHANGED,
+        Code.LOST_GPU,
         Code.KERNEL_NOT_SEEN,
         Code.UNEXPECTED_KERNEL,
         Code.NOT_FINITE,
@@ -145,6 +147,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.CRASH: "The process died. Run the workload under `compute-sanitizer --tool memcheck`.",
     Code.RAISED: "The subject raised an exception. The message above is its last line.",
     Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
+    Code.LOST_GPU: "Two GPUs failed while they ran this code. Run its workloads one by one on a machine that you can spare.",
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.planner import NEW_WORKLOAD
@@ -27,6 +27,11 @@ def read_bundles(folder: Path) -> tuple[Source, ...]:
 def source_of(run: Run) -> Source:
     """Use a recorded run as evidence."""
     return Source(origin=origin_of(run.evidence.provenance), evidence=run.evidence, files=run.files)
+
+
+def live_source(detail: str, evidence: Evidence, folder: Path) -> Source:
+    """Use the run that was just written to ``folder`` as evidence."""
+    return Source(origin=Origin(kind="live", detail=detail), evidence=evidence, files=store.tool_files(folder))
 
 
 def origin_of(provenance: Provenance) -> Origin:

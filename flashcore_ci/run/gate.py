@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.run.shards import Part
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
-from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
+from flashcore_ci.store.run import prepare_run, read_run, write_run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,12 +52,18 @@ class PartialRun:
     max_age_days: float | None = None
 
 
-def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. Reports are written however it ends. ``evidence`` replaces measuring."""
+Measure = Callable[[Plan, Builds, Request, Progress], Source]
+
+
+def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = (), measure: Measure | None = None) -> Report:
+    """Do the whole job. Reports are written however it ends.
+
+    ``evidence`` replaces measuring. ``measure`` replaces it where there is no base, as with several GPUs.
+    """
     request = without_deferral(request)
     check_suite_exists(request)
     with claim_folder(request.out):
-        return _gate(request, progress, evidence)
+        return _gate(request, progress, evidence, measure)
 
 
 def without_deferral(request: Request) -> Request:
@@ -71,7 +77,7 @@ def check_suite_exists(request: Request) -> None:
         load_suite(request)
 
 
-def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) -> Report:
+def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], measure: Measure | None) -> Report:
     reports.clear(request.out)
     run = PartialRun()
     try:
@@ -100,6 +106,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = _able(plan, base, base.cannot)
             found = _rederived(evidence, plan) if evidence else None
+            if measure is not None and base is None and found is None:
+                found = (measure(plan, builds, request, progress),)
             run.sources += found or _find_evidence(plan, builds, request, progress, base, again=run.again)
         if base is not None:
             failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
@@ -187,11 +195,10 @@ def _measure(
         evidence = again.measure(session, evidence, request)
     if part is not None:
         evidence = replace(evidence, shard=part.shard)
-    origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
-    source = Source(origin=origin, evidence=evidence)
+    source = Source(origin=Origin(kind="live"), evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))
     write_run(request.out, plan if base is None else _able(plan, base, without), evidence)
-    return replace(source, files=tool_files(request.out))
+    return recorded.live_source(recorded.where_and_when(evidence.provenance), evidence, request.out)
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:

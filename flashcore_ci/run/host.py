@@ -26,6 +26,14 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@contextlib.contextmanager
+def shared_scratch(near: Path) -> Iterator[Path]:
+    """Make a temporary folder beside ``near``, which other nodes see too."""
+    near.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{near.name}-", dir=near.absolute().parent) as name:
+        yield Path(name)
+
+
 def stop(*, kill: bool) -> None:
     """End every child process, and start no more."""
     process.stop_all(kill=kill)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.evidence import Attempt, Device, Evidence, Observation, Provenance, Shard
+from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, Shard
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import statement as statements
@@ -79,15 +79,20 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
     return replace(joined.run, evidence=evidence, files=dict(sorted(joined.run.files.items())))
 
 
-def write(run: Run, out: Path, attempts: tuple[Attempt, ...] = ()) -> None:
+def write(run: Run, out: Path) -> None:
     """Write the merged run to ``out``, which no other gate may use meanwhile."""
     with claim_folder(out):
         prepare_run(out, run.plan)
-        for name, data in run.files.items():
-            file = out / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-        write_run(out, run.plan, replace(run.evidence, attempts=_union(run.evidence.attempts, attempts)))
+        put_files(run, out)
+        write_run(out, run.plan, run.evidence)
+
+
+def put_files(run: Run, out: Path) -> None:
+    """Write the tools' files into a prepared run folder."""
+    for name, data in run.files.items():
+        file = out / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
 
 
 def demand_statements(bundles: Sequence[Path], folder: Path, *, invocation: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore_ci.bounded import files
@@ -49,23 +49,26 @@ def digest_of(plan: Plan) -> str:
 
 def cut(request: Request, progress: Progress, *, gpus: int) -> tuple[ShardFile, ...]:
     """Cut the suite into at most ``gpus`` shards, by the durations of recorded runs."""
-    plan = make_plan(load_suite(request), request, progress)
+    return cut_plan(make_plan(load_suite(request), request, progress), request, gpus=gpus)
+
+
+def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...]:
+    """Cut this plan, as ``cut``. UsageError if it asks nothing of a GPU."""
     parts = shards.cut(plan, _durations(recorded.read_bundles(request.evidence)), gpus)
     if not parts:
         raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
-    here = host.provenance(request)
-    whole = ShardFile(
-        suite=plan.suite,
-        suite_file=plan.suite_file,
-        plan=digest_of(plan),
-        commit=here.commit,
-        index=1,
-        count=len(parts),
-        units=parts[0][0],
-        needs=Needs(gpus=1, architecture="", exclusive=True, seconds=0.0),
-    )
+    digest, commit = digest_of(plan), host.provenance(request).commit
     return tuple(
-        replace(whole, index=number, units=units, needs=replace(whole.needs, seconds=round(seconds, 1)))
+        ShardFile(
+            suite=plan.suite,
+            suite_file=plan.suite_file,
+            plan=digest,
+            commit=commit,
+            index=number,
+            count=len(parts),
+            units=units,
+            needs=Needs(gpus=1, architecture="", exclusive=True, seconds=round(seconds, 1)),
+        )
         for number, (units, seconds) in enumerate(parts, start=1)
     )
 

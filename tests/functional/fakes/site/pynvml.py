@@ -4,6 +4,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,10 @@ class NVMLError(Exception):
 
 class NVMLError_NotSupported(NVMLError):
     """The error for what a GPU does not support."""
+
+
+class NVMLError_Timeout(NVMLError):
+    """The error when nothing happened in time."""
 
 
 def _answers(value: Any) -> Any:
@@ -45,6 +50,16 @@ def _handle(_: Any) -> str:
 
 
 nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _handle
+nvmlDeviceGetCount = _answers(int(os.environ.get("FAKE_GPUS", "1")))
+nvmlEventTypeXidCriticalError = 8
+nvmlEventSetCreate = nvmlDeviceRegisterEvents = nvmlEventSetFree = _answers(None)
+
+
+def nvmlEventSetWait_v2(_: Any, milliseconds: int) -> Any:
+    time.sleep(milliseconds / 1000)
+    raise NVMLError_Timeout
+
+
 nvmlDeviceGetName = _answers(_device.get("name"))
 nvmlDeviceGetUUID = _answers(_device.get("uuid"))
 nvmlSystemGetDriverVersion = _answers(_device.get("driver"))
