@@ -28,7 +28,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFile:
-    """The content of a shard file: number ``index`` of ``count``, from 1, of the plan with this SHA-256, at this commit."""
+    """The content of a shard file: number ``index`` of ``count``, from 1, at this commit. ``plan``: SHA-256 of what it measures."""
 
     suite: str
     suite_file: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.bounded import files
@@ -42,9 +42,9 @@ class Part:
         return f"{ARTIFACTS}/shard-{self.shard.index}"
 
 
-def digest_of(plan: Plan) -> str:
-    """Return the SHA-256 of ``plan.json``."""
-    return hashlib.sha256(encode(plan)).hexdigest()
+def digest_of(part: Plan) -> str:
+    """Return the SHA-256 of what a part asks to measure. Its limits do not count: they judge, and measure nothing."""
+    return hashlib.sha256(encode(replace(part, checks=(), excluded=()))).hexdigest()
 
 
 def cut(request: Request, progress: Progress, *, gpus: int) -> tuple[ShardFile, ...]:
@@ -57,12 +57,12 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
     parts = shards.cut(plan, _durations(recorded.read_bundles(request.evidence)), gpus)
     if not parts:
         raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
-    digest, commit = digest_of(plan), host.provenance(request).commit
+    commit = host.provenance(request).commit
     return tuple(
         ShardFile(
             suite=plan.suite,
             suite_file=plan.suite_file,
-            plan=digest,
+            plan=digest_of(shards.only(plan, units)),
             commit=commit,
             index=number,
             count=len(parts),
@@ -105,18 +105,16 @@ def read(file: Path) -> ShardFile:
 
 def part_of(plan: Plan, shard: ShardFile, here: Provenance) -> Part:
     """Return what the shard measures. UsageError if it was cut from another plan or commit."""
-    digest = digest_of(plan)
-    if shard.plan != digest:
-        raise UsageError(
-            f"the shard is of {shard.suite_file} with the plan {shard.plan[:DIGITS]}, and here it is {digest[:DIGITS]}", fix=FIX
-        )
     if shard.commit != here.commit:
         raise UsageError(f"the shard is of commit {shard.commit[:7]}, and this checkout is at {here.commit[:7]}", fix=FIX)
     try:
         part = shards.only(plan, shard.units)
     except KeyError as error:
-        raise UsageError(f"the plan does not have {error.args[0]}", fix=FIX) from None
-    return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=digest))
+        raise UsageError(f"{plan.suite_file} does not ask for {error.args[0]}", fix=FIX) from None
+    if shard.plan != digest_of(part):
+        raise UsageError(f"the shard was cut from another version of {shard.suite_file} or of its subjects", fix=FIX)
+    whole = hashlib.sha256(encode(plan)).hexdigest()
+    return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole))
 
 
 def _durations(sources: Iterable[Source]) -> dict[Unit, float]:
