@@ -34,8 +34,9 @@ class _Bin:
 
 def units_of(plan: Plan) -> tuple[Unit, ...]:
     """List what a GPU must measure, in the plan's order."""
+    needed = {(check.gate.evidence, check.target) for check in plan.checks}
     kinds = [kind for kind in Kind if kind not in STATIC_KINDS]
-    return tuple(Unit(kind=kind, workload=workload.id) for kind in kinds for workload in plan.workloads_for(kind))
+    return tuple(Unit(kind=kind, workload=one.id) for kind in kinds for one in plan.workloads if (kind, one.id) in needed)
 
 
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
