@@ -34,6 +34,7 @@ def command() -> None:
 )
 @click.option("--gpus", type=click.IntRange(1, 256), default=2, show_default=True, help="Slurm and ci: shards at most.")
 @click.option("--slurm", "slurm", default="--gres=gpu:1 --exclusive", show_default=True, help="Options for sbatch.")
+@options.build
 @options.toolchain
 @options.allow_process
 @options.lock_timeout

@@ -23,11 +23,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a task ended on ``gpu``. ``lost``: why the machine failed, which only the machine's own signs can tell. ``failure``: any other."""
+    """How a task ended on ``gpu``. ``lost``: why the machine ended it, by its own signs. ``failure``: any other reason.
+
+    ``is_broken``: the machine failed, and was not only taken away.
+    """
 
     task: Task
     gpu: str
     lost: str = ""
+    is_broken: bool = True
     failure: str = ""
 
 

@@ -56,16 +56,20 @@ class Fleet:
             self._keep(task)
             return
         self.progress(f"shard {task.shard.index} lost {ended.gpu}: {ended.lost}")
-        self.losses[ended.gpu] += 1
-        if self.losses[ended.gpu] == FATAL:
-            self.engine.put_aside(ended.gpu)
-            self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
-        lost = dict.fromkeys((*task.avoid, ended.gpu))
+        if ended.is_broken:
+            self._count(ended)
+        lost = tuple(dict.fromkeys((*task.avoid, ended.gpu))) if ended.is_broken else task.avoid
         if len(lost) >= FATAL:
             self.blamed.append(task)
         elif task.number < MAX_TRIES:
             out = task.out.with_name(f"{task.out.name}-again-{task.number}")
-            yield replace(task, number=task.number + 1, avoid=tuple(lost), out=out)
+            yield replace(task, number=task.number + 1, avoid=lost, out=out)
+
+    def _count(self, ended: Ended) -> None:
+        self.losses[ended.gpu] += 1
+        if self.losses[ended.gpu] == FATAL:
+            self.engine.put_aside(ended.gpu)
+            self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
 
     def _keep(self, task: Task) -> None:
         try:

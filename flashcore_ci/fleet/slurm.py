@@ -19,7 +19,8 @@ POLL_SECONDS = 2.0
 ANSWER_SECONDS = 60.0
 UNANSWERED = 30
 """Polls in a row without an answer before the controller counts as lost."""
-LOST = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "CANCELLED", "DEADLINE", "UNKNOWN"})
+BROKEN = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+LOST = BROKEN | {"PREEMPTED", "CANCELLED", "DEADLINE", "UNKNOWN"}
 """States in which the cluster, and not the shard, ended the job."""
 STATE = re.compile(r"JobState=([A-Z_]+)")
 SCRIPT = """#!/bin/bash
@@ -117,8 +118,8 @@ class SlurmEngine:
         status = process.read_text(self.logs / f"{job}_{index}.exit").strip()
         if status == "0":
             return Ended(task=task, gpu=node)
-        if not status and state in LOST:
-            return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}")
+        if state in LOST:
+            return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}", is_broken=state in BROKEN)
         lines = [
             line for line in process.read_text(self.logs / f"{job}_{index}.out").splitlines() if line.startswith("flashcore-ci: ")
         ]

@@ -32,7 +32,9 @@ def evidence(machine: Machine, run: str = "run") -> Any:
 def command(machine: Machine, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     (machine.recording / "recording.json").write_text(json.dumps(machine.content), encoding="utf-8")
     argv = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(argv, cwd=machine.checkout, env=machine.environment, text=True, capture_output=True, check=False, timeout=120)
+    return subprocess.run(
+        argv, cwd=machine.checkout, env=machine.environment, text=True, capture_output=True, check=False, timeout=120
+    )
 
 
 def test_a_gate_without_gpu_uses_every_gpu(two: Machine) -> None:

@@ -24,6 +24,7 @@ class Machines:
 
     lost: dict[tuple[int, str], str] = field(default_factory=dict)
     failure: str = ""
+    broken: bool = True
     gpus: list[str] = field(default_factory=lambda: ["a", "b", "c"])
     verified: bool = True
     rounds: list[list[tuple[int, str]]] = field(default_factory=list)
@@ -38,7 +39,8 @@ class Machines:
         ended = []
         for task in tasks:
             gpu = next(gpu for gpu in self.gpus if gpu not in task.avoid)
-            ended.append(Ended(task=task, gpu=gpu, lost=self.lost.get((task.shard.index, gpu), ""), failure=self.failure))
+            lost = self.lost.get((task.shard.index, gpu), "")
+            ended.append(Ended(task=task, gpu=gpu, lost=lost, is_broken=self.broken, failure=self.failure))
         self.rounds.append([(one.task.shard.index, one.gpu) for one in ended])
         return ended
 
@@ -91,6 +93,14 @@ def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.Monke
     assert machines.gpus == ["b", "c"]
     assert fleet.notes == [f"a failed 2 times and was put aside: {BROKEN}"]
     assert len(fleet.done) == 2
+
+
+def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(lost={(1, "a"): "PREEMPTED", (2, "a"): "PREEMPTED"}, broken=False)
+    fleet = run(machines, monkeypatch)
+    assert len(machines.rounds) == measure.MAX_TRIES
+    assert machines.gpus == ["a", "b", "c"]
+    assert fleet.blamed == fleet.notes == fleet.done == []
 
 
 def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,9 @@ def test_grouping_does_not_count(verified: bool) -> None:
 
 def test_all_that_was_measured_is_there_once_in_the_plans_order() -> None:
     run = merge.merge(PARTS, verified=True)
-    measured = [seen for seen in WHOLE.observations if (seen.kind, seen.target) in {(u.kind, u.workload) for u in shards.units_of(PLAN)}]
+    measured = [
+        seen for seen in WHOLE.observations if (seen.kind, seen.target) in {(u.kind, u.workload) for u in shards.units_of(PLAN)}
+    ]
     assert sorted(run.evidence.observations, key=repr) == sorted(measured, key=repr)
     assert run.evidence.provenance.device == make_device(uuid="GPU-1,GPU-2,GPU-3")
     assert run.evidence.provenance.collected_at == "2026-11-22T08:00:01Z"
