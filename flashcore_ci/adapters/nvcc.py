@@ -21,10 +21,11 @@ the library is loaded."""
 ASSEMBLER_RULE = "as.d"
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
-_CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
+_BYTES = r"(?<![0-9])([0-9]{1,12}) bytes"  # bounded, or a message of digits takes quadratic time
+_FRAME = re.compile(rf"{_BYTES} stack frame, {_BYTES} spill stores, {_BYTES} spill loads")
+_USED = re.compile(r"Used ([0-9]{1,12}) registers")
+_SHARED = re.compile(rf"{_BYTES} smem")
+_CUMULATIVE = re.compile(rf"{_BYTES} cumulative stack size")
 _LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
 _LINE = re.compile(r'^# \d+(?: "((?:[^"\\]|\\.)*)".*)?$')
 _MARKER_OR_BLANKS = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\s*^\# \d[^\n]*\n\s*|\s+""", re.MULTILINE)

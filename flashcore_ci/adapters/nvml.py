@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ REASONS: dict[int, str] = {
     0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
 }  # fmt: skip
+TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
@@ -64,14 +66,14 @@ def read(gpu: str) -> GpuState:
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
         cuda = nvml.nvmlSystemGetCudaDriverVersion()
         return GpuState(
-            name=nvml.nvmlDeviceGetName(handle),
-            uuid=nvml.nvmlDeviceGetUUID(handle),
-            driver=nvml.nvmlSystemGetDriverVersion(),
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            driver=_text(nvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
             memory=memory.total,
             memory_used=memory.used,
-            compute_mode=COMPUTE_MODES[nvml.nvmlDeviceGetComputeMode(handle)],
+            compute_mode=dict(enumerate(COMPUTE_MODES)).get(nvml.nvmlDeviceGetComputeMode(handle), "unknown"),
             ecc=None if ecc is None else bool(ecc[0]),
             ecc_errors=_maybe(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *errors),
             mig=mig is not None and bool(mig[0]),
@@ -132,6 +134,14 @@ def _session() -> Iterator[Any]:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise CannotCollectError(f"the NVIDIA driver does not answer: {error}", fix="flashcore-ci doctor") from None
+
+
+def _text(value: object) -> str:
+    """Return a word of the driver. CannotCollectError for one that no driver writes: it becomes a file's name, and part of reports."""
+    word = str(value)
+    if not TEXT.fullmatch(word):
+        raise CannotCollectError(f"the NVIDIA driver gives an impossible text: {word[:80]!r}", fix="flashcore-ci doctor")
+    return word
 
 
 def _handle(nvml: Any, gpu: str) -> Any:

@@ -94,7 +94,7 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
         command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
         environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
-        output = completed.error_text() + completed.text()
+        output = "".join(_read_whole(file, files.MAX_LOG) for file in (completed.stderr, completed.stdout))
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
         error = error or _find_uncovered_file(unit, work, context)
         if error is not None:
@@ -109,7 +109,7 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
 def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> CompileError | None:
     """Refuse a file without a digest that the compiler or the assembler read."""
     root, system = context.sources.root, context.system
-    rules = [nvcc.parse_dependencies(process.read_text(work / name)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
+    rules = [nvcc.parse_dependencies(_read_whole(work / name, files.MAX_LOG)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
     if not all(rules):
         raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
     for name in rules[0]:
@@ -126,11 +126,22 @@ def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> Compi
     return None
 
 
+def _read_whole(path: Path, limit: int) -> str:
+    """Read a compiler's output, empty if absent. CannotCollectError if it is longer: no digest or gate would see the rest."""
+    try:
+        return files.read(path, limit=limit, follow=False).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        what = f"what the compiler wrote to {path.name} cannot be read: {error.strerror}"
+        raise CannotCollectError(what, fix="divide the source") from None
+
+
 def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) -> CompiledUnit:
     """Read the evidence in the cubin. A host-only source has none."""
     stem, made = Path(unit.source).stem, files.read(work / "unit.o", limit=files.MAX_BINARY)
     module = process.read_text(work / f"{stem}.module_id")
-    preprocessed = process.read_text(work / f"{stem}.cpp4.ii", limit=MAX_TRANSLATED)
+    preprocessed = _read_whole(work / f"{stem}.cpp4.ii", MAX_TRANSLATED)
     names = (
         str(files.resolve(Path(context.sources.root, name)))
         for name in nvcc.parse_dependencies(process.read_text(work / "unit.d"))
@@ -145,7 +156,7 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
     if machine_code:
-        translated = process.read_text(work / f"{stem}.cudafe1.cpp", limit=MAX_TRANSLATED)
+        translated = _read_whole(work / f"{stem}.cudafe1.cpp", MAX_TRANSLATED)
         headers = [(path, tokens.directives(context.sources.text(path))) for path in unit.reads]
         host_code = digest_of(tokens.canonical(nvcc.parse_host_code(translated, context.system.is_ours, module)), headers)
     return CompiledUnit(
@@ -165,7 +176,7 @@ def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: To
     code = elf.read(files.read(cubin, limit=MAX_CUBIN), module)
     functions = _disassemble(cubin, cubin.parent, toolchain) if code.entries else ()
     printed = nvcc.parse_resources(output)
-    missing = sorted(set(code.entries) - set(printed))
+    missing = sorted(set(code.entries) - {symbol for symbol, info in printed.items() if info.registers})
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
     codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}

@@ -78,9 +78,10 @@ def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tu
 def _source_digest(description: Description, sources: Sources) -> str:
     spec = description.build
     if spec is None:
-        return sources.python_digest([description.file, *description.candidate])
+        return sources.python_digest([description.file, *description.candidate], exact=bool(description.candidate))
     files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
-    python = sources.python_digest([description.file, *description.candidate, *spec.binding])
+    python_files = [description.file, *description.candidate, *spec.binding]
+    python = sources.python_digest(python_files, exact=bool(description.candidate))
     return digest_of("sources", nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
@@ -128,7 +129,8 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
 def _build_evidence(description: Description, results: Results, context: BuildContext) -> BuildEvidence:
     sources, spec = context.sources, description.build
     subject_files = [description.file, *description.candidate]
-    subject = sources.python_digest(subject_files, spec.binding if spec is not None else ())
+    others, is_isolated = (spec.binding if spec is not None else ()), bool(description.candidate)
+    subject = sources.python_digest(subject_files, others, exact=is_isolated)
     if spec is None:
         problems = sources.problems((), subject_files)
         return BuildEvidence(
@@ -160,7 +162,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
         library="" if isinstance(linked, CompileError) else f"{description.subject}/{spec.library}",
         library_digest="" if isinstance(linked, CompileError) else linked.digest,
         launcher=_launcher_digest(spec, sources, by_source),
-        binding=sources.python_digest(spec.binding, [description.file]),
+        binding=sources.python_digest(spec.binding, [description.file], exact=is_isolated),
         source=subject,
         entries=tuple(entry for entry in entries if isinstance(entry, EntryBuild)),
         error=error,

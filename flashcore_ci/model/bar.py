@@ -41,7 +41,8 @@ class BarChange:
 class BarDifference:
     """How head's bar differs. ``base`` digests the base's bar, ``digest`` the exact difference, also where head asks more.
 
-    ``problem`` says why nothing was compared, with its reason code in ``problem_code``.
+    ``problem`` says why nothing was compared, with its reason code in ``problem_code``. ``head`` digests what head's subjects said
+    of themselves, or is empty if an older tool compared.
     """
 
     base: str
@@ -49,6 +50,7 @@ class BarDifference:
     changes: tuple[BarChange, ...]
     problem_code: str = ""
     problem: str = ""
+    head: str = ""
     schema: Literal["bar-v1"] = "bar-v1"
 
 

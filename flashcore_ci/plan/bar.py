@@ -15,6 +15,7 @@ from flashcore_ci.model.bar import BarChange, BarDifference, Side
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.plan import Check, Excluded
+from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Severity, Suite
 from flashcore_ci.plan import stricter
 from flashcore_ci.plan.planner import pairs
@@ -58,7 +59,7 @@ def compare(base: Side, head: Side) -> BarDifference:
     origin = digest_of(sorted((name, _json(record)) for name, record in before.items()))
     whole = [(name, _json(expected.get(name)), _json(after.get(name))) for name in differing]
     found = tuple(sorted((change for change in changes if change is not None), key=lambda c: (c.code, c.where)))
-    return BarDifference(base=origin, digest=digest_of(origin, whole), changes=found)
+    return BarDifference(base=origin, digest=digest_of(origin, whole), changes=found, head=answers(head.descriptions))
 
 
 def bar_of(side: Side) -> Bar:
@@ -77,7 +78,13 @@ def bar_of_new(head: Side, where: str) -> BarDifference:
     """Return the difference of a suite that the base does not have: all of it, to be accepted as a whole."""
     origin = digest_of("no suite", where)
     change = BarChange(code=Code.CHECK_LOOSENED, where=f"suite {where}", before="", after="a new suite that no older one guards")
-    return BarDifference(base=origin, digest=digest_of(origin, _json(bar_of(head))), changes=(change,))
+    digest = digest_of(origin, _json(bar_of(head)))
+    return BarDifference(base=origin, digest=digest, changes=(change,), head=answers(head.descriptions))
+
+
+def answers(descriptions: tuple[Description, ...]) -> str:
+    """Digest what subjects say of themselves: they must say the same to the one who compares and to the one who judges."""
+    return digest_of(_json([plain(description) for description in descriptions]))
 
 
 def plain(value: Any) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flashcore_ci.bounded import files
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.bar import BarDifference, Side
@@ -28,6 +29,8 @@ PROJECT_KEYS = ("build-system", "dependency-groups")
 TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
 DEPENDENCY_KEYS = ("dependencies", "optional-dependencies", "requires-python", "scripts", "entry-points")
 LOCKS = (
+    "Pipfile",
+    "environment*.y*ml",
     "setup.py",
     "setup.cfg",
     "uv.toml",
@@ -93,7 +96,7 @@ def subject_files(description: Description, root: Path) -> tuple[str, ...]:
 
 def subject_digest(description: Description, root: Path) -> str:
     """Digest the tokens of the subject's files."""
-    return Sources(root).python_digest(subject_files(description, root))
+    return Sources(root).python_digest(subject_files(description, root), exact=bool(description.candidate))
 
 
 def _references(folder: Path) -> Iterator[tuple[str, str]]:
@@ -105,10 +108,8 @@ def _references(folder: Path) -> Iterator[tuple[str, str]]:
 def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
     document: Mapping[str, Any] = {}
     try:
-        document = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, RecursionError):
+        document = read_document(root / PROJECT) if os.path.lexists(root / PROJECT) else {}
+    except SuiteError:
         yield PROJECT, _file_digest(root / PROJECT)
     tables = {key: document.get(key) for key in PROJECT_KEYS}
     for table, keys in (("project", DEPENDENCY_KEYS), ("tool", TOOL_KEYS)):
@@ -124,7 +125,7 @@ def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
 
 def _file_digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(files.read(file, limit=files.MAX_RECORD)).hexdigest()
     except OSError as error:
         raise SuiteError((f"{file}: cannot be read: {error.strerror}",), fix="restore the file") from None
 

@@ -9,7 +9,9 @@ from statistics import median
 from flashcore_ci.model import baseline
 from flashcore_ci.model.baseline import Baseline
 from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import references
+from flashcore_ci.run.process_results import ProcessResults
 from flashcore_ci.run.request import Request
 from flashcore_ci.store import record_files as files
 from flashcore_ci.store.run import read_run
@@ -25,8 +27,12 @@ class Proposal:
 
 
 def propose(run: Path, request: Request) -> Proposal:
-    """Write the timings of ``run`` as its machine's baseline. EvidenceError if they are impossible or not of a GPU."""
-    evidence = read_run(run).evidence
+    """Write the timings of ``run`` as its machine's baseline. EvidenceError if no process wrote them, or not on a GPU."""
+    recording = read_run(run)
+    results, evidence = ProcessResults(recording.files), recording.evidence
+    for observation in evidence.observations:
+        if observation.kind is Kind.TIMING and observation.missing is None and (lost := results.check(observation)) is not None:
+            raise EvidenceError(f"{run}: {observation.target}: {lost.message}", fix="measure again: flashcore-ci gate --live")
     folder = (request.root / request.suite).parent / references.BASELINES
     present = next((one for _, one in references.baselines(folder) if one.is_for(evidence.provenance)), None)
     try:

@@ -12,11 +12,12 @@ from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
-from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
+from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, SuiteError, as_flashcore_error
 from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
+from flashcore_ci.plan.bar import answers
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
@@ -82,6 +83,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         if evidence and run.bar is None:
             run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
+        _require_same_answers(run.bar, plan)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
         if request.changed is not None:
@@ -117,6 +119,13 @@ def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:
         return None
     with host.scratch_folder() as scratch:
         return compare_bar(request.base, request, progress, scratch=scratch)
+
+
+def _require_same_answers(compared: ComparedBar | None, plan: Plan) -> None:
+    """SuiteError if head's subjects describe themselves in another way than when the suites were compared."""
+    if compared is not None and compared.difference.head not in ("", answers(plan.descriptions)):
+        problem = f"{plan.suite_file}: a subject described itself in another way when the suites were compared"
+        raise SuiteError((problem,), fix="let build() and problem() depend on their arguments only")
 
 
 def _able(plan: Plan, base: Base, cannot: dict[str, str]) -> Plan:

@@ -12,6 +12,7 @@ from functools import cache
 
 from flashcore_ci.adapters import ncu, ncu_page, sanitizer, sanitizer_log
 from flashcore_ci.adapters.sanitizer_log import Log
+from flashcore_ci.bounded.files import MAX_LOG
 from flashcore_ci.collect.positive_control import why_unreported
 from flashcore_ci.collect.sanitizer import LAUNCH_LIST, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
@@ -88,7 +89,10 @@ class SanitizerFiles:
         return Missing(code=Code.CONTROL_FAILED, message=f"{name}: {wrong}") if wrong else None
 
     def _text(self, name: str) -> str:
-        return self.files.get(name, b"").decode("utf-8", errors="replace")
+        data = self.files.get(name, b"")
+        if len(data) > MAX_LOG:
+            refuse(f"{name} has {len(data)} bytes, and {MAX_LOG} are allowed")
+        return data.decode("utf-8", errors="replace")
 
 
 def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:

@@ -46,6 +46,7 @@ def require(
     ``needs`` is ``toJSON(needs)``, and ``demand`` names the jobs in it that must be there. UnmetError when a job failed or is absent,
     the evidence is of another commit, or ``statement`` is not its in-toto statement.
     """
+    gate.check_suite_exists(request)
     with claim_folder(request.out):
         reports.clear(request.out)
     _refuse(unmet_jobs(*demanded_results(needs, demand)))

@@ -128,11 +128,12 @@ def pack(run: Path, file: Path) -> None:
     """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
-    if not write_new(file, data) and not _holds(file, data):
+    if not write_new(file, data) and not holds(file, data):
         raise UsageError(f"{file} exists and is not this run", fix="give another file name, or remove this file")
 
 
-def _holds(file: Path, data: bytes) -> bool:
+def holds(file: Path, data: bytes) -> bool:
+    """Tell whether a plain file holds exactly ``data``."""
     try:
         return files.read(file, limit=len(data)) == data
     except OSError:

@@ -126,7 +126,7 @@ class TestProblems:
             ('unit = "count"', 'unit = "count", vlaue = 3', '.limits[0].vlaue: unknown key "vlaue" (did you mean "value"?)'),
             ("value = 0", "value = nan", "limits[0].value: Input should be a finite number"),
             ('limits = [{ value = 0, unit = "count" }]', "limits = []", "(finite).limits: List should have at least 1 item"),
-            ('why = "because"', 'why = ""', "(finite).why: String should have at least 1 character"),
+            ('why = "because"', 'why = ""', "(finite).why: String should match pattern"),
             (
                 'why = "because"',
                 'why = "x"\ntags = ["norm"]',
