@@ -181,9 +181,7 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
     """Write the files of ``commit`` to the new folder ``into``, byte by byte. No attribute leaves out or changes a file."""
     into.mkdir(parents=True)
     try:
-        tree, is_whole = _tree(root, commit, logs)
-        if not is_whole or any({"", ".", "..", ".git"}.intersection(path.split("/")) for path in tree):
-            raise ValueError("git's objects are not those of the commit")
+        tree = _sound_tree(root, commit, logs)
         plain = sorted((entry.mode == worktree.LINK, path, entry) for path, entry in tree.items() if entry.size >= 0)
         sizes = itertools.accumulate(entry.size + 100 for _, _, entry in plain)
         parts = itertools.groupby(zip(plain, sizes, strict=True), key=lambda each: each[1] // EXPORT_BYTES)
@@ -193,6 +191,13 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
             (into / path).mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         raise CannotCollectError(f"cannot read the files of {short(commit)}: {error}", fix="git fsck") from None
+
+
+def _sound_tree(root: Path, commit: str, logs: Path) -> dict[str, worktree.Entry]:
+    tree, is_whole = _tree(root, commit, logs)
+    if not is_whole or any({"", ".", "..", ".git"}.intersection(path.split("/")) for path in tree):
+        raise ValueError("git's objects are not those of the commit")
+    return tree
 
 
 def _write(files: Sequence[tuple[str, worktree.Entry]], root: Path, into: Path, logs: Path) -> None:
