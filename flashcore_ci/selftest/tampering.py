@@ -20,7 +20,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind, Trust, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
-from flashcore_ci.selftest import lowered_bar
+from flashcore_ci.selftest import look_alikes, lowered_bar
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store import statement
 from flashcore_ci.store.codec import encode
@@ -238,6 +238,10 @@ def _lowered_bar(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: A
     return ACCEPTED if reason == lowered_bar.NOT_SEEN else reason
 
 
+def _look_alike(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: ARG001 - as above
+    return REFUSED if look_alikes.is_seen(good.scratch, tampering) else ACCEPTED
+
+
 TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "truncated-report": _altered_report(lambda data: data[: len(data) // 2]),
     "flipped-report": _altered_report(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
@@ -268,4 +272,5 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "piped-result": _piped_result,
     "endless-text": _endless_text,
     **{name: partial(_lowered_bar, tampering=name) for name in lowered_bar.TAMPERINGS},
+    **{name: partial(_look_alike, tampering=name) for name in look_alikes.PAIRS},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections.abc import Callable
@@ -70,10 +71,8 @@ def second_name(name: str, text: str, act: Callable[[Path], object]) -> Attack:
         (folder / "theirs").write_text(text)
         (folder / "run").mkdir()
         os.link(folder / "theirs", folder / "run" / claim.MARKER)
-        try:
+        with contextlib.suppress(FlashcoreError):
             act(folder / "run")
-        except FlashcoreError:
-            pass
         return (folder / "theirs").read_text() != text
 
     return Attack(name=f"second name: {name}", attempt=attempt)
