@@ -22,7 +22,7 @@ WORK = Path("runs/calibrate")
 @options.only
 @options.path("--work", default=WORK, text="Folder of the unfinished recording. The next call continues it.")
 @options.path("--out", default=None, text="The noise model.  [default: gates/noise/GPU.json]")
-@click.option("--for", "seconds", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "seconds", type=options.Seconds(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
 @click.option("--processes", type=click.IntRange(min=2), default=40, show_default=True, help="A/A processes.")
 @click.option(
     "--planted-processes",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from flashcore_ci.model.evidence import YEARS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,9 +32,23 @@ class Moment(click.ParamType[str, Any]):
             moment = dt.datetime.fromisoformat(value)
             moment += dt.timedelta(seconds=END_OF_DAY) if len(value) == len("2026-11-21") else dt.timedelta()
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-            return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            utc = zoned.astimezone(dt.UTC)
         except (ValueError, OverflowError):
+            utc = dt.datetime.min
+        if utc.year not in YEARS:
             self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
+        return utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Seconds(click.FloatRange):
+    """A time that is not negative, and a number: no clock ever reaches ``nan``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert to a float."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
 
 
 def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
@@ -66,7 +83,7 @@ allow_process = click.option(
 gpu = click.option("--gpu", default="0", show_default=True, metavar="INDEX|UUID", help="The GPU to measure on.")
 lock_timeout = click.option(
     "--lock-timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=1800.0,
     show_default=True,
     metavar="SECONDS",

@@ -12,6 +12,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
+MAX_SECONDS = 24 * 3600.0
 MAX_ROWS = 500
 """Of one list. The longest that is committed has 20."""
 Template = Annotated[str, StringConstraints(min_length=1, max_length=300)]
@@ -72,9 +73,9 @@ class AcceptsTable(Table):
 class ProtocolTable(Table):
     """``[protocol]``: how much to measure. ``timeouts`` are seconds per process."""
 
-    timing_processes: Count
-    repeats: Count
-    timeouts: dict[Kind, Positive]
+    timing_processes: Annotated[int, Field(ge=1, le=1000)]
+    repeats: Annotated[int, Field(ge=1, le=1000)]
+    timeouts: dict[Kind, Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]]
 
 
 class SubjectTable(Table):
