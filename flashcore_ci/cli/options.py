@@ -28,14 +28,15 @@ class Moment(click.ParamType[str, Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Convert to UTC, to the second. A day alone is its last second."""
+        utc = None
         try:
             moment = dt.datetime.fromisoformat(value)
             moment += dt.timedelta(seconds=END_OF_DAY) if len(value) == len("2026-11-21") else dt.timedelta()
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
             utc = zoned.astimezone(dt.UTC)
         except (ValueError, OverflowError):
-            utc = dt.datetime.min
-        if utc.year not in YEARS:
+            pass
+        if utc is None or utc.year not in YEARS:
             self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
         return utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -73,7 +73,7 @@ def commit(name: str, link: Callable[[Path, Path], object]) -> Attack:
             (top / NAME).parent.mkdir(parents=True)
             (top / NAME).write_text(text)
 
-        def export(_root: Path, _commit: str, *, into: Path, logs: Path) -> None:  # noqa: ARG001 - git's signature
+        def export(_root: Path, _commit: str, *, into: Path, logs: Path) -> None:
             into.mkdir(parents=True)
             link(into, theirs)
 

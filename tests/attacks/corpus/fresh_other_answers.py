@@ -17,6 +17,7 @@ from flashcore_ci.model.subject import Description
 from flashcore_ci.plan import bar
 from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.run import gate
+from flashcore_ci.run.base import subject
 from flashcore_ci.run.base.bar import ComparedBar
 
 Other = Callable[[Description], Description]
@@ -38,6 +39,16 @@ def answers(name: str, other: Other) -> Attack:
         return True
 
     return Attack(name=name, attempt=attempt)
+
+
+def reads_data(name: str, other: Other) -> Attack:
+    """Let the base's subject file read a file of head, so that it asks less when it judges again."""
+
+    def attempt(folder: Path) -> bool:
+        before = read(folder / "base").descriptions
+        return not subject.less_work(before, tuple(map(other, before)))
+
+    return Attack(name=f"data: {name}", attempt=attempt)
 
 
 def entries(**changes: Any) -> Other:
@@ -70,9 +81,15 @@ def member(numbers: random.Random) -> Attack:
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the older tool compare, which does not say what it was told."""
     monkeypatch.setattr(bar, "answers", lambda _: "")
+    monkeypatch.setattr(subject, "less_work", lambda *_: "")
 
 
 ATTACKS = (
+    reads_data("less work", problems(flops=1.0)),
+    reads_data("less memory", problems(bytes=1.0)),
+    reads_data("more work, so that a roof looks near", problems(flops=1e15)),
+    reads_data("no entry function", problems(entries=())),
+    reads_data("fewer workloads", lambda old: replace(old, problems=old.problems[:1])),
     answers("a larger budget of registers", entries(max_registers=255)),
     answers("no required instruction", entries(requires=())),
     answers("no limit of waits", entries(max_waits_per_hgmma=None)),
