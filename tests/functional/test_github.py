@@ -14,29 +14,14 @@ import pytest
 import workflow_runner
 from jobs import GitHub
 from replayed import ROOT, environ, valid
-from repository import Repository
+from repository import GREEN, RED, Repository
 from workflow_runner import Runner
 
 from flashcore_ci.run.host import has_gpu
 
 NOBODY = SimpleNamespace(runs=[{"id": 1}], url="")
 """The API for jobs that ask it nothing."""
-GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    return Repository(tmp_path_factory.mktemp("github") / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
-
-
-@pytest.fixture(scope="module")
-def runs(repository: Repository) -> dict[str, Path]:
-    """Run folders as a GPU leaves them: of this commit green and red, and none."""
-    base = repository.folder.with_name("runs")
-    base.mkdir()
-    found = {GREEN: repository.measured(base / GREEN), RED: repository.measured(base / RED, difference=0.5)}
-    shutil.rmtree(repository.folder / "build")
-    return found
+UNKNOWN = "inconclusive"
 
 
 def alone(repository: Repository, tmp_path: Path, **inputs: str) -> Runner:

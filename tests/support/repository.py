@@ -21,6 +21,7 @@ from flashcore_ci.store.codec import decode
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
 SUITE = "gates/hopper.toml"
+GREEN, RED = "green", "red"
 COMMAND = (sys.executable, "-m", "flashcore_ci.cli.main")
 AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.org", "-c", "commit.gpgsign=false")
 
