@@ -150,7 +150,7 @@ def names_argv(root: Path, name: str) -> tuple[str, ...]:
 
 
 def meanings(revision: str, refs: Iterable[str]) -> list[str]:
-    """Return all that ``revision`` may mean among ``refs``: whoever may push a tag could choose the base."""
+    """Return all that ``revision`` may mean among ``refs``. A tag that someone pushed must not become the base."""
     name = re.split(r"[~^:]|@\{", revision)[0]
     known = {kind.format(name) for kind in KINDS_OF_NAMES}
     found = [ref for ref in refs if ref in known]

@@ -13,30 +13,10 @@ from typing import Any
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 SHA256_DIGITS = 64
 CHUNK = 1 << 20
-CODE = frozenset(
-    [
-        ".py",
-        ".pyc",
-        ".pyo",
-        ".pyd",
-        ".pth",
-        ".h",
-        ".hh",
-        ".hpp",
-        ".hxx",
-        ".cuh",
-        ".cu",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cxx",
-        ".inl",
-        ".inc",
-        ".ipp",
-        ".def",
-        ".ptx",
-    ]
-)
+CODE = frozenset({
+    ".py", ".pyc", ".pyo", ".pyd", ".pth", ".h", ".hh", ".hpp", ".hxx", ".cuh",
+    ".cu", ".c", ".cc", ".cpp", ".cxx", ".inl", ".inc", ".ipp", ".def", ".ptx",
+})  # fmt: skip
 """Suffixes of files that an import or an include may read from anywhere."""
 SETTINGS = frozenset({".toml", ".json", ".xz", ".cfg", ".ini"})
 """Suffixes of files that the tool itself may read from the top folder."""

@@ -83,7 +83,7 @@ def bar_of_new(head: Side, where: str) -> BarDifference:
 
 
 def answers(descriptions: tuple[Description, ...]) -> str:
-    """Digest what subjects say of themselves: they must say the same to the one who compares and to the one who judges."""
+    """Digest what subjects say of themselves: they must say the same when suites are compared and when kernels are judged."""
     return digest_of(_json([plain(description) for description in descriptions]))
 
 

@@ -29,17 +29,9 @@ PROJECT_KEYS = ("build-system", "dependency-groups")
 TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
 DEPENDENCY_KEYS = ("dependencies", "optional-dependencies", "requires-python", "scripts", "entry-points")
 LOCKS = (
-    "Pipfile",
-    "environment*.y*ml",
-    "setup.py",
-    "setup.cfg",
-    "uv.toml",
-    "pylock*.toml",
-    "*.lock",
-    "requirements*.txt",
-    "constraints*.txt",
-    "requirements/*.txt",
-)
+    "Pipfile", "environment*.y*ml", "setup.py", "setup.cfg", "uv.toml",
+    "pylock*.toml", "*.lock", "requirements*.txt", "constraints*.txt", "requirements/*.txt",
+)  # fmt: skip
 
 
 def compare_trees(base: Path, head: Path, suite: Path, *, python: Path, scratch: Path) -> BarDifference:
