@@ -46,7 +46,7 @@ def _read(file: Path) -> bytes:
         data = files.read(file, limit=files.MAX_RECORD)
         if file.suffix == PACKED:
             data = _unpacked(data)
-    except (OSError, lzma.LZMAError, EOFError) as error:
+    except (OSError, lzma.LZMAError, EOFError, MemoryError) as error:
         why = getattr(error, "strerror", None) or error
         raise EvidenceError(f"{file}: cannot be read: {why}", fix="restore the file, or remove it") from None
     return data
