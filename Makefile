@@ -122,7 +122,7 @@ $(VENV)/.lint: $(VENV)/.tests
 	$(PIP) --editable '.[lint]'
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
+$(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain-13.0.lock
 	$(BIN)/flashcore-ci toolchain install
 	touch $@
 

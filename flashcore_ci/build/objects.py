@@ -17,6 +17,7 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
+from flashcore_ci.model.options import CompileOptions
 
 MAX_CUBIN = MAX_DISASSEMBLY = MAX_TRANSLATED = 64 * files.MIB
 
@@ -61,22 +62,24 @@ class Unit:
     """One source to compile. ``reads``: the files that it may include, with the digest ``content``."""
 
     source: str
+    options: CompileOptions
     includes: tuple[str, ...]
     reads: tuple[str, ...]
     content: str
     key: str
 
 
-def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
+def make_unit(source: str, includes: Sequence[str], options: CompileOptions, context: BuildContext) -> Unit:
     """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
     The key also covers the checkout's path, because line information holds absolute paths.
     """
     reads = context.sources.closure(source, includes)
     content = context.sources.bytes_digest(reads)
-    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
-    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
-    return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
+    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.options_of(options))
+    libraries = [(name, context.libraries[name].digest) for name in options.libraries]
+    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content, *libraries)
+    return Unit(source=source, options=options, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
 def cached_unit(unit: Unit, context: BuildContext) -> CompiledUnit | None:
@@ -90,8 +93,16 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
     sources, toolchain = context.sources, context.toolchain
     with context.cache.workspace() as work:
         made, rule = work / "unit.o", work / "unit.d"
-        outputs = {"target": made, "dependencies": rule, "keep": work}
-        command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
+        command = nvcc.compile_argv(
+            toolchain.nvcc,
+            source=unit.source,
+            options=unit.options,
+            includes=unit.includes,
+            headers=[context.libraries[name].headers for name in unit.options.libraries],
+            target=made,
+            dependencies=rule,
+            keep=work,
+        )
         environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = completed.error_text() + completed.text()
@@ -140,8 +151,8 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
     machine_code = host_code = ""
     try:
         host_object = host_elf.object_digest(made, module)
-        if (work / f"{stem}.cubin").is_file():
-            machine_code, entries = _read_cubin(unit, work / f"{stem}.cubin", module, output, context.toolchain)
+        if (cubin := _find_cubin(work)) is not None:
+            machine_code, entries = _read_cubin(unit, cubin, module, output, context.toolchain)
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
     if machine_code:
@@ -159,6 +170,14 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
         system=context.system.digest(unit.includes, system_files),
         entries=entries,
     )
+
+
+def _find_cubin(work: Path) -> Path | None:
+    """Find the one cubin. CUDA 12 puts the architecture into its name. ValueError for two."""
+    found = sorted(work.glob("*.cubin"))
+    if len(found) > 1:
+        raise ValueError(f"the compiler wrote {len(found)} cubins")
+    return found[0] if found else None
 
 
 def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: Toolchain) -> tuple[str, tuple[CompiledEntry, ...]]:

@@ -14,6 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_SUITE = Path("gates/hopper.toml")
 DEFAULT_OUT = Path("runs/latest")
 DEFAULT_JUDGED = Path("runs/judged")
+PINNED = ("13.0", "13.5")
 END_OF_DAY = 86_399
 DEFAULT_EVIDENCE = Path("gates/evidence")
 
@@ -54,10 +55,10 @@ as_of = click.option("--as-of", type=Moment(), help="Judge as of this moment. It
 only = click.option("--only", multiple=True, metavar="GLOB", help="Judge only gates or targets that match. Repeatable.")
 toolchain = click.option(
     "--toolchain",
-    type=click.Choice(["pip", "system"]),
+    type=click.Choice(["pip", *PINNED, "system"]),
     default="pip",
     show_default=True,
-    help="CUDA tools: the pinned ones (pip), or those of this machine.",
+    help=f"CUDA tools: the pinned ones (pip: CUDA {PINNED[0]}), or those of this machine.",
 )
 jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compilers at a time.  [default: one per core]")
 allow_process = click.option(

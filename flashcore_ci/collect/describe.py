@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flashcore_ci.bounded.values import shorten
 from flashcore_ci.collect import child
 from flashcore_ci.collect.child import JobSpec
-from flashcore_ci.model import errors
+from flashcore_ci.model import errors, options
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
 from flashcore_ci.model.subject import Description
@@ -54,21 +55,25 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
         named = outcome.get("problems", [])
         problems += [shorten(f"{subject.file}: {problem}") for problem in named[:MAX_PROBLEMS]]
         if not named:
-            descriptions += _description(subject, outcome.get("description"), problems)
+            descriptions += _description(subject, outcome.get("description"), suite, problems)
     if problems:
         raise SuiteError(tuple(problems))
     return tuple(descriptions)
 
 
-def _description(subject: SubjectRef, given: Any, problems: list[str]) -> list[Description]:
+def _description(subject: SubjectRef, given: Any, suite: Suite, problems: list[str]) -> list[Description]:
     if not isinstance(given, dict):
         problems.append(f"{subject.file}: the worker wrote no description")
         return []
     try:
-        record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given.get("build"))}
+        build = _with_options(_with_defaults(given.get("build")), suite)
+        record = {**given, "subject": subject.name, "file": subject.file, "build": build}
         record |= {"trust": subject.trust, "candidate": subject.candidate}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)
+    except OptionsError as error:
+        problems.append(f"{subject.file}: build(): {error}")
+        return []
     except (EvidenceError, ValueError) as error:
         problems.append(str(error))
         return []
@@ -80,6 +85,24 @@ def _description(subject: SubjectRef, given: Any, problems: list[str]) -> list[D
         mistakes += [(problem.workload, unbound) for problem in description.problems if not problem.entries]
         problems += [f"{subject.file}: {mistake}" for mistake in errors.group_mistakes(mistakes)]
     return [description]
+
+
+class OptionsError(Exception):
+    """The compile options are wrong, or do not suit the suite's device."""
+
+
+def _with_options(build: Any, suite: Suite) -> Any:
+    """Add the options in full: those of ``build()``, or else the suite's, for the suite's device."""
+    if not isinstance(build, dict):
+        return build
+    given = build.get("compile", {})
+    if not isinstance(given, dict) or (wrong := list(options.mistakes(given))):
+        raise OptionsError("; ".join(["compile: it must be a table"] if not isinstance(given, dict) else wrong))
+    try:
+        chosen = options.for_device(options.read(given) if "compile" in build else suite.build, suite.ridge.device)
+    except ValueError as error:
+        raise OptionsError(str(error)) from None
+    return {**build, "compile": asdict(chosen)}
 
 
 def _with_defaults(build: Any) -> Any:

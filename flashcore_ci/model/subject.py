@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flashcore_ci.model.options import DEFAULTS, CompileOptions
 from flashcore_ci.model.suite import Trust
 
 
@@ -28,6 +29,7 @@ class BuildSpec:
     """How a subject's shared library is built. Paths are relative to the checkout.
 
     ``launchers`` are host-only sources. They and ``binding`` (Python files) count by tokens, device code by its SASS.
+    ``compile`` names one architecture.
     """
 
     library: str
@@ -35,6 +37,7 @@ class BuildSpec:
     includes: tuple[str, ...]
     binding: tuple[str, ...]
     entries: tuple[EntrySpec, ...]
+    compile: CompileOptions = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.options import DEFAULTS, CompileOptions
 
 Scalar = str | int | float | bool
 
@@ -205,7 +206,10 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine."""
+    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine.
+
+    ``build`` compiles the subjects that do not say how they are compiled.
+    """
 
     name: str
     file: str
@@ -217,3 +221,4 @@ class Suite:
     protocol: Protocol
     sources: tuple[tuple[str, str], ...] = ()
     accepts: Accepts | None = None
+    build: CompileOptions = DEFAULTS

@@ -24,8 +24,8 @@ Bar = dict[str, Record]
 
 PROSE = frozenset({"title", "why", "reason", "owner"})
 """Fields that ask nothing. All others count, also those that this version does not know the meaning of."""
-POSITION = frozenset({"file", "sources"})
-"""Fields of the suite that say where it is."""
+NOT_ASKED = frozenset({"file", "sources", "build"})
+"""Fields of the suite that say where it is, or how the kernel is compiled. Digests cover that, as they cover its sources."""
 SELECTION = frozenset({"on", "roofs", "tags", "limits"})
 """Fields of a gate that its checks show. The gate's own record has them too."""
 NAMED = {
@@ -96,6 +96,8 @@ def _declared(suite: Suite) -> Bar:
     bar: Bar = {}
     for field in dataclasses.fields(suite):
         value = getattr(suite, field.name)
+        if field.name in NOT_ASKED:
+            continue
         if field.name in NAMED:
             kind, keys = NAMED[field.name]
             for record in value:
@@ -103,7 +105,7 @@ def _declared(suite: Suite) -> Bar:
                 bar[_unused(bar, f"{kind} {name}")] = plain(record)
         elif dataclasses.is_dataclass(value):
             bar[field.name] = plain(value)
-        elif field.name not in POSITION:
+        else:
             bar.setdefault("suite", {})[field.name] = plain(value)
     return bar
 

@@ -42,6 +42,8 @@ def compile_subjects(
         out=out,
         cache=request.settings.home / "cache",
         jobs=request.compilers,
+        python=request.settings.python,
+        prefix=request.settings.libraries,
         progress=lambda done, of, source: progress(f"compiled {done} of {of}{side}: {source}"),
     )
 
@@ -72,8 +74,8 @@ def _lines(build: BuildEvidence) -> list[str]:
     return lines
 
 
-def install_tools(environ: Mapping[str, str], progress: Progress) -> str:
+def install_tools(environ: Mapping[str, str], version: str, progress: Progress) -> str:
     """Install the pinned CUDA tools if missing, and name them."""
     settings = settings_of(environ)
-    tools = toolchain.install(settings.home, str(settings.python), progress)
+    tools = toolchain.install(settings.home, str(settings.python), progress, toolchain.version_of(version))
     return f"{tools.compiler}, compute-sanitizer {tools.sanitizer_version}: {tools.nvcc.parent}"

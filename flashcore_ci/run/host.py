@@ -59,8 +59,9 @@ def is_live(request: Request) -> bool:
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
     """Find the requested CUDA tools, or install the pinned ones."""
-    if request.toolchain == "pip":
-        return tools.install(request.settings.home, str(request.settings.python), progress)
+    if request.toolchain != tools.SYSTEM:
+        version = tools.version_of(request.toolchain)
+        return tools.install(request.settings.home, str(request.settings.python), progress, version)
     installed = tools.find_system()
     if installed is None:
         raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
@@ -111,7 +112,8 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
 
 def sanitizer(request: Request) -> Path | None:
     """Find compute-sanitizer in the toolchain, else in PATH."""
-    pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
+    is_pinned = request.toolchain != tools.SYSTEM
+    pinned = tools.find(request.settings.home, tools.version_of(request.toolchain)) if is_pinned else None
     path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:
         return pinned.sanitizer

@@ -45,7 +45,8 @@ def expected(run: Path, *, invocation: str) -> bytes:
     content, files = read_run(run), files_of(run)
     packed = bundle.pack_files(files) if run.is_dir() else run.read_bytes()
     digest = hashlib.sha256(packed).hexdigest()
-    return statements.statement_of(content, files, bundle=digest, toolchain=toolchain.lock_digest(), invocation=invocation)
+    lock = toolchain.lock_digest(toolchain.version_with({build.compiler for build in content.evidence.builds}))
+    return statements.statement_of(content, files, bundle=digest, toolchain=lock, invocation=invocation)
 
 
 def _refuse_other_commit(run: Path, environ: Mapping[str, str]) -> None:

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 
 from flashcore_ci.bounded import files
 from flashcore_ci.bounded.values import refuse_large, shorten
+from flashcore_ci.model import options
+from flashcore_ci.model.devices import GPUS
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import (
     Accepts,
@@ -28,7 +30,16 @@ from flashcore_ci.model.suite import (
 from flashcore_ci.suite import check
 from flashcore_ci.suite.expand import expand, size_of
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import AcceptsTable, GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
+from flashcore_ci.suite.tables import (
+    AcceptsTable,
+    GateTable,
+    RidgeTable,
+    SubjectTable,
+    SuiteTable,
+    WaiversTable,
+    WaiverTable,
+    WorkloadTable,
+)
 
 M = TypeVar("M", bound=BaseModel)
 WAIVERS = "waivers.toml"
@@ -50,8 +61,11 @@ def load(path: Path, *, root: Path) -> Suite:
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
     waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader, gates)
+    ridge = _ridge(head.ridge, reader.problems) if head else None
+    for mistake in options.mistakes(head.build if head else {}):
+        reader.problems.add("build", mistake)
     problems = (*reader.problems.lines, *waiver_problems)
-    if problems or head is None:
+    if problems or head is None or ridge is None:
         raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
     for key in ("name", "ridge", "protocol"):
         reader.remember(key, key)
@@ -63,10 +77,11 @@ def load(path: Path, *, root: Path) -> Suite:
         workloads=tuple(workloads.values()),
         gates=tuple(gates.values()),
         waivers=waivers,
-        ridge=Ridge(**head.ridge.model_dump()),
+        ridge=ridge,
         protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
         accepts=_accepts(head.accepts),
+        build=options.read(head.build),
     )
 
 
@@ -160,6 +175,16 @@ class _Reader:
             for index, limit in enumerate(table.limits):
                 self.remember(f"limit {table.id} {limit.on}", f"{key}.limits[{index}]")
         return found
+
+
+def _ridge(table: RidgeTable, problems: Problems) -> Ridge | None:
+    """Complete the datasheet of a known device."""
+    gpu = GPUS.get(table.device)
+    flops, bandwidth = table.flops or (gpu.flops if gpu else None), table.bandwidth or (gpu.bandwidth if gpu else None)
+    if flops is None or bandwidth is None:
+        problems.add("ridge", f"give flops and bandwidth: {table.device!r} is not a known device{suggest(table.device, GPUS)}")
+        return None
+    return Ridge(device=table.device, flops=flops, bandwidth=bandwidth)
 
 
 def _accepts(table: AcceptsTable | None) -> Accepts | None:

@@ -39,11 +39,11 @@ class Table(BaseModel):
 
 
 class RidgeTable(Table):
-    """``[ridge]``: the datasheet of the device that roofs are checked against."""
+    """``[ridge]``: the device, and its datasheet for the check of roofs (by default that of ``model/devices.py``)."""
 
     device: Text
-    flops: Positive
-    bandwidth: Positive
+    flops: Positive | None = None
+    bandwidth: Positive | None = None
 
 
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,9}$")]
@@ -135,6 +135,7 @@ class SuiteTable(Table):
     ridge: RidgeTable
     protocol: ProtocolTable
     accepts: AcceptsTable | None = None
+    build: dict[str, Any] = {}
     subject: Tables
     workload: Tables
     gate: Tables

@@ -1,7 +1,7 @@
 """The base of a comparison: check it out, describe it, build it.
 
 Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is built
-and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run is inconclusive, unless
+and which entry functions run a workload, so a renamed kernel is still compared. The base's own suite says how it is compiled. What the base cannot run is inconclusive, unless
 the base's own suite does not have it.
 """
 
@@ -20,6 +20,7 @@ from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.evidence import Identity, Provenance
 from flashcore_ci.model.identity import is_same_code, workload_digest, workload_identity
+from flashcore_ci.model.options import DEFAULTS
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Suite, Workload
@@ -57,6 +58,8 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
     with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
+        own_suite = _own_suite(committed, request.suite)
+        suite = replace(suite, build=own_suite.build if own_suite is not None else DEFAULTS)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")
         answers = describer.describe_base_subjects(suite, workloads)
         built = {description.subject for description in plan.descriptions if description.build is not None}
@@ -77,7 +80,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             builds=builds,
             identities=identities,
             cannot=cannot,
-            new=_new_workloads(suite.workloads, committed, request.suite),
+            new=_new_workloads(suite.workloads, own_suite),
         )
 
 
@@ -99,12 +102,18 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
     return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
 
 
-def _new_workloads(workloads: Workloads, committed: Path, suite: Path) -> frozenset[str]:
-    """Name the workloads whose problem the base's own suite does not have. None is new if that suite cannot be read."""
+def _own_suite(committed: Path, suite: Path) -> Suite | None:
     try:
-        known = load(committed / suite, root=committed).workloads
+        return load(committed / suite, root=committed)
     except SuiteError:
+        return None
+
+
+def _new_workloads(workloads: Workloads, own_suite: Suite | None) -> frozenset[str]:
+    """Name the workloads whose problem the base's own suite does not have. None is new if that suite cannot be read."""
+    if own_suite is None:
         return frozenset()
+    known = own_suite.workloads
     ids, problems = {old.id for old in known}, {workload_digest(old) for old in known}
     return frozenset(new.id for new in workloads if new.id not in ids and workload_digest(new) not in problems)
 

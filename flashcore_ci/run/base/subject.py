@@ -147,7 +147,8 @@ def _prepare(
     root = check_out(head, request, scratch, other_files=files, other=base)
     if any((root / name).read_bytes() != (base / name).read_bytes() for name in files):
         raise CannotCollectError(f"{root} was altered", fix="remove this folder")
-    descriptions = describe(part, root=root, python=request.settings.python, scratch=scratch / "describe")
+    options = load(request.root / request.suite, root=request.root).build
+    descriptions = describe(replace(part, build=options), root=root, python=request.settings.python, scratch=scratch / "describe")
     builds = compile_subjects(
         descriptions, request, progress, root=root, out=scratch / "libraries", side=" with the base's subject"
     )
