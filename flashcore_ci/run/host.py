@@ -13,6 +13,7 @@ from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect.session import Session
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
@@ -70,11 +71,12 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
 
 def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
     """Tell the collector about run and machine."""
-    settings = request.settings
+    settings, state = request.settings, nvml.read(request.gpu)
+    require_architecture(plan, state)
     return Session(
         plan=plan,
         builds=builds,
-        uuid=nvml.read(request.gpu).uuid,
+        uuid=state.uuid,
         root=request.root,
         python=settings.python,
         libraries=request.binaries,
@@ -89,6 +91,16 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         lock_clocks=request.lock_clocks,
         progress=progress,
     )
+
+
+def require_architecture(plan: Plan, state: nvml.GpuState) -> None:
+    """Raise CannotCollectError if this GPU cannot run what the suite builds. Nothing is claimed for other architectures."""
+    for description in plan.descriptions:
+        for name in description.build.compile.architectures if description.build is not None else ():
+            if not ARCHITECTURES[name].runs_on(state.compute_capability):
+                what = f"{description.subject} is built for {name}, and {state.name} has compute capability"
+                fix = f"measure on such a GPU, or name this one in [ridge] of {plan.suite_file}"
+                raise CannotCollectError(f"{what} {state.compute_capability}", fix=fix)
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:

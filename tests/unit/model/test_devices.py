@@ -21,7 +21,8 @@ def test_limits_of_a_block(name, kib):
 
 
 @pytest.mark.parametrize(
-    ("capability", "name"), [("8.0", "sm_80"), ("8.7", "sm_86"), ("9.0", "sm_90a"), ("10.3", "sm_100"), ("7.5", None), ("?", None)]
+    ("capability", "name"),
+    [("8.0", "sm_80"), ("8.7", "sm_86"), ("9.0", "sm_90a"), ("10.3", "sm_100"), ("7.5", None), ("?", None)],
 )
 def test_the_best_architecture_for_a_capability(capability, name):
     found = best(capability)

@@ -69,7 +69,11 @@ def test_the_device_chooses_one_architecture(names, device, chosen):
 @pytest.mark.parametrize(
     ("names", "device", "why"),
     [
-        (("sm_90a",), "NVIDIA A100-SXM4-80GB", "it is built for sm_90a only, and NVIDIA A100-SXM4-80GB has compute capability 8.0"),
+        (
+            ("sm_90a",),
+            "NVIDIA A100-SXM4-80GB",
+            "it is built for sm_90a only, and NVIDIA A100-SXM4-80GB has compute capability 8.0",
+        ),
         (("sm_90a",), "NVIDIA B200", "it is built for sm_90a only"),
         (("sm_86",), "NVIDIA A100 80GB PCIe", "it is built for sm_86 only"),
         ((), "NVIDIA H201", "the device NVIDIA H201 is not known, so `architectures` must name exactly one. It names none"),
