@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
-from flashcore_ci.cli import options
+from flashcore_ci.cli import console, options, signals
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run import baseline
+from flashcore_ci.run.baseline import Proposal
 from flashcore_ci.run.request import Request
+
+OUT = Path("runs/baseline")
 
 
 @click.group("baseline")
@@ -26,7 +30,25 @@ def propose(*, run: Path, suite: Path) -> int:
 
     The file goes to `baselines` next to the suite. Rows that the run did not time stay. Review the file and commit it.
     """
-    proposal = baseline.propose(run, Request(suite=suite, out=run, environ=os.environ))
+    return _show(baseline.propose(run, Request(suite=suite, out=run, environ=os.environ)))
+
+
+@command.command("renew")
+@options.suite
+@options.path("--out", default=OUT, text="Folder for the runs, one per commit.")
+@options.measuring
+@options.lock_clocks
+def renew(*, out: Path, **arguments: Any) -> int:
+    """Time the kernels of the last baseline again, after an update of the driver, and write the new baseline.
+
+    Each row is measured at its own commit, so a slowdown since then stays visible. Review the file and commit it.
+    """
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        proposal = baseline.renew(Request(out=out, environ=os.environ, **arguments), progress)
+    return _show(proposal)
+
+
+def _show(proposal: Proposal) -> int:
     for line in proposal.changes:
         click.echo(line)
     if proposal.dirty:

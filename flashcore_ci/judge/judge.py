@@ -60,7 +60,7 @@ def judge(
         waiving.apply_waivers(_verdict(check, match, evaluation, stale, sharing[check.gate.evidence, check.target]), waivers, day)
         for check, (match, evaluation) in zip(plan.checks, results, strict=True)
     )
-    notes = (*_notes(plan, matches), *waiving.waiver_notes(waivers, verdicts, day))
+    notes = (*_notes(plan, matches), *_first_run_note(verdicts), *waiving.waiver_notes(waivers, verdicts, day))
     verdicts = (*bar, *verdicts)
     outcome = summary.overall(verdicts)
     return Report(
@@ -148,13 +148,24 @@ def _is_same_code(observation: Observation | None) -> bool:
 
 
 def comparison_context(
-    plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
+    plan: Plan,
+    check: Check,
+    provenance: Provenance,
+    references: References,
+    *,
+    same_code: Container[str],
+    is_live: bool = False,
 ) -> ComparisonContext:
-    """Collect what judges a speed. Equal code takes no alpha."""
+    """Collect what judges a speed. Equal code takes no alpha.
+
+    The name of the GPU counts in a live run, and in a recording if the suite accepts it by name.
+    """
+    named = plan.accepts is not None and provenance.device is not None and provenance.device.name in plan.accepts.devices
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
-    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references)
+    vouched = is_live or named
+    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references, vouched=vouched)
 
 
 def _evaluate_matches(
@@ -172,7 +183,8 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
             return evaluate(check, match.observation)
-        context = comparison_context(plan, check, match.source.evidence.provenance, references, same_code=same_code)
+        provenance, is_live = match.source.evidence.provenance, match.source.origin.kind == "live"
+        context = comparison_context(plan, check, provenance, references, same_code=same_code, is_live=is_live)
         return evaluate_relative(check, match.observation, context)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return evaluate_missing(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
@@ -206,7 +218,10 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
         subject=check.subject,
         outcome=evaluation.outcome,
         severity=check.limit.severity,
-        blocks=is_red and not deferred and check.limit.severity is Severity.BLOCKING,
+        blocks=is_red
+        and not deferred
+        and check.limit.severity is Severity.BLOCKING
+        and not _is_first_run(check, match, evaluation),
         deferred=deferred,
         reason=evaluation.reason,
         reading=evaluation.reading,
@@ -222,6 +237,12 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
     )
 
 
+def _is_first_run(check: Check, match: MatchedEvidence, evaluation: Evaluation) -> bool:
+    """Whether this gate applies once a baseline exists. Evidence that names this code itself is not believed."""
+    was_measured = match.observation is not None and match.observation.missing is None
+    return was_measured and check.gate.statistic is Statistic.DRIFT and evaluation.reason.code is Code.FIRST_RUN
+
+
 def _isolation_note(observation: Observation | None) -> tuple[str, ...]:
     return () if observation is None or observation.isolation is None else (isolation.describe(observation.isolation),)
 
@@ -235,6 +256,12 @@ def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequenc
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None
+
+
+def _first_run_note(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    count = sum(verdict.reason.code is Code.FIRST_RUN and not verdict.blocks for verdict in verdicts)
+    if count:
+        yield f"{count} checks apply once this kind of machine has a baseline: flashcore-ci baseline propose RUN"
 
 
 def _notes(plan: Plan, matches: Sequence[MatchedEvidence]) -> Iterator[str]:

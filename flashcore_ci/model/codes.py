@@ -23,6 +23,7 @@ class Code(StrEnum):
     DRIFTED = "drifted"
     NO_BASE = "no-base"
     NO_BASELINE = "no-baseline"
+    FIRST_RUN = "first-run"
 
     CHECK_REMOVED = "check-removed"
     CHECK_LOOSENED = "check-loosened"
@@ -127,7 +128,8 @@ NEXT_STEP: dict[Code, str] = {
     Code.BELOW_RESOLUTION: "This machine cannot resolve the margin. Widen it to the one named here in a reviewed change, or use a quieter machine.",
     Code.DRIFTED: "The kernel is slower than its baseline, by one step or by many small ones. Find them, or propose a new baseline for review.",
     Code.NO_BASE: "The base cannot run this workload, so there is no comparison. Let the base run it, or give the new problem a new workload.",
-    Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
+    Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN` (after an update of the driver: `flashcore-ci baseline renew`), have the file reviewed, and commit it.",
+    Code.FIRST_RUN: "No machine of this kind has a baseline yet, so this does not block. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
     Code.CHECK_REMOVED: "The base asks this, and this change does not. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.CHECK_LOOSENED: "The base asks more here. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.MADE_ADVISORY: "This check blocks in the base. Make it blocking again, or have `flashcore-ci bar --accept WHY` reviewed.",

@@ -11,10 +11,11 @@ from typing import Any
 from flashcore_ci.bounded import files as bounded
 from flashcore_ci.bounded.values import loads
 from flashcore_ci.judge.judge import Source, matched_evidence
+from flashcore_ci.model import devices
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Kind, Suite
+from flashcore_ci.model.suite import Kind, Ridge, Suite
 
 PROCESS = "*/timing/process-*.json"
 """The result of each timing process, with every block of launches."""
@@ -47,13 +48,20 @@ def make_dossier(
     findings = (finding for observation in observations for finding in observation.findings)
     return Dossier(
         suite_file=plan.suite_file,
-        ridge=suite.ridge,
+        ridge=_ridge(suite.ridge, [match.source for match in matches if match.source]),
         workloads=plan.workloads,
         descriptions=plan.descriptions,
         observations=observations,
         traces=tuple(trace for observation, files in timed for trace in traces(observation, files)),
         excerpts=tuple(excerpts(findings, root)),
     )
+
+
+def _ridge(declared: Ridge, sources: Sequence[Source]) -> Ridge:
+    """Return the roofs of the GPU that was measured, if they are known, or else those of the suite."""
+    measured = next((source.evidence.provenance.device for source in sources if source.evidence.provenance.device), None)
+    gpu = devices.GPUS.get(measured.name) if measured is not None and measured.name != declared.device else None
+    return Ridge(device=gpu.name, flops=gpu.flops, bandwidth=gpu.bandwidth) if gpu is not None else declared
 
 
 def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:

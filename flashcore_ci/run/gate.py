@@ -135,10 +135,10 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
         return gate(request, progress)
 
 
-def collect_run(request: Request, progress: Progress) -> Evidence:
-    """Measure the suite without a verdict."""
+def collect_run(request: Request, progress: Progress, suite: Suite | None = None) -> Evidence:
+    """Measure the suite (None: the requested one) without a verdict."""
     host.require_gpu(request.gpu)
-    plan = make_plan(load_suite(request), request, progress)
+    plan = make_plan(suite or load_suite(request), request, progress)
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)
