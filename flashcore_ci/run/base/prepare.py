@@ -59,7 +59,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
         own_suite = _own_suite(committed, request.suite)
-        suite = replace(suite, build=own_suite.build if own_suite is not None else DEFAULTS)
+        suite = compiled_as(own_suite, suite)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")
         answers = describer.describe_base_subjects(suite, workloads)
         built = {description.subject for description in plan.descriptions if description.build is not None}
@@ -100,6 +100,11 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)
 
     return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
+
+
+def compiled_as(own_suite: Suite | None, suite: Suite) -> Suite:
+    """Return head's suite with the base's options: a slower build must not make the base as slow."""
+    return replace(suite, build=own_suite.build if own_suite is not None else DEFAULTS)
 
 
 def _own_suite(committed: Path, suite: Path) -> Suite | None:
