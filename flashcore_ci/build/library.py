@@ -48,7 +48,9 @@ def link(
         for number, part in enumerate(objects):  # g++ recognises objects by their suffix
             parts.append(work / f"{number}.o")
             parts[-1].symlink_to(cache.product_path(part.key).resolve())
-        parts += [Path(file) for library in external for file in library.objects]
+        for number, file in enumerate(file for library in external for file in library.objects):  # nvcc knows only .so
+            parts.append(work / f"{number}.so")
+            parts[-1].symlink_to(file)
         command = nvcc.link_argv(context.toolchain.nvcc, objects=parts, library=made, lib=context.toolchain.lib)
         environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="link", timeout=LINK_SECONDS, env=environment)

@@ -121,15 +121,24 @@ def root(workshop: Path) -> Path:
 def build(toolchain: Toolchain, cache: Path) -> Callable[..., tuple[BuildEvidence, ...]]:
     """Build subjects of a checkout. ``told`` has the progress."""
 
-    def run(root: Path, descriptions: Any = None, *, out: Path | None = None, cache: Path = cache) -> tuple[BuildEvidence, ...]:
+    def run(
+        root: Path,
+        descriptions: Any = None,
+        *,
+        out: Path | None = None,
+        cache: Path = cache,
+        with_tools: Toolchain = toolchain,
+        **libraries: Any,
+    ) -> tuple[BuildEvidence, ...]:
         return build_subjects(
             descriptions or (tiny_kernel.description(),),
             root=root,
-            toolchain=toolchain,
+            toolchain=with_tools,
             out=out or root.parent / "out",
             cache=cache,
             jobs=2,
             progress=lambda done, total, what: told.append((done, total, what)),
+            **libraries,
         )
 
     told: list[tuple[int, int, str]] = []
