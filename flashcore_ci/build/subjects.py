@@ -20,6 +20,7 @@ from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, wr
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.system_files import SystemFiles
 from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import EvidenceError, SuiteError
 from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
 from flashcore_ci.model.identity import digest_of
@@ -163,7 +164,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
     units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
     compiled = {path: unit for path, unit in by_source.items() if isinstance(unit, CompiledUnit)}
-    entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
+    entries = [_entry_evidence(entry, by_source[entry.source], spec.compile.architecture) for entry in spec.entries]
     failed = _find_problems(description.file, spec, sources)
     failed += [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
     failed += find_unnamed_entries(spec, by_source)
@@ -223,13 +224,17 @@ def _launcher_digest(
     return digest_of("launcher", *options, spec.includes, spec.launchers, texts, host_code, *used)
 
 
-def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
+def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError, architecture: str) -> EntryBuild | CompileError:
     if isinstance(result, CompileError):
         return result
     compiled = result.entry(spec.symbol)
     if compiled is None:
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
+        return CompileError(file=spec.source, line=0, message=message)
+    shared, limit = compiled.resources.static_shared_bytes + spec.dynamic_shared_bytes, ARCHITECTURES[architecture].shared_bytes
+    if shared > limit:
+        message = f"{spec.symbol} takes {shared} byte of shared memory per block, and {architecture} has at most {limit}"
         return CompileError(file=spec.source, line=0, message=message)
     code, warnings = compiled.code, compiled.resources.warnings
     if (count := code.unfenced_tma_stores) > 0:  # TMA may read old values then

@@ -41,7 +41,7 @@ def plain_name(device: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
-    """What a comparison is judged with. ``rows`` comparisons share alpha. ``vouched``: nobody could have renamed the GPU."""
+    """What a comparison is judged with. ``rows`` comparisons share alpha. ``vouched``: the GPU has its true name."""
 
     roof: Roof
     rows: int

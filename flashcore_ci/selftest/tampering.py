@@ -171,12 +171,25 @@ def _altered_log(alter: Callable[[bytes], bytes]) -> Callable[[GoodRun, str], st
 
 def _waived_crash(good: GoodRun, gate: str) -> str:
     """Let a green check crash under a waiver that names every code."""
-    kind, target = good.green_check(gate)
-    crash, evidence = Missing(code=Code.CRASH, message="planted"), good.run.evidence
-    changed = (replace(old, missing=crash) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations)
-    end = evidence.provenance.collected_at[:10]
+    end = good.run.evidence.provenance.collected_at[:10]
+    _, target = good.green_check(gate)
     waiver = Waiver(gate=gate, target=target, reason="planted", owner="the self-test", expires=end, codes=tuple(Code))
-    report = good.judge(replace(good.run, evidence=replace(evidence, observations=tuple(changed))), (waiver,))
+    return _blocking_reason(good, gate, Code.CRASH, (waiver,))
+
+
+def _claimed_first_run(good: GoodRun, gate: str) -> str:
+    """Let a missing reading say that its machine is the first of its kind."""
+    return _blocking_reason(good, gate, Code.FIRST_RUN, ())
+
+
+def _blocking_reason(good: GoodRun, gate: str, code: Code, waivers: tuple[Waiver, ...]) -> str:
+    """Take the reading of a green check away, and return why the gate blocks."""
+    kind, target = good.green_check(gate)
+    missing, evidence = Missing(code=code, message="planted"), good.run.evidence
+    changed = (
+        replace(old, missing=missing) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations
+    )
+    report = good.judge(replace(good.run, evidence=replace(evidence, observations=tuple(changed))), waivers)
     verdict = next(v for v in report.verdicts if (v.gate, v.target) == (gate, target))
     return verdict.reason.code if verdict.blocks else ACCEPTED
 
@@ -254,6 +267,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "future-evidence": _altered_provenance(collected_at="2999-01-01T00:00:00Z"),
     "old-evidence": _altered_provenance(collected_at="2000-01-01T00:00:00Z"),
     "waived-crash": _waived_crash,
+    "claimed-first-run": _claimed_first_run,
     "number-against-its-file": _altered_observation(_number_against_its_file),
     "sealed-report": _sealed_report,
     "wrong-kernel": _wrong_kernel,
