@@ -86,7 +86,8 @@ def for_device(options: CompileOptions, device: str) -> CompileOptions:
     names = options.architectures or tuple(ARCHITECTURES)
     chosen = best(gpu.capability, names)
     if chosen is None:
-        raise ValueError(f"it is built for {', '.join(names)} only, and {device} has compute capability {gpu.capability}")
+        what = f"it is built for {', '.join(names)} only, and {device} has compute capability {gpu.capability}"
+        raise ValueError(f"{what}: name another device in [ridge], or add an architecture if the kernel runs there")
     return replace(options, architectures=(chosen.name,))
 
 
