@@ -58,8 +58,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
     with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
-        own_suite = _own_suite(committed, request.suite)
-        suite = compiled_as(own_suite, suite)
+        suite = compiled_as(_own_suite(committed, request.suite), suite)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")
         answers = describer.describe_base_subjects(suite, workloads)
         built = {description.subject for description in plan.descriptions if description.build is not None}
@@ -80,7 +79,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             builds=builds,
             identities=identities,
             cannot=cannot,
-            new=_new_workloads(suite.workloads, own_suite),
+            new=_new_workloads(suite.workloads, committed, request.suite),
         )
 
 
@@ -114,8 +113,9 @@ def _own_suite(committed: Path, suite: Path) -> Suite | None:
         return None
 
 
-def _new_workloads(workloads: Workloads, own_suite: Suite | None) -> frozenset[str]:
+def _new_workloads(workloads: Workloads, committed: Path, suite: Path) -> frozenset[str]:
     """Name the workloads whose problem the base's own suite does not have. None is new if that suite cannot be read."""
+    own_suite = _own_suite(committed, suite)
     if own_suite is None:
         return frozenset()
     known = own_suite.workloads

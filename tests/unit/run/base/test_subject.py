@@ -73,6 +73,5 @@ def test_new_is_what_the_bases_own_suite_does_not_have(tmp_path):
     head = read(tmp_path / "head").suite.workloads
     read(tmp_path / "base")
     fresh = replace(head[0], id="fresh", params=(("n", 9),))
-    own = prepare._own_suite(tmp_path / "base", Path("tiny.toml"))
-    assert prepare._new_workloads((*head, fresh), own) == {"fresh"}
-    assert prepare._new_workloads((*head, fresh), prepare._own_suite(tmp_path / "nowhere", Path("tiny.toml"))) == frozenset()
+    assert prepare._new_workloads((*head, fresh), tmp_path / "base", Path("tiny.toml")) == {"fresh"}
+    assert prepare._new_workloads((*head, fresh), tmp_path / "nowhere", Path("tiny.toml")) == frozenset()
