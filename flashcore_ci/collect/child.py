@@ -265,6 +265,7 @@ def _job_json(spec: JobSpec, nonce: str, start: StartSignal | None) -> bytes:
         "kind": spec.kind,
         "nonce": nonce,
         "root": str(spec.root),
+        "repository": str(Path.cwd()),
         "subjects": spec.subjects,
         "workloads": [{"id": w.id, "subject": w.subject, "params": dict(w.params), "seed": w.seed} for w in spec.workloads],
         "options": {**spec.options, **({} if start is None else {"go": str(start.file)})},

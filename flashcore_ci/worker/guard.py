@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import file_reads
+from flashcore_ci.worker import file_reads, foreign_files
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.file_reads import resolved
 from flashcore_ci.worker.job import Job, Result, Work, missing
@@ -44,6 +44,10 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
         if "missing" not in outcome and (file := undeclared_import(job)):
             outcome = missing(
                 Code.RAISED, f"reads {file}, which build() does not name in binding, or reads its source: changes would go unseen"
+            )
+        if "missing" not in outcome and (file := foreign_files.find(job)):
+            outcome = missing(
+                Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place"
             )
         broken = context_error()
         if broken:
