@@ -163,17 +163,18 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
 
 def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: Toolchain) -> tuple[str, tuple[CompiledEntry, ...]]:
     code = elf.read(files.read(cubin, limit=MAX_CUBIN), module)
-    functions = _disassemble(cubin, cubin.parent, toolchain) if code.entries else ()
+    functions = disassemble(cubin, cubin.parent, toolchain.nvdisasm) if code.entries else ()
     printed = nvcc.parse_resources(output)
     missing = sorted(set(code.entries) - set(printed))
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
-    codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
+    codes = {symbol: with_callees(symbol, functions, code.entries) for symbol in code.entries}
     return code.digest, tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
 
 
-def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:
-    completed = process.run(nvdisasm.argv(toolchain.nvdisasm, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
+def disassemble(cubin: Path, work: Path, tool: Path) -> tuple[nvdisasm.Function, ...]:
+    """Disassemble a cubin. ValueError if nvdisasm refuses it."""
+    completed = process.run(nvdisasm.argv(tool, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
     if process.stopping():
         raise InterruptedRunError("the run was stopped")
     if completed.returncode != 0 or completed.timed_out:
@@ -181,7 +182,8 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
     return nvdisasm.parse(completed.text(limit=MAX_DISASSEMBLY))
 
 
-def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
+def with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
+    """Add to an entry function the functions that it alone calls."""
     others = [other for other in entries if other != symbol]
     callees_of_others = tuple(f"${other}$" for other in others)
     own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))

@@ -214,6 +214,8 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "batched": _is(bool),
     "isolation": _is_isolation,
     "problems": _is(list),
+    **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),
+    "choices": lambda value: isinstance(value, dict) and all(isinstance(chosen, dict) for chosen in value.values()),
 }
 """How to check the known values of an outcome. All are optional."""
 

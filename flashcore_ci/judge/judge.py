@@ -13,7 +13,7 @@ from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, fin
 from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import was_same_code
+from flashcore_ci.model.identity import is_covered, was_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Trust, Waiver
@@ -217,13 +217,22 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
         next_step=NEXT_STEP.get(evaluation.reason.code, ""),
         why=check.limit.why or gate.why,
         findings=findings_for(gate, observation) if observation else (),
-        notes=(*notes, *evaluation.notes, *_isolation_note(observation)),
+        notes=(*notes, *evaluation.notes, *_isolation_note(observation), *_binding_note(match)),
         seconds=observation.seconds / sharing if observation else 0.0,
     )
 
 
 def _isolation_note(observation: Observation | None) -> tuple[str, ...]:
     return () if observation is None or observation.isolation is None else (isolation.describe(observation.isolation),)
+
+
+def _binding_note(match: MatchedEvidence) -> tuple[str, ...]:
+    """Say what recorded evidence of a kernel without machine code at build time rests on."""
+    observation = match.observation
+    is_recorded = match.origin.kind not in {"live", "none"}
+    if observation is None or not is_recorded or observation.kind in STATIC_KINDS or is_covered(observation.identity):
+        return ()
+    return ("recorded, and bound to sources, lock files and framework versions: without a GPU the kernel has no machine code",)
 
 
 def _base_failure(observation: Observation | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
-from flashcore_ci.model.identity import static_identity, workload_identity
+from flashcore_ci.model.identity import is_bound, static_identity, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
@@ -94,7 +94,8 @@ class Matcher:
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests cover what was measured. Else only live evidence counts."""
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
-        return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
+        bound = any(is_bound(build) for build in self.builds if build.subject == subject)
+        return has_code or bound or source.origin.kind == "live" or source.evidence.builds is self.builds
 
     def _has_expected_base(self, check: Check, observation: Observation) -> bool:
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)

@@ -44,6 +44,8 @@ class Code(StrEnum):
     OUTPUT_CHANGED = "output-changed"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
+    NO_MACHINE_CODE = "no-machine-code"
+    RETUNED = "retuned"
 
     NO_EVIDENCE = "no-evidence"
     STALE_EVIDENCE = "stale-evidence"
@@ -97,7 +99,10 @@ LOOSENING = frozenset(
 )
 """The codes of a change that asks less than the base's suite does: FAIL."""
 
-FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED}) | LOOSENING
+FAILING = (
+    frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.RETUNED, Code.DRIFTED})
+    | LOOSENING
+)
 """The codes of a number that breaks its limit, and of a lower bar: FAIL."""
 
 WAIVABLE = FAILING | {Code.UNDECIDED, Code.BELOW_RESOLUTION, Code.BIMODAL}
@@ -147,6 +152,8 @@ NEXT_STEP: dict[Code, str] = {
     Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
+    Code.NO_MACHINE_CODE: "The machine code of a launched kernel was not found, so its build gates cannot be judged. Use a framework that keeps its cubins, or drop `machine-code` from `collect`.",
+    Code.RETUNED: "The autotuner chose another configuration than for the base, and the kernel is slower. Pin the configuration, or waive this pair of digests.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.STALE_EVIDENCE: "The code differs from the code that was measured. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.OTHER_DEVICE: "The evidence is of a GPU that the suite does not accept. Measure on one that it names, or name this one in a reviewed change.",

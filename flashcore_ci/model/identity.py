@@ -30,6 +30,17 @@ NO_MACHINE_CODE = digest_of([])
 """``Identity.machine_code`` of a subject that builds nothing. No digest covers its kernel."""
 
 
+FILE = "file:"
+"""Begins the name of a file in ``BuildEvidence.dependencies``."""
+UNKNOWN_VERSION = "unknown"
+
+
+def is_bound(build: BuildEvidence) -> bool:
+    """Tell whether digests of sources and known versions stand for a kernel without machine code at build time."""
+    names = dict(build.dependencies)
+    return bool(names) and UNKNOWN_VERSION not in names.values()
+
+
 def is_covered(identity: Identity) -> bool:
     """Tell whether digests cover the kernel."""
     return identity.machine_code != NO_MACHINE_CODE

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     PROFILE = "profile"
     TIMING = "timing"
     COMPARISON = "comparison"
+    MACHINE_CODE = "machine-code"
 
 
 STATIC_KINDS = frozenset({Kind.BAR, Kind.BUILD, Kind.RESOURCES})

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flashcore_ci.build.interpreted import LOCKS
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.bar import BarDifference, Side
@@ -27,16 +28,6 @@ PROJECT = "pyproject.toml"
 PROJECT_KEYS = ("build-system", "dependency-groups")
 TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
 DEPENDENCY_KEYS = ("dependencies", "optional-dependencies", "requires-python", "scripts", "entry-points")
-LOCKS = (
-    "setup.py",
-    "setup.cfg",
-    "uv.toml",
-    "pylock*.toml",
-    "*.lock",
-    "requirements*.txt",
-    "constraints*.txt",
-    "requirements/*.txt",
-)
 
 
 def compare_trees(base: Path, head: Path, suite: Path, *, python: Path, scratch: Path) -> BarDifference:

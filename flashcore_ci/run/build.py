@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flashcore_ci.build import toolchain
+from flashcore_ci.build import interpreted, toolchain
 from flashcore_ci.build.subjects import build_subjects, load_builds
-from flashcore_ci.collect import resources
+from flashcore_ci.collect import resources, versions
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.subject import Description
@@ -26,7 +26,7 @@ def build_suite(request: Request, progress: Progress) -> Builds:
 def build_plan(plan: Plan, request: Request, progress: Progress) -> Builds:
     """Build the plan's subjects, or check the binaries of ``--build``."""
     if request.build is not None:
-        return load_builds(request.build, plan.descriptions, root=request.root)
+        return bind(load_builds(request.build, plan.descriptions, root=request.root), plan.descriptions, request, request.root)
     progress("building the kernels")
     return compile_subjects(plan.descriptions, request, progress, root=request.root, out=request.binaries)
 
@@ -35,7 +35,7 @@ def compile_subjects(
     descriptions: tuple[Description, ...], request: Request, progress: Progress, *, root: Path, out: Path, side: str = ""
 ) -> Builds:
     """Compile subjects of ``root`` into ``out``. ``side`` goes into messages."""
-    return build_subjects(
+    builds = build_subjects(
         descriptions,
         root=root,
         toolchain=host.compiler(request, progress),
@@ -44,6 +44,17 @@ def compile_subjects(
         jobs=request.compilers,
         progress=lambda done, of, source: progress(f"compiled {done} of {of}{side}: {source}"),
     )
+    return bind(builds, descriptions, request, root)
+
+
+def bind(builds: Builds, descriptions: tuple[Description, ...], request: Request, root: Path) -> Builds:
+    """Bind subjects without machine code to their sources, lock files and versions."""
+
+    def installed(modules: Sequence[str]) -> dict[str, str]:
+        with host.scratch_folder() as scratch:
+            return versions.installed(modules, root=root, python=request.settings.python, scratch=scratch)
+
+    return interpreted.bind(descriptions, builds, root=root, versions=installed)
 
 
 def compiler_evidence(plan: Plan, builds: Builds, provenance: Provenance) -> Evidence:

@@ -84,6 +84,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         origin=provenance(request, scratch),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
+        nvdisasm=disassembler(request),
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         progress=progress,
@@ -116,3 +117,9 @@ def sanitizer(request: Request) -> Path | None:
     if pinned is not None and pinned.sanitizer is not None:
         return pinned.sanitizer
     return Path(path) if path else None
+
+
+def disassembler(request: Request) -> Path | None:
+    """Find nvdisasm in the toolchain, if it is installed."""
+    found = tools.find(request.settings.home) if request.toolchain == "pip" else tools.find_system()
+    return found.nvdisasm if found is not None else None

@@ -42,9 +42,10 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
         began = time.monotonic()
         outcome = attempt(work, action)
         if "missing" not in outcome and (file := undeclared_import(job)):
-            outcome = missing(
-                Code.RAISED, f"reads {file}, which build() does not name in binding, or reads its source: changes would go unseen"
+            why = (
+                "no import and no string of the subject names" if job.options.get("exact") else "build() does not name in binding"
             )
+            outcome = missing(Code.RAISED, f"reads {file}, which {why}, or reads its source: changes would go unseen")
         if "missing" not in outcome and (file := foreign_files.find(job)):
             outcome = missing(
                 Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place"
@@ -91,10 +92,13 @@ def undeclared_import(job: Job) -> str:
         return ""
     known = {resolved(str(job.root / file)) for file in declared}
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
-    root, exempt = resolved(str(job.root)), (resolved(sys.prefix), resolved(__file__).parents[1])
+    root, exempt = resolved(str(job.root)), [resolved(sys.prefix), resolved(__file__).parents[1]]
+    exempt += [resolved(folder) for folder in (job.options.get("caches"),) if folder]
     loaded = {resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
     inside = (path for path in loaded - known if path.is_relative_to(root))
     libraries = {resolved(str(subject.library)) for subject in job.subjects if subject.library is not None}
+    if job.options.get("exact"):
+        libraries |= known
     read = {path for path in file_reads.undeclared(known, libraries) if path.is_relative_to(root)}
     undeclared = (path for path in {*inside, *read} if not any(path.is_relative_to(folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")

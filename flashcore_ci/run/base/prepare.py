@@ -27,7 +27,7 @@ from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
-from flashcore_ci.run.build import Builds, compile_subjects
+from flashcore_ci.run.build import Builds, bind, compile_subjects
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
@@ -111,7 +111,7 @@ def _new_workloads(workloads: Workloads, committed: Path, suite: Path) -> frozen
 
 def _build(descriptions: Descriptions, root: Path, libraries: Path, request: Request, progress: Progress) -> Builds:
     if request.base_build is not None:
-        return load_builds(request.base_build, descriptions, root=root)
+        return bind(load_builds(request.base_build, descriptions, root=root), descriptions, request, root)
     progress("building the base")
     return compile_subjects(descriptions, request, progress, root=root, out=libraries, side=" of the base")
 
