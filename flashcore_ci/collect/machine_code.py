@@ -63,7 +63,7 @@ def _collect(session: Session, workload: Workload) -> Observation:
         return observe(missing=Missing(code=Code.NO_MACHINE_CODE, message=f"{unknown[:120]} ran, and no cubin of it was found"))
     try:
         seen = [_read(session, one, cubin, name) for one in launched for _, cubin, name in one.cubins]
-    except ValueError as error:
+    except (KeyError, ValueError) as error:
         return observe(missing=Missing(code=Code.NO_MACHINE_CODE, message=f"a cubin cannot be read: {error}"))
     return observe(readings=_worst([readings for readings, _ in seen]), notes=tuple(note for _, notes in seen for note in notes))
 
@@ -82,7 +82,7 @@ def _run(session: Session, workload: Workload) -> tuple[tuple[Launched, ...], tu
         build = session.build(workload.subject)
         sources = "" if build is None else digest_of(build.source, build.dependencies)
         return launched, tuple(read_modules(launched, result.values, sources))
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         return Missing(code=Code.INVALID_RESULT, message=f"the worker's machine code cannot be read: {error!r:.200}")
 
 

@@ -172,7 +172,10 @@ class Session:
             return "", {}
         group = {"timing": "timed", "machine_code": f"process-{next(_numbers)}"}.get(kind, "shared")
         folder = self.scratch / "compiled" / digest_of(str(self.root))[:12] / group
-        return str(folder), {**KEEPING, **{name: str(folder / name.lower()) for name in CACHE_VARIABLES}}
+        return str(folder), {
+            **(KEEPING if kind == "machine_code" else {}),
+            **{name: str(folder / name.lower()) for name in CACHE_VARIABLES},
+        }
 
     def _is_exact(self, workloads: tuple[Workload, ...]) -> bool:
         """Tell whether all subjects are under digests of bytes, so that they may read their own sources."""

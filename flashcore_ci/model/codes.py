@@ -153,7 +153,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
     Code.NO_MACHINE_CODE: "The machine code of a launched kernel was not found, so its build gates cannot be judged. Use a framework that keeps its cubins, or drop `machine-code` from `collect`.",
-    Code.RETUNED: "The autotuner chose another configuration than for the base, and the kernel is slower. Pin the configuration, or waive this pair of digests.",
+    Code.RETUNED: "The autotuner chose another configuration than for the base, and the kernel is slower. Pin the configuration, then run the gate again.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.STALE_EVIDENCE: "The code differs from the code that was measured. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.OTHER_DEVICE: "The evidence is of a GPU that the suite does not accept. Measure on one that it names, or name this one in a reviewed change.",

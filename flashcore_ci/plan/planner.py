@@ -157,12 +157,14 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
         for workload in suite.workloads:
             yield _Target(name=workload.id, subject=workload.subject, has_code=True, workload=workload)
         return
-    run = {w.id: w.subject for w in suite.workloads if scope is Scope.ENTRY and Kind.MACHINE_CODE in w.collect}
     for description in descriptions:
         build = description.build
-        own = [name for name, subject in run.items() if subject == description.subject and build is None]
-        yield from (_Target(name=name, subject=description.subject, has_code=True, is_run=True) for name in own)
-        if own:  # the build gates judge what these workloads launch
+        own = [w for w in suite.workloads if w.subject == description.subject and build is None and scope is Scope.ENTRY]
+        if any(Kind.MACHINE_CODE in workload.collect for workload in own):  # the build gates judge what these workloads launch
+            collected = ((w.id, Kind.MACHINE_CODE in w.collect) for w in own)
+            yield from (
+                _Target(name=name, subject=description.subject, has_code=is_run, is_run=is_run) for name, is_run in collected
+            )
             continue
         names = [entry.symbol for entry in build.entries] if scope is Scope.ENTRY and build else [description.subject]
         for name in names:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flashcore_ci.model.jit import CACHE_VARIABLES, KEEPING
+from flashcore_ci.model.jit import CACHE_VARIABLES
 
 ELF = b"\x7fELF"
 EM_CUDA = 190
@@ -37,15 +37,14 @@ class Observer:
         self.loaded: list[bytes] = []
         self.kernels: dict[str, tuple[str, bytes]] = {}
         self._tuners: dict[int, Any] = {}
-        for name in KEEPING:
-            os.environ.setdefault(name, KEEPING[name])
         self._watch("triton.compiler.compiler", "CompiledKernel", "launch_metadata", self._launched)
         self._watch("triton.runtime.autotuner", "Autotuner", "run", self._tuned)
         self._watch("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run", self._tuned)
         for module, function, place in LOADERS:
             self._watch_loader(module, function, place)
         if "triton" in sys.modules:  # Inductor asks for metadata only where a hook is installed
-            hooks = getattr(importlib.import_module("triton").knobs.runtime, "launch_enter_hook", None)
+            knobs: Any = getattr(importlib.import_module("triton"), "knobs", None)
+            hooks: Any = getattr(getattr(knobs, "runtime", None), "launch_enter_hook", None)
             if hasattr(hooks, "add"):
                 hooks.add(lambda _: None)
 
