@@ -196,6 +196,22 @@ def _not_isolated(good: GoodRun, gate: str) -> str:
     return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
 
 
+def _other_sources(good: GoodRun, gate: str) -> str:
+    """Judge a green check as if its kernel was compiled when it ran, after a file that it imports has changed."""
+    kind, target = good.green_check(gate)
+    of = next(check.subject for check in good.plan.checks if check.key == (gate, target))
+    plan = replace(
+        good.plan, descriptions=tuple(replace(d, build=None) if d.subject == of else d for d in good.plan.descriptions)
+    )
+    evidence = good.run.evidence
+    builds = tuple(replace(b, binding="now", dependencies=(("torch", "1"),)) if b.subject == of else b for b in evidence.builds)
+    seen = next(old for old in evidence.observations if (old.kind, old.target) == (kind, target))
+    then = replace(seen, identity=replace(seen.identity, binding="then"))
+    others = (old for old in evidence.observations if old is not seen)
+    report = good.judge_plan(plan, replace(good.run, evidence=replace(evidence, builds=builds, observations=(then, *others))))
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+
 def _wrong_kernel(good: GoodRun, gate: str) -> str:
     """Rename a workload's kernels in the sanitizer's launch list, and reseal."""
     _, target = good.green_check(gate)
@@ -256,6 +272,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "waived-crash": _waived_crash,
     "number-against-its-file": _altered_observation(_number_against_its_file),
     "sealed-report": _sealed_report,
+    "other-sources": _other_sources,
     "wrong-kernel": _wrong_kernel,
     "not-isolated": _not_isolated,
     "missing-workload": _altered_observation(lambda _: ()),
