@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
-from flashcore_ci.model.identity import FILE, is_bound, static_identity, workload_identity
+from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_bound, static_identity, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
@@ -125,6 +125,11 @@ class Matcher:
     def _unmatched(self, check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
         if not identities:
             message = f"no source has {check.gate.evidence} evidence on {check.target}"
+            of_subject = (build for build in self.builds if build.subject == check.subject)
+            if unknown := ", ".join(
+                name for build in of_subject for name, found in build.dependencies if found == UNKNOWN_VERSION
+            ):
+                message += f". Recordings do not count: neither this machine nor a lock file has the version of {unknown}"
             return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
         changed = min((expected.changed(other) for other in identities), key=len)
         names = ", ".join(
@@ -137,8 +142,9 @@ class Matcher:
         """Name the sources, lock files and versions that differ, of a kernel that is compiled when it runs."""
         now = {item for build in self.builds if build.subject == subject for item in build.dependencies}
         builds = (build for source in self.sources for build in source.evidence.builds if build.subject == subject)
-        differing = min(({name for name, _ in now ^ set(build.dependencies)} for build in builds), key=len, default=set())
-        return ", ".join(name.removeprefix(FILE) for name in sorted(differing)) or "binding"
+        differing = ({name for name, _ in now ^ set(build.dependencies)} for build in builds)
+        nearest = min(filter(None, differing), key=len, default=set())
+        return ", ".join(name.removeprefix(FILE) for name in sorted(nearest)) or "binding"
 
 
 def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], list[Observation]]:

@@ -62,6 +62,11 @@ def test_nothing_binds_a_recording_without_known_versions(dependencies: Any) -> 
     assert recorded(build(dependencies), build(dependencies), LIVE).outcome is Outcome.PASS
 
 
+def test_an_unknown_version_is_named() -> None:
+    unknown = build((VERSIONS[0], ("torch", "unknown")))
+    assert recorded(unknown, unknown).reason.message.endswith("neither this machine nor a lock file has the version of torch")
+
+
 def test_a_build_gate_judges_what_a_workload_launches() -> None:
     gate = replace(SPILLS, evidence=Kind.MACHINE_CODE)
     plan = make_plan((make_check(gate, "big"),), descriptions=PLAN.descriptions)
