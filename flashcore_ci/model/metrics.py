@@ -59,6 +59,7 @@ METRICS: dict[str, Metric] = {
     "local-memory/instructions": Metric(kind=Kind.RESOURCES, unit="count", lower_is_better=True),
     "registers/budget-used": Metric(kind=Kind.RESOURCES, unit="%", lower_is_better=True),
     "instructions/violations": Metric(kind=Kind.RESOURCES, unit="count", lower_is_better=True),
+    "instructions/count": Metric(kind=Kind.MACHINE_CODE, unit="count", lower_is_better=True),
     "diff/max": Metric(kind=Kind.CORRECTNESS, unit="abs", lower_is_better=True),
     "error/ratio": Metric(kind=Kind.CORRECTNESS, unit="ratio", lower_is_better=True),
     "finite/bad-values": Metric(kind=Kind.CORRECTNESS, unit="count", lower_is_better=True),
