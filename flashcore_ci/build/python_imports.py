@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -31,26 +31,53 @@ def closure(paths: Sequence[str], sources: Sources) -> Closure:
 
     A string counts if it is a file's path, a module's name, or a pattern such as ``configs/*.json``.
     """
-    seen: set[str] = set()
-    modules: set[str] = set()
-    compiles = False
-    waiting = list(paths)
+    folders: set[str] = set()
+    while True:
+        found = _follow(paths, sources, folders)
+        if found.folders <= folders:
+            break
+        folders |= found.folders  # imports may begin there
+    outside = found.modules - set(sys.stdlib_module_names) - {"flashcore_ci", ""}
+    texts = "".join(sources.text(path) for path in found.files if path.endswith(".py"))
+    compiles = "torch.compile" in texts or "inductor" in texts
+    return Closure(files=tuple(sorted(found.files)), modules=tuple(sorted(outside)), compiles=compiles)
+
+
+@dataclass(slots=True)
+class _Found:
+    files: set[str]
+    modules: set[str]
+    folders: set[str]
+
+
+def _follow(paths: Sequence[str], sources: Sources, extra: Iterable[str]) -> _Found:
+    """Follow imports and strings from ``paths``. ``extra`` are folders that any file may import from."""
+    found, waiting = _Found(set(), set(), set()), list(paths)
     while waiting:
         path = waiting.pop()
-        if path in seen:
+        if path in found.files:
             continue
-        seen.add(path)
+        found.files.add(path)
         if not path.endswith(".py"):
             continue
-        folders = _folders(path)
+        own = _folders(path)
+        folders = tuple(dict.fromkeys((*own, *sorted(extra))))
         for name, is_module in _names(path, sources):
-            found = list(_modules(name, folders, sources) if is_module else _literal(name, folders, sources))
-            waiting += found
-            if is_module and not found:
-                modules.add(name.split(".", 1)[0])
-        compiles = compiles or "torch.compile" in sources.text(path) or "inductor" in sources.text(path)
-    outside = modules - set(sys.stdlib_module_names) - {"flashcore_ci", ""}
-    return Closure(files=tuple(sorted(seen)), modules=tuple(sorted(outside)), compiles=compiles)
+            files = list(_modules(name, folders, sources) if is_module else _literal(name, folders, sources))
+            waiting += files
+            if is_module and not files:
+                found.modules.add(name.split(".", 1)[0])
+            elif not is_module and not files:
+                found.folders |= _named_folders(name, own, sources)
+    return found
+
+
+def _named_folders(text: str, folders: Sequence[str], sources: Sources) -> set[str]:
+    """Return the folders of the checkout that a string names: the source may put them on ``sys.path``."""
+    if "\0" in text or "\n" in text or text.startswith("/") or not text.strip("./"):
+        return set()
+    paths = (f"{folder}/{text}".lstrip("/") for folder in folders)
+    return {_normal(path, sources) for path in paths if sources.is_inside(path) and (sources.root / path).is_dir()}
 
 
 def _folders(path: str) -> tuple[str, ...]:

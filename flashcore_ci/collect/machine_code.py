@@ -89,7 +89,7 @@ def _run(session: Session, workload: Workload) -> tuple[tuple[Launched, ...], tu
 def read_launched(values: Mapping[str, Any], folder: Path) -> Iterator[Launched]:
     """Yield the kernels in the order of their first launch. ValueError for a malformed result."""
     cubins = [(str(framework), folder / _checked(name), str(exact)) for framework, name, exact in values["cubins"]]
-    symbols = {path: elf.read(files.read(path, limit=objects.MAX_CUBIN, follow=False), "").entries for _, path, _ in cubins}
+    symbols = {path: _entries(path) for _, path, _ in cubins}
     launches: dict[str, list[tuple[str, str, int]]] = {}
     for kernel, grid, block, shared in values["launches"]:
         launches.setdefault(str(kernel), []).append((str(grid), str(block), int(shared)))
@@ -135,6 +135,15 @@ def is_symbol_of(symbol: str, kernel: str) -> bool:
         return True
     plain = re.match(r"(?:void )?(?:[\w()]+::)*(\w+)(?:<.*|\(.*)?$", kernel, re.DOTALL)
     return symbol.startswith("_Z") and plain is not None and f"{len(plain[1])}{plain[1]}" in symbol
+
+
+def _entries(cubin: Path) -> tuple[str, ...]:
+    """Return the entry functions of a cubin, none if it cannot be read."""
+    data = files.read(cubin, limit=objects.MAX_CUBIN, follow=False)
+    try:
+        return elf.read(data, "").entries
+    except ValueError:
+        return ()
 
 
 def _checked(name: Any) -> str:

@@ -75,7 +75,7 @@ class Observer:
         try:
             watched = importlib.import_module(module)
             original = getattr(watched, function)
-        except (ImportError, AttributeError):
+        except (ImportError, AttributeError, OSError, RuntimeError):
             return
 
         def replacement(*arguments: Any, **named: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.file_reads import resolved
 from flashcore_ci.worker.job import Job
 
@@ -38,7 +39,8 @@ def redirect(job: Job) -> None:
 
 def find(job: Job) -> str:
     """Return a loaded file of another copy of the repository, or ""."""
-    folders, copies = _installed(resolved(str(job.repository or job.root)), resolved(str(job.root)))
+    with file_reads.unrecorded():
+        folders, copies = _installed(resolved(str(job.repository or job.root)), resolved(str(job.root)))
     names = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
     files = {resolved(name) for name in names if isinstance(name, str) and name.startswith("/")}
     inside = (file for file in files if any(file.is_relative_to(folder) for folder in folders) and not _is_exempt(file, job))

@@ -40,6 +40,15 @@ def test_a_closure_has_all_that_is_imported_or_named(sources: Sources) -> None:
     assert found.compiles
 
 
+def test_a_folder_that_a_string_names_may_be_imported_from(sources: Sources) -> None:
+    (sources.root / "lib/parts").mkdir(parents=True)
+    (sources.root / "lib/parts/inner.py").write_text("import outer\n")
+    (sources.root / "lib/outer.py").write_text("")
+    (sources.root / "one.py").write_text("import sys\nsys.path.insert(0, 'lib')\nimport parts.inner\n")
+    found = closure(["one.py"], sources)
+    assert (found.files, found.modules) == (("lib/outer.py", "lib/parts/inner.py", "one.py"), ())
+
+
 def test_modules_that_are_not_of_the_checkout_are_named(sources: Sources) -> None:
     (sources.root / "one.py").write_text("import liger_kernel.ops.rms_norm\nfrom torch import nn\nimport flashcore_ci.model\n")
     assert closure(["one.py"], sources).modules == ("liger_kernel", "torch")

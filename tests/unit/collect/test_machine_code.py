@@ -137,6 +137,11 @@ def test_a_malformed_result_is_no_evidence(observe: Any, changes: dict[str, Any]
     assert observe(**changes).missing.code is Code.INVALID_RESULT
 
 
+def test_an_image_that_cannot_be_read_holds_no_kernel(observe: Any, tmp_path: Path) -> None:
+    (tmp_path / "cubins" / SPILLING).write_bytes(b"\x7fELF")
+    assert observe().missing.code is Code.NO_MACHINE_CODE
+
+
 def test_a_block_that_is_none_is_no_reading(observe: Any) -> None:
     assert observe(launches=[["spilling", "1", "1", 0]]).missing.code is Code.NO_MACHINE_CODE
 

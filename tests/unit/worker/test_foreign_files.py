@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from flashcore_ci.worker import foreign_files
+from flashcore_ci.worker import file_reads, foreign_files
 from flashcore_ci.worker.job import Job
 
 
@@ -64,6 +64,16 @@ def test_files_of_the_checkout_and_of_libraries_are_imported(base: Job, monkeypa
 def test_a_file_of_head_is_named(base: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded(monkeypatch, base.repository / "src/a.py")
     assert foreign_files.find(base) == str(base.repository / "src/a.py")
+
+
+def test_what_the_gate_reads_is_not_what_the_subject_reads(base: Job) -> None:
+    (base.root / "pyproject.toml").write_text('[project]\nname = "kernels"\n')
+    file_reads.watch(base.root)
+    try:
+        foreign_files.find(base)
+        assert base.root / "pyproject.toml" not in file_reads.undeclared(set(), set())
+    finally:
+        file_reads._watched.clear()
 
 
 def test_head_in_place_imports_itself(base: Job, monkeypatch: pytest.MonkeyPatch) -> None:
