@@ -16,6 +16,7 @@ from flashcore_ci.collect.session import Session
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 
 
@@ -84,7 +85,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         origin=provenance(request, scratch),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
-        nvdisasm=disassembler(request),
+        nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         progress=progress,
