@@ -205,7 +205,10 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine."""
+    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine.
+
+    ``defaults`` has each key that the file omits, and the value that it got.
+    """
 
     name: str
     file: str
@@ -217,3 +220,4 @@ class Suite:
     protocol: Protocol
     sources: tuple[tuple[str, str], ...] = ()
     accepts: Accepts | None = None
+    defaults: tuple[tuple[str, str], ...] = ()

@@ -24,8 +24,8 @@ Bar = dict[str, Record]
 
 PROSE = frozenset({"title", "why", "reason", "owner"})
 """Fields that ask nothing. All others count, also those that this version does not know the meaning of."""
-POSITION = frozenset({"file", "sources"})
-"""Fields of the suite that say where it is."""
+POSITION = frozenset({"file", "sources", "defaults"})
+"""Fields of the suite that say where its values are from. The values themselves count."""
 SELECTION = frozenset({"on", "roofs", "tags", "limits"})
 """Fields of a gate that its checks show. The gate's own record has them too."""
 NAMED = {

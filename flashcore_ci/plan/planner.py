@@ -56,6 +56,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         descriptions=descriptions,
         protocol=suite.protocol,
         accepts=suite.accepts,
+        defaults=suite.defaults,
     )
     return _only_needed(whole)
 

@@ -42,7 +42,7 @@ def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: b
     gates = [gate.id for gate in suite.gates if gate.evidence in request.kinds]
     if not gates:
         kinds = ", ".join(request.kinds)
-        raise SuiteError((f"{suite.file}: no gate judges evidence of kind {kinds}",), fix="add one, as gates/hopper.toml does")
+        raise SuiteError((f"{suite.file}: no gate judges evidence of kind {kinds}",), fix="add a [[gate]] with such evidence")
     return planner.narrow(planner.narrow(plan, gates), request.only)
 
 
@@ -62,6 +62,10 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield ""
         yield f"{gate}: {checks[0].gate.title} ({formatting.plural(len(checks), 'check')})"
         yield from (_line(check) for check in checks)
+    if plan.defaults:
+        yield ""
+        yield f"Defaults of keys that the suite omits ({len(plan.defaults)}):"
+        yield from (f"  {formatting.printable(f'{key} = {value}')}" for key, value in plan.defaults)
     if plan.excluded:
         yield ""
         yield f"Not applicable ({formatting.plural(len(plan.excluded), 'pair')}):"

@@ -19,7 +19,7 @@ OPTIONAL_FIELDS = frozenset(
     {
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
         *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
-        *("codes", "accepts"),
+        *("codes", "accepts", "defaults"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""

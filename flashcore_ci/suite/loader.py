@@ -26,8 +26,12 @@ from flashcore_ci.model.suite import (
     Workload,
 )
 from flashcore_ci.suite import check
+from flashcore_ci.suite.defaults import complete
 from flashcore_ci.suite.expand import expand, size_of
+from flashcore_ci.suite.lines import lines_of
 from flashcore_ci.suite.problems import Problems, suggest
+from flashcore_ci.suite.project import FILE as PROJECT
+from flashcore_ci.suite.project import TABLE, read_project
 from flashcore_ci.suite.tables import AcceptsTable, GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
 
 M = TypeVar("M", bound=BaseModel)
@@ -36,13 +40,17 @@ MAX_SUITE = 512 * files.KIB
 MAX_LINE, MAX_DOTS = 4096, 200
 MAX_WORKLOADS = 2000
 MAX_TABLES = 500
+NO_SUITE = f'give --suite FILE, or write suite = "FILE" in {TABLE} of {PROJECT}'
 """The largest suite that is committed has 24 KiB and 60 workloads."""
 
 
 def load(path: Path, *, root: Path) -> Suite:
     """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
-    top = read_document(path, shown=reader.problems.file)
+    text = read_text(path)
+    reader.problems.places = lines_of(text)
+    made = complete(parse(text, reader.problems.file), stem=path.stem, subjects=read_project(root).subjects)
+    top = made.document
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
@@ -67,20 +75,34 @@ def load(path: Path, *, root: Path) -> Suite:
         protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
         accepts=_accepts(head.accepts),
+        defaults=tuple(made.filled),
     )
 
 
 def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
     """Read the TOML in ``path``, which errors call ``shown``. SuiteError on failure."""
+    return parse(read_text(path), shown or str(path))
+
+
+def read_text(path: Path) -> str:
+    """Read a suite file. SuiteError if there is none, or no text."""
     try:
-        return _decode(files.read(path, limit=MAX_SUITE).decode("utf-8"))
+        return files.read(path, limit=MAX_SUITE).decode("utf-8")
     except FileNotFoundError:
         there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
-        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix="give --suite FILE") from None
+        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix=NO_SUITE) from None
     except OSError as error:
         raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
+    except ValueError as error:
+        raise SuiteError((shorten(f"{path}: not valid TOML: {error}"),), fix="correct the file") from None
+
+
+def parse(text: str, shown: str) -> dict[str, Any]:
+    """Decode TOML, which errors call ``shown``. SuiteError on failure."""
+    try:
+        return _decode(text)
     except (ValueError, RecursionError) as error:
-        raise SuiteError((shorten(f"{shown or path}: not valid TOML: {error}"),), fix="correct the file") from None
+        raise SuiteError((shorten(f"{shown}: not valid TOML: {error}"),), fix="correct the file") from None
 
 
 def _decode(text: str) -> dict[str, Any]:
@@ -179,8 +201,9 @@ def _gate(table: GateTable) -> Gate:
 def _waivers(path: Path, root: Path, suite: _Reader, gates: dict[str, Gate]) -> tuple[list[str], tuple[Waiver, ...]]:
     if not path.exists():
         return [], ()
-    reader = _Reader(Problems(_shown(path, root)), suite.sources)
-    top = read_document(path, shown=reader.problems.file)
+    text = read_text(path)
+    reader = _Reader(Problems(_shown(path, root), places=lines_of(text)), suite.sources)
+    top = parse(text, reader.problems.file)
     reader.problems.read(WaiversTable, top, "")
     waivers = {}
     for key, table in reader.tables(top, "waiver", WaiverTable):

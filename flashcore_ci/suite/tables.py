@@ -12,6 +12,8 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
+RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
+"""Metrics with a statistic of their own, which compares measurements."""
 Template = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
