@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.model import errors
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, InterruptedRunError, SuiteError
-from flashcore_ci.model.subject import Description
+from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec, Problem, required_keys
 from flashcore_ci.model.suite import SubjectRef, Suite
 from flashcore_ci.store.codec import decode
 
@@ -60,12 +62,60 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
     return tuple(descriptions)
 
 
+def find_absent_files(descriptions: tuple[Description, ...], root: Path) -> list[str]:
+    """List the files of builds that are not in the checkout."""
+    found = []
+    for description in descriptions:
+        build = description.build
+        named = [("entries", entry.source) for entry in build.entries] if build else []
+        for key in ("launchers", "includes", "binding") if build else ():
+            named += [(key, file) for file in getattr(build, key)]
+        for key, file in dict.fromkeys(named):
+            if "\0" not in file and not (root / file).exists():
+                near = [path.relative_to(root).as_posix() for path in (root / file).parent.glob(f"*{Path(file).suffix}")]
+                message = f"build(): {key}: {file}: there is no such file{_meant(file, near)}"
+                found.append(shorten(f"{description.file}: {message}"))
+    return found
+
+
+def _wrong_keys(given: dict[str, Any]) -> list[str]:
+    """Compare the keys of build() and problem() with those that they need."""
+    found = []
+    build = given.get("build")
+    records: list[tuple[str, Any, type[Any], tuple[str, ...]]] = (
+        [("build()", build, BuildSpec, ())] if isinstance(build, dict) else []
+    )
+    entries = build.get("entries") if isinstance(build, dict) else None
+    records += [("build(): entries", entry, EntrySpec, ()) for entry in (entries if isinstance(entries, list) else ())]
+    rows = given.get("problems")
+    records += [("problem()", row, Problem, ("workload",)) for row in (rows if isinstance(rows, list) else ())]
+    for where, record, kind, ours in records:
+        known = [field.name for field in fields(kind) if field.name not in ours]
+        needed = [name for name in required_keys(kind) if name in known]
+        keys = [key for key in record if key not in ours] if isinstance(record, dict) else known
+        found += [f'{where}: unknown key "{key}"{_meant(key, known)}' for key in keys if key not in known]
+        found += [f'{where}: the key "{key}" is missing' for key in needed if key not in keys]
+    return list(dict.fromkeys(found))
+
+
+def _meant(word: str, words: list[str]) -> str:
+    close = difflib.get_close_matches(word, words, n=1)
+    return f' (did you mean "{close[0]}"?)' if close else ""
+
+
 def _description(subject: SubjectRef, given: Any, problems: list[str]) -> list[Description]:
     if not isinstance(given, dict):
         problems.append(f"{subject.file}: the worker wrote no description")
         return []
+    if "build" in given and given["build"] is not None and not isinstance(given["build"], dict):
+        problems.append(f"{subject.file}: build() returns {type(given['build']).__name__}: return a dict, or None")
+        return []
+    given = {**given, "build": _with_defaults(given.get("build"))}
+    if wrong := _wrong_keys(given):
+        problems += [shorten(f"{subject.file}: {line}") for line in wrong[:MAX_PROBLEMS]]
+        return []
     try:
-        record = {**given, "subject": subject.name, "file": subject.file, "build": _with_defaults(given.get("build"))}
+        record = {**given, "subject": subject.name, "file": subject.file}
         record |= {"trust": subject.trust, "candidate": subject.candidate}
         data = json.dumps(record, allow_nan=False).encode()
         description = decode(Description, data, where=subject.file)

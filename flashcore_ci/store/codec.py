@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.bounded.values import loads, shorten
 from flashcore_ci.model.errors import EvidenceError
@@ -51,7 +52,7 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise _decode_error(where, shorten(f"{path}: {first['msg']}")) from None
+        raise _decode_error(where, shorten(f"{path}: {complaint(first['type'], first.get('ctx', {}))}")) from None
     except ValueError as error:
         raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again: the file was cut or altered") from None
     absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))

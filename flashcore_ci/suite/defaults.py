@@ -99,7 +99,8 @@ def _complete_gate(made: Defaults, where: str, table: Document, protocol: Any) -
     name = table["metric"]
     made.set(table, where, "evidence", str(metric.kind))
     statistic = RELATIVE.get(name, Statistic.RELATIVE_STD) if metric.sampled else Statistic.VALUE
-    made.set(table, where, "statistic", str(statistic))
+    if metric.sampled:
+        made.set(table, where, "statistic", str(statistic))
     if statistic in {Statistic.RELATIVE_STD, Statistic.DRIFT}:
         made.set(table, where, "min_samples", protocol.get("timing_processes", 1) if isinstance(protocol, dict) else 1)
     if metric.lower_is_better or statistic is not Statistic.VALUE:

@@ -25,7 +25,7 @@ from flashcore_ci.model.suite import (
     Waiver,
     Workload,
 )
-from flashcore_ci.suite import check
+from flashcore_ci.suite import check, subject_text
 from flashcore_ci.suite.defaults import complete
 from flashcore_ci.suite.expand import expand, size_of
 from flashcore_ci.suite.lines import lines_of
@@ -54,6 +54,7 @@ def load(path: Path, *, root: Path) -> Suite:
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
+    reader.subject_files(subjects, workloads, root)
     gates = reader.gates(reader.tables(top, "gate", GateTable))
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
@@ -149,6 +150,20 @@ class _Reader:
             self.remember(f"subject {table.name}", key)
         return found
 
+    def subject_files(self, subjects: dict[str, SubjectRef], workloads: dict[str, Workload], root: Path) -> None:
+        """Report what is wrong in the subjects' files. It needs no GPU, and runs none of their code."""
+        for subject in subjects.values():
+            params = {workload.id: dict(workload.params) for workload in workloads.values() if workload.subject == subject.name}
+            for file, names in _functions_in(subject, measured=bool(params)):
+                if not files.resolve(root / file).is_relative_to(files.resolve(root)):
+                    continue  # reported above
+                try:
+                    text = files.read(root / file, limit=files.MAX_SOURCE).decode("utf-8")
+                except (OSError, ValueError):
+                    continue  # reported above, or by the worker
+                for line, mistake in subject_text.mistakes(text, subject_text.Part(needed=names, workloads=params)):
+                    self.problems.add_line(f"{file}:{line}: {mistake}")
+
     def workloads(self, tables: list[tuple[str, WorkloadTable]]) -> dict[str, Workload]:
         found: dict[str, Workload] = {}
         for key, table in tables:
@@ -190,6 +205,14 @@ def _accepts(table: AcceptsTable | None) -> Accepts | None:
     tools = tuple(sorted((name, VersionRange(**each.model_dump())) for name, each in table.tools.items()))
     driver = VersionRange(**table.driver.model_dump())
     return Accepts(devices=tuple(table.devices), driver=driver, tools=tools, max_age_days=table.max_age_days)
+
+
+def _functions_in(subject: SubjectRef, *, measured: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Say which functions each file of a subject needs. What is only built needs no others."""
+    needed = ("build", "problem", *subject_text.MEASURED) if measured else ("build",)
+    if not subject.candidate:
+        return [(subject.file, needed)]
+    return [(subject.file, tuple(name for name in needed if name != "run")), (subject.candidate[0], ("run",))]
 
 
 def _gate(table: GateTable) -> Gate:

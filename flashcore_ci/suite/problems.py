@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.values import shorten
 from flashcore_ci.suite.lines import Lines
 
@@ -17,40 +18,6 @@ M = TypeVar("M", bound=BaseModel)
 MAX_PROBLEMS = 200
 """Lines of one file. More mistakes show when these are corrected."""
 MAX_NAMES, MAX_WORD = 500, 120
-NEEDED = {
-    "string_type": "text in quotes is needed",
-    "int_type": "a whole number is needed",
-    "int_from_float": "a whole number is needed",
-    "float_type": "a number is needed",
-    "finite_number": "a finite number is needed",
-    "bool_type": "true or false is needed",
-    "list_type": "a list is needed",
-    "dict_type": "a table is needed",
-    "model_type": "a table is needed",
-    "model_attributes_type": "a table is needed",
-    "date_type": "a day such as 2026-12-31 is needed",
-    "date_parsing": "a day such as 2026-12-31 is needed",
-    "date_from_datetime_parsing": "a day such as 2026-12-31 is needed",
-    "date_from_datetime_inexact": "a day without a time is needed",
-    "greater_than": "more than {gt:g} is needed",
-    "greater_than_equal": "at least {ge:g} is needed",
-    "less_than_equal": "at most {le:g} is allowed",
-    "string_too_short": "text is needed",
-    "string_too_long": "at most {max_length} characters are allowed",
-    "string_pattern_mismatch": "text of the form {pattern} is needed",
-    "too_short": "at least {min_length} value is needed",
-    "too_long": "at most {max_length} values are allowed",
-}
-"""What each kind of wrong value is told. Any other is told the last entry."""
-OTHER = "another value is needed"
-FORMS = {
-    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "of letters, digits, dot, dash and underscore",
-    r"^[^\x00]+$": "of a path",
-    r"^[0-9]{1,9}(\.[0-9]{1,9}){0,9}$": "12.8",
-    r"^[0-9a-f]{64}$": "of 64 hexadecimal digits",
-    r"^[0-9a-f]{12}\.\.[0-9a-f]{12}$": "of two digests, as in the verdict",
-}
-"""The patterns of ``tables`` in words."""
 
 
 def suggest(word: object, words: Iterable[str]) -> str:
@@ -75,7 +42,12 @@ class Problems:
         if len(self.lines) < MAX_PROBLEMS:
             line = self.places.of(key)
             place = f"{self.file}:{line}" if line else self.file
-            self.lines.append(shorten(": ".join(part for part in (place, key, message) if part)))
+            self.add_line(": ".join(part for part in (place, key, message) if part))
+
+    def add_line(self, line: str) -> None:
+        """Report a problem of another file."""
+        if len(self.lines) < MAX_PROBLEMS and shorten(line) not in self.lines:
+            self.lines.append(shorten(line))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
         """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
@@ -105,10 +77,7 @@ def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f'"{detail["input"]}" is not an allowed value{suggest(detail["input"], expected)}'
-    if detail["type"] == "value_error":
-        return f"{detail['ctx']['error']}, not {_shown(detail['input'])}"
-    given = {name: FORMS.get(value, value) if name == "pattern" else value for name, value in detail.get("ctx", {}).items()}
-    return f"{NEEDED.get(detail['type'], OTHER).format(**given)}, not {_shown(detail['input'])}"
+    return f"{complaint(detail['type'], detail.get('ctx', {}))}, not {_shown(detail['input'])}"
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -33,23 +32,34 @@ class Project:
     selftest: str = ""
     planted: str = ""
 
-    def beside(self, key: str) -> Path:
-        """Return the path ``key``, by default next to the suite."""
-        folder = PurePosixPath(self.suite).parent
-        return Path(getattr(self, key) or folder / {"evidence": "evidence"}.get(key, f"{key}.toml"))
+    def path_of(self, key: str) -> Path:
+        """Return the path ``key``. By default it is next to the suite."""
+        name = "evidence" if key == "evidence" else f"{key}.toml"
+        return Path(getattr(self, key) or PurePosixPath(self.suite).parent / name)
+
+    def resolved(self) -> dict[str, str]:
+        """Return every path by its key."""
+        return {
+            field.name: self.subjects if field.name == "subjects" else str(self.path_of(field.name)) for field in fields(self)
+        }
 
 
 def read_project(root: Path) -> Project:
-    """Read the table. SuiteError lists every mistake in it."""
+    """Read the table of a checkout. SuiteError lists every mistake in it."""
     try:
-        text = files.read(root / FILE, limit=MAX_PROJECT).decode("utf-8")
-        if "flashcore-ci" not in text:
-            return Project()
-        document = tomllib.loads(text)
+        return parse_project(files.read(root / FILE, limit=MAX_PROJECT))
     except FileNotFoundError:
         return Project()
     except OSError as error:
         raise SuiteError((f"{FILE}: cannot be read: {error.strerror}",), fix="restore the file") from None
+
+
+def parse_project(data: bytes) -> Project:
+    """Read the table from the content of pyproject.toml. SuiteError as ``read_project``."""
+    if b"flashcore-ci" not in data:
+        return Project()
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise SuiteError((shorten(f"{FILE}: not valid TOML: {error}"),), fix="correct the file") from None
     tool = document.get("tool")
@@ -72,6 +82,6 @@ def _problems(table: object) -> tuple[str, ...]:
             found.append(f'{where}: unknown key "{key}"{suggest(key, known)}')
         elif not isinstance(value, str) or not value or not value.isprintable():
             found.append(f"{where}: a path in quotes is needed")
-        elif os.path.isabs(value) or ".." in PurePosixPath(value).parts:
+        elif PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
             found.append(f"{where}: {value} is not a path inside the checkout")
     return tuple(map(shorten, found))

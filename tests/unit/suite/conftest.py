@@ -11,7 +11,7 @@ from flashcore_ci.suite.loader import load
 @pytest.fixture
 def checkout(tmp_path):
     (tmp_path / "gates").mkdir()
-    (tmp_path / "scale.py").write_text("")
+    (tmp_path / "scale.py").write_text("from elsewhere import *\n")
     return tmp_path
 
 

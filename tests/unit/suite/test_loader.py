@@ -48,7 +48,7 @@ class TestProblems:
         ("old", "new", "line"),
         [
             ("repeats = 3", "repeat = 3", 'gates/tiny.toml: protocol.repeat: unknown key "repeat" (did you mean "repeats"?)'),
-            ("repeats = 3", 'repeats = "3"', "gates/tiny.toml: protocol.repeats: a whole number is needed, not \"3\""),
+            ("repeats = 3", 'repeats = "3"', 'gates/tiny.toml: protocol.repeats: a whole number is needed, not "3"'),
             ("repeats = 3", "repeats = 0", "protocol.repeats: at least 1 is needed, not 0"),
             ("flops = 989e12", "flops = inf", "ridge.flops: a finite number is needed"),
             (
@@ -66,7 +66,7 @@ class TestProblems:
                 "subject[0] (scale).file: ../scale.py is not a path inside the checkout",
             ),
             ('file = "scale.py"', 'file = "/dev/null"', "subject[0] (scale).file: /dev/null is not a path inside the checkout"),
-            ('file = "scale.py"', 'file = "scale\\u0000.py"', "subject[0] (scale).file: text of the form of a path is needed"),
+            ('file = "scale.py"', 'file = "scale\\u0000.py"', "subject[0] (scale).file: text without a zero byte is needed"),
             (
                 'rule = "=="',
                 'rule = ">="',
