@@ -159,6 +159,14 @@ def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
             raise CannotCollectError(f"cannot read the files of {short(commit)}: {lines[0] if lines else name}", fix="git fsck")
 
 
+def file_at(root: Path, commit: str, path: str, *, logs: Path) -> bytes | None:
+    """Return a file of ``commit``, or None if it has none."""
+    try:
+        return _ask(("git", "-C", str(root), "cat-file", "blob", f"{commit}:{path}"), logs, "git-file")
+    except ValueError:
+        return None
+
+
 def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
     """Tell whether a tracked file under ``paths`` differs from ``commit``."""
     argv = difference_argv(root, commit, paths)

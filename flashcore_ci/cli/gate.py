@@ -40,7 +40,7 @@ def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
     code. Reports in every format go to --out.
     """
-    request = Request(out=out, environ=os.environ, **arguments)
+    request = Request(out=out, environ=os.environ, suite_is_default=options.suite_is_default(), **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         report = gate.gate(request, progress)

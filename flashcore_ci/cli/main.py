@@ -8,13 +8,15 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
+from flashcore_ci.cli import answers
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
-from flashcore_ci.run import streams
+from flashcore_ci.run import place, streams
 
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
@@ -43,6 +45,16 @@ COMMANDS: dict[str, str] = {
 EPILOG = "Exit codes: 0 passed, 10 a gate failed, 11 inconclusive, 2 usage, 3 invalid suite, 4 cannot collect here, 1 a bug."
 
 
+class RememberedContext(click.Context):
+    """A context whose options a hint can keep after its end."""
+
+    last: ClassVar[click.Context | None] = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        RememberedContext.last = self
+
+
 class Commands(click.Group):
     """A group that imports a command only to run it."""
 
@@ -55,7 +67,14 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
+        command.context_class = RememberedContext
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. NoSuchCommand suggests the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the command's name."""
@@ -75,30 +94,33 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line. Return its exit code, also where the output has lost its reader."""
-    with streams.guarded(os.environ):
+    """Run one command line in the top folder. Return its exit code, also where the output has lost its reader."""
+    RememberedContext.last = None
+    with streams.guarded(os.environ), place.at_top():
         status = _run(arguments)
         try:
             sys.stdout.flush()
         except OSError as error:
-            return status or _report_unexpected(error)
+            return status or _report_unexpected(error, as_json=False)
         return status
 
 
 def _run(arguments: Sequence[str]) -> int:
+    as_json = answers.wants_json(arguments)
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
+    except click.ClickException as error:
+        message, fix = answers.explain_usage(error)
+        return answers.fail(message, fix, ExitCode.USAGE, as_json=as_json)
     except FlashcoreError as error:
-        _print_error(error)
-        return error.exit_code
+        return _report(error, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("flashcore-ci: stopped", err=True)
-        return ExitCode.INCONCLUSIVE
+        return answers.fail("stopped", "", ExitCode.INCONCLUSIVE, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the user gets one line whatever went wrong
-        return _report_unexpected(error)
+        return _report_unexpected(error, as_json=as_json)
     return status if isinstance(status, int) else ExitCode.BUG  # a command without an exit code did not pass
 
 
@@ -111,23 +133,19 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _print_error(error: FlashcoreError) -> None:
-    lines = str(error).splitlines() or [type(error).__name__]
-    click.echo("\n".join(f"flashcore-ci: {line}" for line in lines), err=True)
-    if error.fix:
-        click.echo(f"fix: {error.fix}", err=True)
+def _report(error: FlashcoreError, *, as_json: bool) -> int:
+    options = answers.given_options(RememberedContext.last)
+    return answers.fail(answers.message_of(error), error.fix, error.exit_code, as_json=as_json, options=options)
 
 
-def _report_unexpected(error: Exception) -> int:
+def _report_unexpected(error: Exception, *, as_json: bool) -> int:
     cause = as_flashcore_error(error)
     if isinstance(cause, FlashcoreError):
-        _print_error(cause)
-        return cause.exit_code
+        return _report(cause, as_json=as_json)
     from flashcore_ci.cli import crash_report  # noqa: PLC0415 - only a bug needs it
 
-    click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}", err=True)
-    click.echo(f"fix: report this bug with {crash_report.keep(error)}", err=True)
-    return ExitCode.BUG
+    message = f"a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}"
+    return answers.fail(message, f"report this bug with {crash_report.keep(error)}", ExitCode.BUG, as_json=as_json)
 
 
 if __name__ == "__main__":

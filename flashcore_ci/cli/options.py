@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
+from flashcore_ci.cli import completion
+from flashcore_ci.run import place
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_SUITE = Path("gates/hopper.toml")
 DEFAULT_OUT = Path("runs/latest")
 DEFAULT_JUDGED = Path("runs/judged")
 END_OF_DAY = 86_399
-DEFAULT_EVIDENCE = Path("gates/evidence")
 
 
 class Moment(click.ParamType[str, Any]):
@@ -34,14 +35,49 @@ class Moment(click.ParamType[str, Any]):
             self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
 
 
+class UserPath(click.Path):
+    """A path as the user typed it, turned into one of the top folder. Defaults are of the top folder already."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert what the user typed."""
+        return super().convert(place.at_start(value) if isinstance(value, str) else value, param, ctx)
+
+
+FILE = UserPath()
+
+
 def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
     """Make an option for a file or folder."""
-    return click.option(*names, type=click.Path(path_type=Path), default=default, show_default=default is not None, help=text)
+    return click.option(*names, type=FILE, default=default, show_default=default is not None, help=text)
 
 
-suite = path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
+def of_project(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Take the default from pyproject.toml."""
+    if value is not None or ctx.resilient_parsing or param.name is None:
+        return value
+    from flashcore_ci.run.project import default_path  # noqa: PLC0415 - `--help` does not need it
+
+    return default_path(param.name)
+
+
+def project_path(*names: str, text: str) -> Callable[[F], F]:
+    """Make an option for a file or folder whose default is in pyproject.toml."""
+    more = "  [default: pyproject.toml]"
+    return click.option(*names, type=FILE, callback=of_project, shell_complete=completion.paths, help=text + more)
+
+
+def suite_is_default() -> bool:
+    """Tell whether the user named no suite."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source("suite") is click.core.ParameterSource.DEFAULT
+
+
+suite = project_path("--suite", text="The suite: workloads, gates, limits.")
 out = path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
-evidence = path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
+evidence = project_path("--evidence", text="Folder of recorded runs, used where there is no GPU.")
 build = path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
 stale = click.option(
     "--stale",
@@ -51,7 +87,13 @@ stale = click.option(
     help="Checks without matching evidence block, or are deferred to a GPU job that must be green.",
 )
 as_of = click.option("--as-of", type=Moment(), help="Judge as of this moment. It decides which waivers have expired.")
-only = click.option("--only", multiple=True, metavar="GLOB", help="Judge only gates or targets that match. Repeatable.")
+only = click.option(
+    "--only",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=completion.targets,
+    help="Judge only gates or targets that match. Repeatable.",
+)
 toolchain = click.option(
     "--toolchain",
     type=click.Choice(["pip", "system"]),
@@ -72,7 +114,7 @@ lock_timeout = click.option(
     metavar="SECONDS",
     help="How long to wait for another gate on the same GPU.",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, also on failure.")
 base_build = path("--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head.")
 lock_clocks = click.option(
     "--lock-clocks",

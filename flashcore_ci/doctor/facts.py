@@ -31,10 +31,11 @@ TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """The text, and whether nothing is missing."""
+    """The text and its items, and whether nothing is missing."""
 
     text: str
     passed: bool
+    items: tuple[dict[str, str], ...] = ()
 
 
 def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...], gpu: str, runner: bool) -> Examination:
@@ -43,11 +44,14 @@ def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...
     with scratch_folder() as scratch:
         diagnoses = tuple(_diagnose(settings, toolchain, allow, gpu, scratch))
         text, passed = checks.render(diagnoses), not any(diagnosis.problem for diagnosis in diagnoses)
+        status = {True: "problem", False: "ok"}
+        shown = [{"name": d.name, "status": status[d.problem], "fact": d.fact, "fix": d.fix} for d in diagnoses]
         if runner:
             items = checklist.check(_runner_facts(environ, diagnoses, allow, gpu, scratch))
+            shown += [{"name": item.id, "status": str(item.status), "fact": item.fact, "fix": item.fix} for item in items]
             text += f"\n{checklist.render(items)}"
             passed = passed and not any(item.status is Status.FAILED for item in items)
-    return Examination(text=text, passed=passed)
+    return Examination(text=text, passed=passed, items=tuple(shown))
 
 
 def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Diagnosis]:

@@ -67,6 +67,7 @@ def bar_of(side: Side) -> Bar:
     bar = {**_declared(suite), **_checks(suite, side), **_described(side)}
     groups = (("reference", side.references), ("dependency", side.dependencies), ("subject-file", side.subjects))
     bar |= {f"{kind} {name}": {"digest": digest} for kind, digests in groups for name, digest in digests.items()}
+    bar |= {f"default {key}": {"path": path} for key, path in side.project.items()}
     bar |= _selftest(side.selftest)
     if side.selftest_suite is not None:
         bar |= {f"{SELFTEST}{name}": record for name, record in _declared(side.selftest_suite).items()}

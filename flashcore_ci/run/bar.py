@@ -21,8 +21,8 @@ from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.run.references import BASELINES, NOISE
 from flashcore_ci.store.record_files import PATTERN
 from flashcore_ci.suite.loader import load, read_document
+from flashcore_ci.suite.project import read_project
 
-SELFTEST = Path("gates/selftest.toml")
 PROJECT = "pyproject.toml"
 PROJECT_KEYS = ("build-system", "dependency-groups")
 TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
@@ -66,7 +66,9 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
     loaded = load(root / suite, root=root)
     descriptions = describe(loaded, root=root, python=python, scratch=scratch)
     make_plan(loaded, descriptions, compared=True)  # a suite that cannot be planned asks nothing
-    selftest = read_document(root / SELFTEST) if (root / SELFTEST).is_file() else {}
+    project = read_project(root)
+    file = root / project.path_of("selftest")
+    selftest = read_document(file) if file.is_file() else {}
     name = selftest.get("suite")
     broken = root / name if isinstance(name, str) else None
     return Side(
@@ -75,6 +77,7 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
         references=dict(_references((root / suite).parent)),
         subjects={description.subject: subject_digest(description, root) for description in descriptions},
         dependencies=dict(_dependencies(root)),
+        project=project.resolved(),
         selftest=selftest,
         selftest_suite=load(broken, root=root) if broken is not None and broken.is_file() else None,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci.build import toolchain
 from flashcore_ci.build.subjects import build_subjects, load_builds
@@ -14,6 +16,7 @@ from flashcore_ci.model.subject import Description
 from flashcore_ci.run import host
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.request import Progress, Request, settings_of
+from flashcore_ci.store import codec
 
 Builds = tuple[BuildEvidence, ...]
 
@@ -55,6 +58,11 @@ def compiler_evidence(plan: Plan, builds: Builds, provenance: Provenance) -> Evi
 def as_text(builds: Builds) -> str:
     """List each entry function's resources, or the compile error."""
     return "\n".join(line for build in builds for line in _lines(build)) + "\n"
+
+
+def plain(builds: Builds) -> list[Any]:
+    """Return the build records as JSON values."""
+    return [json.loads(codec.encode(build)) for build in builds]
 
 
 def _lines(build: BuildEvidence) -> list[str]:

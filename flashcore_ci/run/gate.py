@@ -20,13 +20,14 @@ from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, host, profiler_reports, references, reports
+from flashcore_ci.run import github, hints, host, profiler_reports, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
+from flashcore_ci.run.project import suite_option
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
@@ -259,7 +260,9 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
     narrowing = "; ".join(filter(None, (bar.caveat if bar else "", only, run.narrowing)))
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
-    return replace(report, headline=headline, judged_commit=run.commit)
+    options = suite_option(request)
+    verdicts = tuple(replace(verdict, next_step=hints.repeat(verdict.next_step, options)) for verdict in report.verdicts)
+    return replace(report, headline=headline, judged_commit=run.commit, verdicts=verdicts if options else report.verdicts)
 
 
 def publish(report: Report, run: PartialRun, request: Request) -> None:

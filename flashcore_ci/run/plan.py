@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore_ci.collect.describe import describe
+from flashcore_ci.collect.describe import describe, find_absent_files
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.plan import Check, Plan
@@ -36,6 +35,8 @@ def make_plan(suite: Suite, request: Request, progress: Progress, *, compared: b
     progress("asking the subjects what they are")
     with scratch_folder() as scratch:
         descriptions = describe(suite, root=request.root, python=request.settings.python, scratch=scratch)
+    if request.build is None and (absent := find_absent_files(descriptions, request.root)):
+        raise SuiteError(tuple(absent), fix="correct the subject, then run `flashcore-ci plan`")
     plan = planner.make_plan(suite, descriptions, compared=request.base is not None if compared is None else compared)
     if not request.kinds:
         return planner.narrow(plan, request.only)
@@ -89,11 +90,3 @@ def explain(name: str, suite: Path, root: Path) -> str:
     meant = f"; did you mean {similar[0]}?" if similar else ""
     message = f"{name} is neither a gate of {suite} nor a reason code{meant}\ngates: {', '.join(gates)}"
     raise UsageError(message, fix=f"flashcore-ci explain {similar[0] if similar else next(iter(gates))}")
-
-
-def names(suite: Path, root: Path) -> list[str]:
-    """List the gates, if any, and the reason codes."""
-    gates: list[str] = []
-    with contextlib.suppress(SuiteError):
-        gates = [gate.id for gate in load(suite, root=root).gates]
-    return [*gates, *Code]

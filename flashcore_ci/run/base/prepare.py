@@ -28,6 +28,7 @@ from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
 from flashcore_ci.run.build import Builds, compile_subjects
+from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
@@ -37,7 +38,8 @@ def with_fork_point(request: Request, revision: str) -> Request:
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
     with host.scratch_folder() as logs:
-        return replace(request, base=git.fork_point(request.root, revision, logs=logs))
+        base = git.fork_point(request.root, revision, logs=logs)
+        return by_suite_of_base(replace(request, base=base), logs=logs)
 
 
 @contextlib.contextmanager
