@@ -42,7 +42,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
-	$(BIN)/python tools/docs/generate.py codes schemas selftest
+	$(BIN)/python tools/docs/generate.py codes schemas reference selftest
 	$(BIN)/python tools/docs/generate_instantiations.py
 	$(BIN)/python tools/study/verdict_tables.py
 

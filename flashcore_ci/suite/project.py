@@ -18,13 +18,18 @@ FALLBACK = "gates/hopper.toml"
 """The default suite of repositories from before this table."""
 
 
+MEANING = {
+    "suite": "The suite of every command without `--suite`.",
+    "evidence": "The folder of recorded runs.",
+    "subjects": "The folder of subjects without `file`.",
+    "selftest": "The file of the self-test.",
+    "planted": "The suite of planted slowdowns for `calibrate`.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """Paths relative to the top folder.
-
-    ``suite`` and ``evidence`` are the defaults of ``--suite`` and ``--evidence``. ``subjects`` is the folder of subjects without
-    ``file``. ``selftest`` is the file of the self-test, and ``planted`` the suite of planted slowdowns.
-    """
+    """Paths relative to the top folder. ``MEANING`` says of what."""
 
     suite: str = FALLBACK
     evidence: str = ""
