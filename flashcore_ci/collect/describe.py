@@ -54,11 +54,13 @@ def describe(suite: Suite, *, root: Path, python: Path, scratch: Path) -> tuple[
             problems.append(f"{subject.file}: the subject ended the process that runs it{failure}")
             continue
         named = outcome.get("problems", [])
-        problems += [shorten(f"{subject.file}: {problem}") for problem in named[:MAX_PROBLEMS]]
+        prefix = f"{Path(subject.file).name}:"  # the worker knows the line, and not the path in the checkout
+        placed = (f":{each.removeprefix(prefix)}" if each.startswith(prefix) else f": {each}" for each in named[:MAX_PROBLEMS])
+        problems += [shorten(f"{subject.file}{problem}") for problem in placed]
         if not named:
             descriptions += _description(subject, outcome.get("description"), problems)
     if problems:
-        raise SuiteError(tuple(problems))
+        raise SuiteError(tuple(problems), fix="correct the subject, then run `flashcore-ci plan`")
     return tuple(descriptions)
 
 

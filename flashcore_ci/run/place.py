@@ -44,11 +44,15 @@ def at_top() -> Iterator[Path]:
 
 
 def at_start(text: str) -> Path:
-    """Turn a path that the user typed into one that is right in the top folder."""
+    """Turn a path that the user typed into one that is right in the top folder.
+
+    A path that exists only from the top folder stays as it is: messages name such paths.
+    """
     top, path = Path.cwd(), Path(text)
-    if path.is_absolute() or _PLACE.start in {None, top}:
+    start = _PLACE.start or top
+    if path.is_absolute() or start == top or (os.path.lexists(path) and not os.path.lexists(start / path)):
         return path
-    whole = Path(os.path.normpath((_PLACE.start or top) / path))
+    whole = Path(os.path.normpath(start / path))
     return whole.relative_to(top) if whole.is_relative_to(top) else whole
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +67,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.defaults:
         yield ""
         yield f"Defaults of keys that the suite omits ({len(plan.defaults)}):"
-        yield from (f"  {formatting.printable(f'{key} = {value}')}" for key, value in plan.defaults)
+        for table, keys in itertools.groupby(plan.defaults, lambda default: default[0].partition(".")[0]):
+            inner = ", ".join(f"{key.removeprefix(table).lstrip('.')} = {value}".lstrip() for key, value in keys)
+            yield f"  {formatting.printable(f'{table} {inner}')}"
     if plan.excluded:
         yield ""
         yield f"Not applicable ({formatting.plural(len(plan.excluded), 'pair')}):"

@@ -67,7 +67,7 @@ def complete(document: Mapping[str, Any], *, stem: str, subjects: str = "") -> D
     top = made.document
     made.set(top, "", "name", stem)
     made.set(top, "", "ridge", dict(RIDGE))
-    made.set(top, "", "protocol", {})
+    top.setdefault("protocol", {})
     if isinstance(top["protocol"], dict):
         for key, value in PROTOCOL.items():
             made.set(top["protocol"], "protocol", key, value)
@@ -94,7 +94,8 @@ def _complete_gate(made: Defaults, where: str, table: Document, protocol: Any) -
         made.set(table, where, "metric", standard[0])
     metric = METRICS.get(str(table.get("metric")))
     made.set(table, where, "owner", OWNER)
-    if metric is None:
+    if metric is None:  # which is an error of its own, and must not make others
+        table |= {"title": "?", "why": "?", "evidence": "build", "rule": "<="} | table
         return
     name = table["metric"]
     made.set(table, where, "evidence", str(metric.kind))
@@ -126,8 +127,7 @@ def _complete_workloads(made: Defaults, isolated: set[str]) -> None:
         if len(names) == 1:
             made.set(table, where, "subject", names[0])
         can = [kind for kind in kinds if str(table.get("subject")) not in isolated or kind in ISOLATED_KINDS]
-        if can:
-            made.set(table, where, "collect", [str(kind) for kind in can])
+        made.set(table, where, "collect", [str(kind) for kind in can or [Kind.CORRECTNESS]])
 
 
 def _can_isolate(metric: str) -> bool:
