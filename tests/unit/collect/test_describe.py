@@ -83,3 +83,42 @@ def test_a_worker_that_cannot_start_is_this_machines_fault(monkeypatch):
 def test_a_stopped_run_stops(monkeypatch):
     with pytest.raises(InterruptedRunError):
         describe_with(monkeypatch, None, failure=Missing(code=Code.INTERRUPTED, message="the run was stopped"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"build": {**BUILD, "librray": "x"}, "problems": PROBLEMS}, 'unknown key "librray" (did you mean "library"?)'),
+        (
+            {"build": {k: v for k, v in BUILD.items() if k != "binding"}, "problems": PROBLEMS},
+            'build(): the key "binding" is missing',
+        ),
+        ({"build": {**BUILD, "entries": [{**ENTRY, "symbl": 1}]}, "problems": PROBLEMS}, 'build(): entries: unknown key "symbl"'),
+        ({"build": BUILD, "problems": [{**PROBLEMS[0], "flop": 1}]}, 'problem(): unknown key "flop" (did you mean "flops"?)'),
+        ({"build": 3, "problems": PROBLEMS}, "build() returns int: return a dict, or None"),
+        ({"build": {**BUILD, "library": 3}, "problems": PROBLEMS}, "build.library: text in quotes is needed"),
+    ],
+)
+def test_wrong_keys_are_named_in_plain_words(monkeypatch, given, message):
+    with pytest.raises(SuiteError) as caught:
+        describe_with(monkeypatch, {"description": given})
+    assert message in str(caught.value)
+    assert "Input should" not in str(caught.value)
+    assert "flashcore-ci plan" in caught.value.fix
+
+
+def test_a_line_of_the_worker_gets_the_whole_path(monkeypatch):
+    with pytest.raises(SuiteError, match=r"^kernel/subjects/scale.py:7: KeyError"):
+        describe_with(monkeypatch, {"problems": ["scale.py:7: KeyError: 'n'"]})
+
+
+def test_files_that_are_not_there_are_named(monkeypatch, tmp_path):
+    descriptions = describe_with(monkeypatch, GOOD)
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel/scales.cu").touch()
+    expected = (
+        'kernel/subjects/scale.py: build(): entries: kernel/scale.cu: there is no such file (did you mean "kernel/scales.cu"?)'
+    )
+    assert describe.find_absent_files(descriptions, tmp_path) == [expected]
+    (tmp_path / "kernel/scale.cu").touch()
+    assert describe.find_absent_files(descriptions, tmp_path) == []

@@ -81,7 +81,9 @@ def test_subjects_may_be_in_a_folder_that_the_project_names(checkout):
 @pytest.mark.parametrize("key", ["name", "ridge", "protocol", "subject", "workload", "gate"])
 def test_no_value_stops_the_completion(key, value):
     complete({key: value}, stem="x", subjects="s")
-    complete({"gate": [{"id": value, "metric": value, "limits": value, "evidence": value}], "subject": [{"name": value}]}, stem="x")
+    complete(
+        {"gate": [{"id": value, "metric": value, "limits": value, "evidence": value}], "subject": [{"name": value}]}, stem="x"
+    )
     complete({"workload": [{"subject": value}], "subject": [{"name": value, "trust": "none"}]}, stem="x", subjects="s")
 
 
@@ -104,7 +106,14 @@ def test_all_keys_wrong_are_all_named_with_their_lines(checkout):
     with pytest.raises(Exception, match="repeets") as caught:
         load(checkout / "gates/tiny.toml", root=checkout)
     lines = wrong.split("\n")
-    for word, meant in (("repeets", "repeats"), ("rigde", "ridge"), ("nme", "name"), ("idd", "id"), ("rof", "roof"), ("metrc", "metric")):
+    for word, meant in (
+        ("repeets", "repeats"),
+        ("rigde", "ridge"),
+        ("nme", "name"),
+        ("idd", "id"),
+        ("rof", "roof"),
+        ("metrc", "metric"),
+    ):
         (line,) = [line for line in caught.value.problems if f'unknown key "{word}"' in line]
         assert f'(did you mean "{meant}"?)' in line
         number = int(line.split(":")[1])

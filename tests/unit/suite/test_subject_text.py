@@ -7,7 +7,7 @@ import pytest
 from flashcore_ci.suite.subject_text import MEASURED, Part, mistakes
 
 ROOT = Path(__file__).parents[3]
-GOOD = '''
+GOOD = """
 def build(root):
     entry = {"symbol": "scale", "source": "scale.cu", "max_registers": 64, "dynamic_shared_bytes": 0}
     return {"library": "x.so", "launchers": [], "includes": [], "binding": [], "entries": [entry]}
@@ -35,7 +35,7 @@ def run(inputs, outputs):
 
 def reference(inputs):
     return {"out": inputs["x"] * 2}
-'''
+"""
 PART = Part(needed=("build", "problem", *MEASURED), workloads={"big": {"n": 1}})
 
 
@@ -62,7 +62,11 @@ def test_a_sound_subject_has_none() -> None:
         ('"library": "x.so", ', "", 'build(): the key "library" is missing'),
         ('"flops"', '"flop"', 'problem(): unknown key "flop" (did you mean "flops"?)'),
         ('params["n"], "bytes"', 'params["m"], "bytes"', 'problem() reads params["m"], which workload big does not have'),
-        ('draw(params["n"]', 'draw(params["nn"]', 'inputs() reads params["nn"], which workload big does not have (did you mean "n"?)'),
+        (
+            'draw(params["n"]',
+            'draw(params["nn"]',
+            'inputs() reads params["nn"], which workload big does not have (did you mean "n"?)',
+        ),
         ('{"out": inputs["x"] * 2}', '{"output": inputs["x"] * 2}', "reference() returns output, and outputs() out"),
         ('empty(inputs["x"])', 'empty(inputs["y"])', 'outputs() reads inputs["y"], which inputs() does not return'),
         ('outputs["out"]', 'outputs["o"]', 'run() reads outputs["o"], which outputs() does not return'),
@@ -87,10 +91,14 @@ def test_all_at_once_with_their_lines() -> None:
         "from elsewhere import *",
         "import other\nfor name in dir(other):\n    globals()[name] = getattr(other, name)",
         GOOD.replace("def run(inputs, outputs)", "def run(inputs, outputs, stream=None)"),
-        GOOD.replace("def run(inputs, outputs)", "def run(*tensors)").replace('launch(inputs["x"], outputs["out"])', "launch(*tensors)"),
+        GOOD.replace("def run(inputs, outputs)", "def run(*tensors)").replace(
+            'launch(inputs["x"], outputs["out"])', "launch(*tensors)"
+        ),
         GOOD.replace("def run(", "@wrapped\ndef run(").replace("def run(inputs, outputs)", "def run(a, b, c)"),
         GOOD.replace('flops": params["n"]', 'flops": params["m"] if "m" in params else 1'),
-        GOOD.replace('    return {"flops"', '    if "m" not in params:\n        return known()\n    n = params["m"]\n    return {"flops"'),
+        GOOD.replace(
+            '    return {"flops"', '    if "m" not in params:\n        return known()\n    n = params["m"]\n    return {"flops"'
+        ),
         GOOD.replace('    return {"flops"', '    params = complete(params)\n    m = params["m"]\n    return {"flops"'),
         GOOD.replace('return {"x":', 'return {**more, "x":').replace('empty(inputs["x"])', 'empty(inputs["y"])'),
         GOOD.replace('    return {"x": draw(params["n"], seed)}', "    raise NotImplementedError"),
