@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -85,7 +84,7 @@ def test_a_huge_family_ends(checkout: Path) -> None:
 
 def test_it_needs_no_pydantic() -> None:
     for module in ("suite/names.py", "suite/project.py", "run/completion.py", "run/place.py"):
-        text = (Path(os.path.dirname(main.__file__)).parent / module).read_text()
+        text = (Path(main.__file__).parents[1] / module).read_text()
         assert not any(
             line.startswith(("import pydantic", "from pydantic", "from flashcore_ci.suite.tables")) for line in text.splitlines()
         )
