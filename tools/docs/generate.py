@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools/bench"), str(ROOT / "tools/docs")]
 
 import roofline  # noqa: E402 - from the folders above, which are not installed
+import suite_reference as suites  # noqa: E402
 from blocks import filled  # noqa: E402
 from peerbench import page, samples  # noqa: E402
 from peerbench.columns import lines  # noqa: E402
@@ -31,7 +32,6 @@ from flashcore_ci.selftest import table  # noqa: E402
 from flashcore_ci.selftest.selftest import load_selftest, run_recorded  # noqa: E402
 from flashcore_ci.store.run import read_run  # noqa: E402
 from flashcore_ci.store.schemas import PUBLISHED, schema_text  # noqa: E402
-from flashcore_ci.suite import reference as suites  # noqa: E402
 from flashcore_ci.suite.project import MEANING as PROJECT_KEYS  # noqa: E402
 from flashcore_ci.suite.project import Project  # noqa: E402
 

@@ -41,7 +41,7 @@ class SuiteFile(Table):
 KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
     SuiteFile: {
         "name": ("The name of the suite.", "the file's name"),
-        "ridge": ("The device whose roofline is used.", RIDGE["device"]),
+        "ridge": ("The device whose roofline is used.", str(RIDGE["device"])),
         "protocol": ("How much is measured.", "see below"),
         "accepts": ("The evidence that counts. `require` needs it.", "evidence of any machine"),
         "subject": ("The kernels under test.", ""),
