@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+MAX_NAMES = 50_000
 USUAL = ("torch", "triton", "numpy", "cupy", "cutlass", "tilelang", "flashinfer", "xformers")
 """Modules that a machine without a GPU may lack."""
 
@@ -21,7 +24,7 @@ def missing_imports(file: Path, root: Path) -> list[str]:
     found = []
     is_complete = _exists("torch")
     for line, name in sorted(set(_imported_in_functions(ast.parse(file.read_text(encoding="utf-8"))))):
-        if _exists(name) or name in USUAL or next(root.rglob(f"{name}.py"), None) or next(root.rglob(f"{name}/"), None):
+        if _exists(name) or name in USUAL or name in _names_in(root):
             continue
         close = difflib.get_close_matches(name, [*USUAL, *sys.stdlib_module_names], n=1, cutoff=0.75)
         if close or is_complete:
@@ -41,6 +44,18 @@ def _imported_in_functions(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.module.partition(".")[0]
             elif not isinstance(node, ast.Try | ast.If):  # an import that may fail, or is for some machines
                 rest += ast.iter_child_nodes(node)
+
+
+@cache
+def _names_in(root: Path) -> frozenset[str]:
+    """List what the checkout could provide as a module."""
+    found: set[str] = set()
+    for _, folders, files in os.walk(root):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        found.update(folders, (name.removesuffix(".py") for name in files if name.endswith(".py")))
+        if len(found) > MAX_NAMES:
+            break
+    return frozenset(found)
 
 
 def _exists(name: str) -> bool:
