@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import click
 from click.shell_completion import CompletionItem
 
 MOST = 500
+LAZY = ("flashcore_ci.run.", "flashcore_ci.cli.console")
 SPECIAL = frozenset(" ,;&|<>()!*?~#:\"'`$\\")
 """What a shell or the format of completions would read as something else."""
+
+
+class LazyFinder(importlib.machinery.PathFinder):
+    """Finds use cases, which run only when a command does. Completion needs the options alone."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Delay the import of a use case to the first use of its names."""
+        if not fullname.startswith(LAZY):
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
 
 
 def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature

@@ -8,8 +8,7 @@ import click
 
 from flashcore_ci.cli import answers, completion, options
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import hints
-from flashcore_ci.run.plan import explain
+from flashcore_ci.run import hints, plan
 
 
 @click.command("explain")
@@ -21,5 +20,5 @@ def command(*, name: str, suite: Path, as_json: bool) -> int:
 
     A reason code needs no suite.
     """
-    text = hints.repeat(explain(name, suite, Path.cwd()), answers.given_options(click.get_current_context()))
+    text = hints.repeat(plan.explain(name, suite, Path.cwd()), answers.given_options(click.get_current_context()))
     return answers.finish({"name": name, "text": text}, ExitCode.PASSED, as_json=as_json, text=text)

@@ -14,10 +14,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
-from flashcore_ci.cli import answers
+from flashcore_ci.cli import answers, completion
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
 from flashcore_ci.run import place, streams
 
+COMPLETING = "_FLASHCORE_CI_COMPLETE"
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
 
@@ -66,6 +67,8 @@ class Commands(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
+        if COMPLETING in os.environ and completion.LazyFinder not in sys.meta_path:
+            sys.meta_path.insert(0, completion.LazyFinder)
         command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
         command.context_class = RememberedContext
         return command

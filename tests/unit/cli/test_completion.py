@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import click
@@ -88,3 +89,10 @@ def test_it_needs_no_pydantic() -> None:
         assert not any(
             line.startswith(("import pydantic", "from pydantic", "from flashcore_ci.suite.tables")) for line in text.splitlines()
         )
+
+
+def test_use_cases_are_not_run_for_it() -> None:
+    spec = completion.LazyFinder.find_spec("flashcore_ci.run.gate", [str(Path(main.__file__).parents[1] / "run")])
+    assert spec is not None
+    assert isinstance(spec.loader, importlib.util.LazyLoader)
+    assert completion.LazyFinder.find_spec("flashcore_ci.model.plan") is None
