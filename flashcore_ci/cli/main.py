@@ -20,6 +20,8 @@ GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
 
 COMMANDS: dict[str, str] = {
+    "init": "Write a subject and a suite for your kernel and its reference.",
+    "import": "Import problems of KernelBench, flashinfer-bench and SOL-ExecBench.",
     "gate": "Build, measure and judge: may this change merge?",
     "plan": "List every check that will be judged, and why others do not apply.",
     "bar": "Does the suite ask as much as the base's? Accepts a reviewed difference.",
@@ -40,6 +42,9 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its line in the help. Its module ``flashcore_ci.cli.<name>`` is imported only when it runs."""
 
+MODULES = {"import": "import_problems"}
+"""Modules with another name: Python keeps ``import`` for itself."""
+
 EPILOG = "Exit codes: 0 passed, 10 a gate failed, 11 inconclusive, 2 usage, 3 invalid suite, 4 cannot collect here, 1 a bug."
 
 
@@ -54,7 +59,7 @@ class Commands(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"flashcore_ci.cli.{MODULES.get(cmd_name, cmd_name)}").command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -169,6 +169,8 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
     if match.observation is not None and match.source is not None:
         if weak := _isolation_shortfall(plan, check, match.observation):
             return evaluate_missing(Missing(code=Code.NOT_ISOLATED, message=weak))
+        if guess := _estimated_work(plan, check):
+            return evaluate_missing(Missing(code=Code.ESTIMATED_WORK, message=guess))
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
             return evaluate(check, match.observation)
@@ -189,6 +191,16 @@ def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> 
     ):
         return ""
     return isolation.shortfall(observation.isolation, check.gate.evidence)
+
+
+def _estimated_work(plan: Plan, check: Check) -> str:
+    """Return why a blocking check that a roof selects has no verdict, or "". An estimate decides which roof is right."""
+    if check.scope is not Scope.WORKLOAD or check.limit.severity is not Severity.BLOCKING:
+        return ""
+    if not check.gate.roofs and not check.gate.metric.startswith("sol/"):
+        return ""
+    problem = plan.description(check.subject).problem(check.target)
+    return f"{problem.flops:.4g} FLOP and {problem.bytes:.4g} byte are estimates" if problem.estimated else ""
 
 
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:

@@ -67,6 +67,7 @@ class Code(StrEnum):
     NOT_ISOLATED = "not-isolated"
     CLOCKS_DISAGREE = "clocks-disagree"
     INPUTS_ALIKE = "inputs-alike"
+    ESTIMATED_WORK = "estimated-work"
 
     COUNTERS_DENIED = "counters-denied"
     COUNTERS_IN_USE = "counters-in-use"
@@ -169,6 +170,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.NOT_ISOLATED: "The suite trusts this subject with nothing, but it was not isolated as the suite demands. Run the gate as root on Linux 5.13 or newer with landlock.",
     Code.CLOCKS_DISAGREE: "The supervisor's clock contradicts the candidate's. Look for work outside of the launches, or for an exchanged clock.",
     Code.INPUTS_ALIKE: "New inputs hardly change the reference, so kept outputs would pass. Let `inputs()` use its seed in every tensor.",
+    Code.ESTIMATED_WORK: "A tool estimated FLOP and bytes, so this check's roof is a guess. Correct both in `problem()`, and set `ESTIMATED = False` there.",
     Code.COUNTERS_DENIED: "The driver denies performance counters. Load it with NVreg_RestrictProfilingToAdminUsers=0, or run as root.",
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",

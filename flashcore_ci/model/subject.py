@@ -39,12 +39,17 @@ class BuildSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The size of one workload: FLOP, bytes that must move, and its entry functions."""
+    """The size of one workload: FLOP, bytes that must move, and its entry functions.
+
+    ``estimated``: a tool counted FLOP and bytes, and nobody reviewed them. ``output_shapes`` are for people.
+    """
 
     workload: str
     flops: float
     bytes: float
     entries: tuple[str, ...]
+    estimated: bool = False
+    output_shapes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

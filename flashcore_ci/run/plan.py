@@ -21,6 +21,8 @@ from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.codec import encode
 from flashcore_ci.suite.loader import load
 
+TOLERANCES = ("error/ratio", "diff/max")
+
 
 def load_suite(request: Request) -> Suite:
     """Load the requested suite. SuiteError lists every problem. Gates of another suite that compare measurements are left out."""
@@ -62,10 +64,28 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield ""
         yield f"{gate}: {checks[0].gate.title} ({formatting.plural(len(checks), 'check')})"
         yield from (_line(check) for check in checks)
+    yield from _estimates(plan)
     if plan.excluded:
         yield ""
         yield f"Not applicable ({formatting.plural(len(plan.excluded), 'pair')}):"
         yield from (f"  {excluded.gate}  {excluded.target}: {excluded.why}" for excluded in plan.excluded)
+
+
+def _estimates(plan: Plan) -> Iterator[str]:
+    """List the work that a tool estimated, with the tolerance that applies to it."""
+    guesses = [p for d in plan.descriptions for p in d.problems if p.estimated]
+    if guesses:
+        yield ""
+        yield f"Estimated, for your review in problem() ({formatting.plural(len(guesses), 'workload')}):"
+    for guess in guesses:
+        tolerances = [
+            f"{check.gate.metric} {formatting.condition(check.gate.rule, check.limit.value, check.limit.unit)}"
+            for check in plan.checks
+            if check.target == guess.workload and check.gate.metric in TOLERANCES
+        ]
+        shapes = formatting.printable(", ".join(guess.output_shapes))
+        work = f"{guess.flops:.4g} FLOP, {guess.bytes:.4g} byte"
+        yield f"  {guess.workload}: {work}, outputs {shapes or 'unknown'}, tolerance {' and '.join(tolerances) or 'none'}"
 
 
 def _line(check: Check) -> str:

@@ -20,6 +20,7 @@ OPTIONAL_FIELDS = frozenset(
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
         *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
         *("codes", "accepts"),
+        *("estimated", "output_shapes"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""

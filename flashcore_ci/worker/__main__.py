@@ -12,7 +12,10 @@ from pathlib import Path
 from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
+JOBS = {
+    **{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing", "estimate")},
+    "control": "planted_bug",
+}
 """The module of each kind of job."""
 CONTEXT_LOST = 3
 

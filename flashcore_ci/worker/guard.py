@@ -45,6 +45,8 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
             outcome = missing(
                 Code.RAISED, f"reads {file}, which build() does not name in binding, or reads its source: changes would go unseen"
             )
+        if "missing" not in outcome and (read := file_reads.candidate_read(_candidate_files(job))) is not None:
+            outcome = missing(Code.RAISED, f"the definition reads {read.name} of the candidate, so both sides could be one")
         broken = context_error()
         if broken:
             outcome = missing(Code.CRASH, broken)
@@ -60,6 +62,10 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
             gc.freeze()  # imports remain: collecting them again took 0.1 s per workload
             torch.cuda.empty_cache()
     return True
+
+
+def _candidate_files(job: Job) -> set[Path]:
+    return {resolved(str(job.root / file)) for subject in job.subjects for file in subject.candidate}
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
