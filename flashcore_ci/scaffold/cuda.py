@@ -92,7 +92,7 @@ def write(
     place = f"{folder}/{problem.name}"
     written = {
         f"{place}/subject.py": texts.definition(problem, works, folder=place, build=_build(problem, pair, place))
-        + texts.fill("launched", name=name, arguments=_arguments(parameters, list(problem.inputs), outputs)),
+        + texts.fill("launched", name=name, arguments=_arguments(parameters, problem, outputs)),
         f"{place}/launch.cu": texts.fill(
             "launch_cu",
             name=name,
@@ -119,9 +119,10 @@ def _build(problem: Problem, pair: pairs.Pair, place: str) -> str:
     return texts.fill("build_cuda", spec=pformat(spec, width=texts.WIDTH, sort_dicts=False), entries=[name])
 
 
-def _arguments(parameters: list[Parameter], inputs: list[str], outputs: list[str]) -> str:
+def _arguments(parameters: list[Parameter], problem: Problem, outputs: list[str]) -> str:
     """Match pointers with tensors: by name, then inputs to const and outputs to others, in order."""
-    rest_in = [name for name in inputs if name not in {p.name for p in parameters}]
+    inputs = problem.inputs
+    rest_in = [name for name, (shape, _) in inputs.items() if shape is not None and name not in {p.name for p in parameters}]
     rest_out = list(outputs)
     lines = []
     for each in parameters:

@@ -71,6 +71,11 @@ class Problem:
     omitted: int = 0
 
 
+def shown(text: str) -> str:
+    """Return a path for a comment of a file that is written: nothing in it can end the comment."""
+    return re.sub(r"[^\w./: +-]", "_", text, flags=re.ASCII)[:200]
+
+
 def named(text: object, what: str) -> str:
     """Return a name that may be a folder and an id. ForeignError for any other."""
     if not isinstance(text, str) or not NAME.fullmatch(text) or ".." in text:
@@ -125,7 +130,10 @@ def parameters(tree: ast.Module, name: str, what: str) -> list[ast.arg]:
 
 def refuse_same(reference: str, entry: str, candidate: str, candidate_entry: str) -> None:
     """Refuse a candidate that is its reference under other names: their comparison would say nothing."""
-    sides = [_shape(parse(text, "a source"), name) for text, name in ((reference, entry), (candidate, candidate_entry))]
+    try:
+        sides = [_shape(parse(text, "a source"), name) for text, name in ((reference, entry), (candidate, candidate_entry))]
+    except RecursionError:
+        raise ForeignError("a source is nested too deeply to compare the two sides") from None
     if sides[0] is not None and sides[0] == sides[1]:
         raise ForeignError(f"the candidate {candidate_entry} is the reference {entry} itself, so every check would pass")
 

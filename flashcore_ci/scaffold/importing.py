@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.bounded import files
-from flashcore_ci.bounded.values import shorten
 from flashcore_ci.model.errors import FlashcoreError, SuiteError, UsageError
 from flashcore_ci.model.text import visible
 from flashcore_ci.run.host import scratch_folder
@@ -39,7 +38,7 @@ def import_problems(
     results: list[Imported] = []
     problems: dict[str, Problem] = {}
     for file in _find(paths):
-        origin = visible(shorten(_shown(file, request.root), 200))
+        origin = foreign.shown(_shown(file, request.root))
         try:
             for problem in _read(file, origin, request.root, candidate, most):
                 names = (problem.name, *(f"{problem.name}-{number}" for number in range(2, MAX_FILES)))

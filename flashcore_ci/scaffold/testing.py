@@ -18,7 +18,7 @@ from flashcore_ci.report import formatting
 from flashcore_ci.run import gate as gating
 from flashcore_ci.run import host
 from flashcore_ci.run.request import Request
-from flashcore_ci.scaffold import importing, pairs
+from flashcore_ci.scaffold import foreign, importing, pairs
 from flashcore_ci.scaffold.foreign import ForeignError, Problem
 
 FOLDER = "runs/pytest-subjects"
@@ -63,7 +63,7 @@ def gate(
         request = Request(suite=Path(suite), out=out, environ=environ, live=live, evidence=root / "gates/evidence", checkout=root)
         report = gating.gate(request, lambda _: None)
     except (FlashcoreError, ForeignError) as error:
-        fix = getattr(error, "fix", "")
+        fix = getattr(error, "fix", "give kernel, reference and inputs as `flashcore-ci init` takes them")
         return Ended(text=f"flashcore-ci: {error}" + (f"\nfix: {fix}" if fix else ""))
     return Ended(
         passed=report.outcome is Outcome.PASS and report.exit_code == 0, text=_describe(report, out), out=out, report=report
@@ -91,7 +91,7 @@ def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, 
     return pairs.make(
         pairs.Pair(
             name=f"{test or 'test'}-{digest}",
-            origin=f"{kernel[0]}::{kernel[1]}",
+            origin=foreign.shown(f"{kernel[0]}::{kernel[1]}"),
             command="pytest",
             kernel=kernel,
             reference=reference,

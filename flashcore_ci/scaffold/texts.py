@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
@@ -103,9 +104,9 @@ def suite(problem: Problem, files: Mapping[str, str], candidates: tuple[str, ...
 
 def literal(text: str) -> str:
     """Write ``text`` as a literal that every reader of Python ends at the same place."""
-    kept = text.replace("\\", "\\\\").replace("'''", "\\'\\'\\'").replace("\r", "\\r")
+    kept = re.sub(r"'(?=')|'\Z", r"\\'", text.replace("\\", "\\\\")).replace("\r", "\\r")
     kept = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in kept)
-    written = "'''\\\n" + (kept[:-1] + "\\'" if kept.endswith("'") else kept) + "'''"
+    written = f"'''\\\n{kept}'''"
     if ast.literal_eval(written) != text:
         raise ValueError("a source cannot be written as a literal")
     return written
