@@ -32,13 +32,19 @@ def get_inputs():
 def get_init_inputs():
     return [N]
 """
-MODEL_NEW = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.mul(x, self.weight)\n"
+MODEL_NEW = (
+    "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.mul(x, self.weight)\n"
+)
 
 
 def definition(**changes: Any) -> dict[str, Any]:
     record: dict[str, Any] = {
         "name": "scaled_h4",
-        "axes": {"rows": {"type": "var"}, "h": {"type": "const", "value": 4}, "twice": {"type": "expr", "expression": "rows * 2"}},
+        "axes": {
+            "rows": {"type": "var"},
+            "h": {"type": "const", "value": 4},
+            "twice": {"type": "expr", "expression": "rows * 2"},
+        },
         "inputs": {
             "x": {"shape": ["rows", "h"], "dtype": "float16"},
             "w": {"shape": ["h"], "dtype": "float16"},

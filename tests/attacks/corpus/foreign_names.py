@@ -19,7 +19,18 @@ NAMES = (
     *(".hidden", "-rf", "a..b", "é", "a" * 200, "a\u200bb", "a::b", "a;b"),
 )
 PATHS = (
-    *("../kernel.py", "/tmp/kernel.py", "a/../../k.py", "./k.py", "a//k.py", "k.py/", "a\\..\\k.py", "k\n.py", "k\x00.py", ".git/hooks/x"),
+    *(
+        "../kernel.py",
+        "/tmp/kernel.py",
+        "a/../../k.py",
+        "./k.py",
+        "a//k.py",
+        "k.py/",
+        "a\\..\\k.py",
+        "k\n.py",
+        "k\x00.py",
+        ".git/hooks/x",
+    ),
     *("~/k.py", "k\u202e.py", "", ".", "a/./k.py", "-k.py"),
 )
 COMMENTS = ('x"""\nimport os\n"""', "x\nname = 'y'\n#", "x\r\n[[waiver]]", 'x""" + 1', "{name}", "x\\")

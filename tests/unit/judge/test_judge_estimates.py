@@ -15,7 +15,9 @@ def verdict(gate, *, estimated=True, **limit):
     plan = make_plan((make_check(replace(gate, limits=limits)),))
     problems = (make_problem("big", estimated=estimated), make_problem("small"))
     plan = replace(plan, descriptions=(replace(make_description(), problems=problems),))
-    return judged(make_evidence(observations=(good_observation(plan, make_build(), gate.evidence, "big"),)), plan=plan).verdicts[0]
+    return judged(make_evidence(observations=(good_observation(plan, make_build(), gate.evidence, "big"),)), plan=plan).verdicts[
+        0
+    ]
 
 
 @pytest.mark.parametrize("gate", [SOL_DRAM, STABILITY, replace(SOL_DRAM, roofs=())])

@@ -13,7 +13,7 @@ def test_all_files_are_written(tmp_path):
 def test_nothing_is_overwritten_and_nothing_else_written(tmp_path, kind):
     old = tmp_path / "b.py"
     {"file": lambda: old.write_text("mine"), "broken link": lambda: old.symlink_to("gone"), "folder": old.mkdir}[kind]()
-    with pytest.raises(UsageError, match="b.py exists"):
+    with pytest.raises(UsageError, match=r"b\.py exists"):
         writing.write_new(tmp_path, {"a.py": "x", "b.py": "y"})
     assert not (tmp_path / "a.py").exists()
 

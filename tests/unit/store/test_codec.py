@@ -100,7 +100,7 @@ def test_defaults_are_for_builders_not_for_files(old, new, words):
 
 def test_the_schema_asks_for_every_field_and_no_other():
     schema = schema_of(Problem)
-    assert schema["required"] == ["workload", "flops", "bytes", "entries"]
+    assert schema["required"] == ["workload", "flops", "bytes", "entries", "estimated", "output_shapes"]
     assert schema["additionalProperties"] is False
 
 
