@@ -41,7 +41,7 @@ class BuildSpec:
 class Problem:
     """The size of one workload: FLOP, bytes that must move, and its entry functions.
 
-    ``estimated``: a tool counted FLOP and bytes, and nobody reviewed them. ``output_shapes`` are for people.
+    ``estimated``: a tool counted FLOP and bytes, and they were not reviewed. ``output_shapes`` are for people.
     """
 
     workload: str

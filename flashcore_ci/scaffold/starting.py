@@ -142,11 +142,11 @@ def _refuse_other_outputs(problem: Problem, works: Mapping[str, Any]) -> None:
     outputs = next(iter(works.values()))["outputs"]
     if problem.candidate.into and len(problem.candidate.written) != len(outputs):
         names = ", ".join(problem.candidate.written)
-        raise ForeignError(f"the kernel takes {names} besides the inputs, and the reference returns {len(outputs)} tensors")
+        raise ForeignError(f"the kernel takes {names} in addition to the inputs, and the reference returns {len(outputs)} tensors")
 
 
 def _guess(missing: Sequence[tuple[str, str]], guess: str) -> list[tuple[str, Any]]:
-    """Guess what nobody described: numbers by annotation, weights as vectors, and all else as matrices."""
+    """Guess what is not described: numbers by annotation, weights as vectors, and all else as matrices."""
     found: list[tuple[str, Any]] = []
     for name, annotation in missing:
         if annotation in ("int", "float", "bool"):
