@@ -142,7 +142,9 @@ def _refuse_other_outputs(problem: Problem, works: Mapping[str, Any]) -> None:
     outputs = next(iter(works.values()))["outputs"]
     if problem.candidate.into and len(problem.candidate.written) != len(outputs):
         names = ", ".join(problem.candidate.written)
-        raise ForeignError(f"the kernel takes {names} in addition to the inputs, and the reference returns {len(outputs)} tensors")
+        raise ForeignError(
+            f"the kernel takes {names} in addition to the inputs, and the reference returns {len(outputs)} tensors"
+        )
 
 
 def _guess(missing: Sequence[tuple[str, str]], guess: str) -> list[tuple[str, Any]]:
