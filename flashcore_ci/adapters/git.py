@@ -148,6 +148,36 @@ def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> st
     return commit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One commit of a log. ``at`` in UTC seconds."""
+
+    sha: str
+    parent: str
+    at: int
+    subject: str
+
+
+def log(root: Path, revision: str, *, logs: Path, all_first_parents: bool = False) -> tuple[Logged, ...]:
+    """Return the commit, or with its first-parent line back to the root commit. UsageError if unknown here, or if the clone is shallow."""
+    tip = commit_of(root, revision, logs=logs)
+    try:
+        if (
+            all_first_parents
+            and _ask(("git", "-C", str(root), "rev-parse", "--is-shallow-repository"), logs, "git-shallow") != b"false\n"
+        ):
+            raise UsageError("this clone is shallow, so no commit has a position", fix="git fetch --unshallow")
+        amount = ("--first-parent",) if all_first_parents else ("-1",)
+        argv = ("git", "-C", str(root), "log", "-z", "--no-show-signature", "--format=%H%x09%P%x09%ct%x09%s", *amount, tip, "--")
+        lines = _ask(argv, logs, "git-log").decode("utf-8", errors="replace").split("\0")
+        parts = [line.split("\t", 3) for line in lines if line]
+        return tuple(
+            Logged(sha=sha, parent=parents.split(" ")[0], at=int(at), subject=subject) for sha, parents, at, subject in parts
+        )
+    except ValueError:
+        raise CannotCollectError(f"git cannot read the log of {short(tip)}", fix="git fsck") from None
+
+
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
     """Write the files of ``commit`` to the new folder ``into``."""
     into.mkdir(parents=True)

@@ -92,9 +92,14 @@ def runs(
 
 
 def points(
-    connection: Connection, series_id: int, *, standings: Sequence[Standing] = FEEDS, newest: int | None = None
+    connection: Connection,
+    series_id: int,
+    *,
+    standings: Sequence[Standing] = FEEDS,
+    newest: int | None = None,
+    run: int | None = None,
 ) -> tuple[Point, ...]:
-    """Return the points of a series in the order of commits, or the ``newest`` of them.
+    """Return the points of a series in the order of commits, the ``newest`` of them, or that of one ``run``.
 
     Points with a position on the protected branch come by it, and all others before them by the time of collection.
     """
@@ -109,8 +114,8 @@ def points(
         .order_by(c.position.is_(None), c.position.desc(), r.collected_at.desc(), r.digest)
         .limit(newest)
     )
-    rows = connection.execute(query).all()
-    ratios = _ratios(connection, series_id, None if newest is None else [row.run_id for row in rows])
+    rows = connection.execute(query if run is None else query.where(p.run_id == run)).all()
+    ratios = _ratios(connection, series_id, None if newest is run is None else [row.run_id for row in rows])
     shared = _reading_sets(connection, {row.reading_set_id for row in rows})
     return tuple(_point(row, ratios.get(row.run_id, ()), shared.get(row.reading_set_id, {})) for row in reversed(rows))
 

@@ -2,6 +2,8 @@
 
 Rows that runs share (``_shared``) are found by the digest of everything that they say. So a later run cannot change what an
 earlier one said, and a run that lies about a digest has a row of its own.
+
+``points`` and ``ratios`` are the large tables. They have no foreign keys, which would need an index each. ``writing.py`` keeps them whole.
 """
 
 from __future__ import annotations
@@ -65,10 +67,16 @@ entries = _shared(
     _text("opcodes"),
 )
 codes = _shared(
-    "codes", *map(_text, ("identity", "machine_code", "launcher", "binding", "subject")), Index("ix_codes_identity", "identity")
+    "codes",
+    *map(_text, ("identity", "machine_code", "launcher", "binding", "subject", "facts")),
+    Index("ix_codes_identity", "identity"),
 )
 code_entries = Table(
-    "code_entries", METADATA, _to("code_id", "codes", primary_key=True), _to("entry_id", "entries", primary_key=True)
+    "code_entries",
+    METADATA,
+    _to("code_id", "codes", primary_key=True),
+    _to("entry_id", "entries", primary_key=True),
+    Index("ix_code_entries_entry_id", "entry_id"),
 )
 layouts = _shared("layouts", _text("names"))
 reading_sets = _shared("reading_sets", _to("layout_id", "layouts"), Column("numbers", LargeBinary, nullable=False))
@@ -86,28 +94,29 @@ runs = Table(
     _number("dirty", SmallInteger),
     _number("seconds", Float(53)),
     Index("ix_runs_collected_at", "collected_at"),
+    Index("ix_runs_commit_id", "commit_id"),
 )
 points = Table(
     "points",
     METADATA,
-    _to("series_id", "series", primary_key=True),
-    _to("run_id", "runs", primary_key=True),
-    _to("code_id", "codes", nullable=True),
-    _to("epoch_id", "epochs", nullable=True),
+    Column("series_id", Integer, primary_key=True),
+    Column("run_id", Integer, primary_key=True),
+    Column("code_id", Integer),
+    Column("epoch_id", Integer),
     _number("outcome", SmallInteger),
     _number("samples", Integer),
     *(Column(name, Float(53)) for name in ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std")),
-    _to("layout_id", "layouts", nullable=True),
+    Column("layout_id", Integer),
     Column("numbers", LargeBinary),
-    _to("reading_set_id", "reading_sets", nullable=True),
+    Column("reading_set_id", Integer),
     sqlite_with_rowid=False,
 )
 ratios = Table(
     "ratios",
     METADATA,
-    _to("series_id", "series", primary_key=True),
-    _to("run_id", "runs", primary_key=True),
-    _to("base_id", "codes", primary_key=True),
+    Column("series_id", Integer, primary_key=True),
+    Column("run_id", Integer, primary_key=True),
+    Column("base_id", Integer, primary_key=True),
     _number("log_ratio", Float(53)),
     Column("standard_error", Float(53)),
     _number("df", Float(53)),

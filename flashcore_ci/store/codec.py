@@ -60,6 +60,12 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
     return cast("T", decoded)
 
 
+def canonical(record: Any) -> bytes:
+    """Encode for a digest: sorted, and without fields that have their default, so that newer optional fields change nothing."""
+    plain = _adapter(type(record)).dump_python(record, mode="json", exclude_defaults=True)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
 def schema_of(record: type[Any]) -> dict[str, Any]:
     """Return the JSON schema of what ``encode`` writes."""
     schema = _adapter(record).json_schema(mode="serialization")
