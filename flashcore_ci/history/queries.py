@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, func, select
+from sqlalchemy import Connection, Row, and_, func, select
 
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.packing import DOUBLE, SINGLE, unpack
 from flashcore_ci.model.history import (
+    OUTCOMES,
     Alert,
     AlertSeries,
     Anchor,
@@ -31,8 +32,6 @@ from flashcore_ci.model.history import (
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
 
-OUTCOMES = (Outcome.PASS, Outcome.WAIVED, Outcome.INCONCLUSIVE, Outcome.FAIL)
-"""By their number in ``points``, the worst last."""
 ALL = tuple(Standing)
 FEEDS = (Standing.PROTECTED,)
 """The runs that detection may use."""
@@ -103,21 +102,26 @@ def points(
 
     Points with a position on the protected branch come by it, and all others before them by the time of collection.
     """
-    p, r, c = t.points.c, t.runs.c, t.commits.c
+    p, r, c, codes, bases = t.points.c, t.runs.c, t.commits.c, t.codes.alias(), t.codes.alias()
+    code, base = codes.c, bases.c
     query = (
-        select(t.points, r.collected_at, r.standing, c.sha, c.position, t.codes.c.identity, t.layouts.c.names)
+        select(
+            t.points, r.collected_at, r.standing, c.sha, c.position, code.identity, t.layouts.c.names, base.identity.label("base")
+        )
         .join(t.runs, p.run_id == r.id)
         .join(t.commits, r.commit_id == c.id)
-        .join(t.codes, p.code_id == t.codes.c.id, isouter=True)
+        .join(codes, p.code_id == code.id, isouter=True)
+        .join(bases, p.base_id == base.id, isouter=True)
         .join(t.layouts, p.layout_id == t.layouts.c.id, isouter=True)
         .where(p.series_id == series_id, r.standing.in_([standing.value for standing in standings]))
         .order_by(c.position.is_(None), c.position.desc(), r.collected_at.desc(), r.digest)
         .limit(newest)
     )
     rows = connection.execute(query if run is None else query.where(p.run_id == run)).all()
-    ratios = _ratios(connection, series_id, None if newest is run is None else [row.run_id for row in rows])
+    more = _more_ratios(connection, series_id, None if newest is run is None else [row.run_id for row in rows])
+    pinned = _anchored(connection, series_id)
     shared = _reading_sets(connection, {row.reading_set_id for row in rows})
-    return tuple(_point(row, ratios.get(row.run_id, ()), shared.get(row.reading_set_id, {})) for row in reversed(rows))
+    return tuple(_point(row, more.get(row.run_id, ()), pinned, shared.get(row.reading_set_id, {})) for row in reversed(rows))
 
 
 def codes(connection: Connection, ids: Ids) -> dict[int, Code]:
@@ -203,27 +207,32 @@ def _starts_with(digest: str) -> tuple[Any, ...]:
     return (t.runs.c.digest >= low, t.runs.c.digest <= high)
 
 
-def _ratios(connection: Connection, series_id: int, run_ids: Ids | None) -> dict[int, tuple[Ratio, ...]]:
-    pinned = and_(
-        *(t.anchors.c[name] == t.series.c[name] for name in ("suite", "workload", "question")),
-        t.anchors.c.code == t.codes.c.identity,
-    )
-    query: Select[Any] = (
-        select(t.ratios, t.codes.c.identity, func.max(t.anchors.c.id).label("anchor"))
-        .join(t.series, t.ratios.c.series_id == t.series.c.id)
+def _more_ratios(connection: Connection, series_id: int, run_ids: Ids | None) -> dict[int, list[Row[Any]]]:
+    """Return the ratios to further bases by run."""
+    query = (
+        select(t.ratios, t.codes.c.identity.label("base"))
         .join(t.codes, t.ratios.c.base_id == t.codes.c.id)
-        .join(t.anchors, pinned, isouter=True)
         .where(t.ratios.c.series_id == series_id)
-        .group_by(*t.ratios.c, t.codes.c.identity)
         .order_by(t.ratios.c.run_id, t.codes.c.identity)
     )
     parts = (None,) if run_ids is None else _chunks(run_ids)
     queries = (query if part is None else query.where(t.ratios.c.run_id.in_(part)) for part in parts)
-    found: dict[int, list[Ratio]] = defaultdict(list)
+    found: dict[int, list[Row[Any]]] = defaultdict(list)
     for row in (row for each in queries for row in connection.execute(each)):
-        names = ("log_ratio", "standard_error", "df", "rounds", "anchor")
-        found[row.run_id].append(Ratio(base=row.identity, **{name: getattr(row, name) for name in names}))
-    return {run: tuple(each) for run, each in found.items()}
+        found[row.run_id].append(row)
+    return found
+
+
+def _anchored(connection: Connection, series_id: int) -> dict[str, int]:
+    """Return the newest anchor of this series by code identity."""
+    key = [t.anchors.c[name] == t.series.c[name] for name in ("suite", "workload", "question")]
+    query = select(t.anchors.c.code, t.anchors.c.id).join(t.series, and_(*key)).where(t.series.c.id == series_id)
+    return {row.code: row.id for row in connection.execute(query.order_by(t.anchors.c.id))}
+
+
+def _ratio(row: Row[Any], pinned: dict[str, int]) -> Ratio:
+    values = {name: getattr(row, name) for name in ("log_ratio", "standard_error", "df", "rounds")}
+    return Ratio(base=row.base, anchor=pinned.get(row.base), **values)
 
 
 def _reading_sets(connection: Connection, ids: Iterable[int | None]) -> dict[int, dict[str, float]]:
@@ -271,11 +280,12 @@ def _run(row: Row[Any], by_id: dict[int, Machine]) -> RunRow:
     )
 
 
-def _point(row: Row[Any], ratios: tuple[Ratio, ...], shared: dict[str, float]) -> Point:
-    names = ("samples", "ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std", "collected_at", "position", "code_id")
-    single = {} if row.names is None else unpack(row.names, row.numbers, SINGLE)
+def _point(row: Row[Any], more: Sequence[Row[Any]], pinned: dict[str, int], shared: dict[str, float]) -> Point:
+    own: dict[str, Any] = {} if row.names is None else unpack(row.names, row.numbers, SINGLE)
+    ratios = (*(() if row.base_id is None else (row,)), *more)
     return Point(
-        **{name: getattr(row, name) for name in names},
+        **{name: getattr(row, name) for name in ("samples", "collected_at", "position", "code_id")},
+        **{name: own.pop(name, None) for name in ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std")},
         series=row.series_id,
         run=row.run_id,
         commit=row.sha,
@@ -283,6 +293,6 @@ def _point(row: Row[Any], ratios: tuple[Ratio, ...], shared: dict[str, float]) -
         code=row.identity or "",
         epoch=row.epoch_id,
         outcome=OUTCOMES[row.outcome],
-        ratios=ratios,
-        readings={**shared, **single},
+        ratios=tuple(_ratio(each, pinned) for each in ratios),
+        readings={**shared, **own},
     )

@@ -3,7 +3,8 @@
 Rows that runs share (``_shared``) are found by the digest of everything that they say. So a later run cannot change what an
 earlier one said, and a run that lies about a digest has a row of its own.
 
-``points`` and ``ratios`` are the large tables. They have no foreign keys, which would need an index each. ``writing.py`` keeps them whole.
+``points`` and ``ratios`` are the large tables. They have no foreign keys, which would need an index each. A point has
+its first ratio, and ``ratios`` has those to further bases. ``writing.py`` keeps them whole.
 """
 
 from __future__ import annotations
@@ -105,7 +106,11 @@ points = Table(
     Column("epoch_id", Integer),
     _number("outcome", SmallInteger),
     _number("samples", Integer),
-    *(Column(name, Float(53)) for name in ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std")),
+    Column("base_id", Integer),
+    Column("log_ratio", Float(53)),
+    Column("standard_error", Float(53)),
+    Column("df", Float(53)),
+    Column("rounds", Integer),
     Column("layout_id", Integer),
     Column("numbers", LargeBinary),
     Column("reading_set_id", Integer),

@@ -10,14 +10,17 @@ from sqlalchemy import Connection, Table, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from flashcore_ci.history import tables as t
+from flashcore_ci.history.cells import Row
+from flashcore_ci.history.measured import PointRows
 from flashcore_ci.history.packing import DOUBLE, SINGLE, layout, pack
-from flashcore_ci.history.rows import PointRows, Row, RunRows, content_digest
+from flashcore_ci.history.rows import RunRows, content_digest
 from flashcore_ci.model.history import Alert, Anchor, AnchorLink, Standing
 
 STANDINGS = (Standing.OTHER, Standing.REVIEWED, Standing.PROTECTED)
 """From the lowest to the highest. A run that is added again may rise, and never falls."""
 OF_RUN = (t.points, t.ratios, t.verdicts)
 CHUNK = 500
+NO_RATIO = dict.fromkeys(("base_id", "log_ratio", "standard_error", "df", "rounds"))
 
 
 class Added(StrEnum):
@@ -125,7 +128,7 @@ def _remove_unused(connection: Connection) -> None:
     p, r = t.points.c, t.ratios.c
     anchored = select(t.codes.c.id).where(t.codes.c.identity.in_(select(t.anchors.c.code)))
     users: Mapping[Table, tuple[Any, ...]] = {
-        t.codes: (select(p.code_id), select(r.base_id), anchored),
+        t.codes: (select(p.code_id), select(p.base_id), select(r.base_id), anchored),
         t.epochs: (select(p.epoch_id),),
         t.reading_sets: (select(p.reading_set_id),),
         t.layouts: (select(p.layout_id), select(t.reading_sets.c.layout_id)),
@@ -153,7 +156,7 @@ def _add_points(connection: Connection, run_id: int, machine_id: int | None, poi
     series = share(connection, t.series, [point.series for point in points])
     epochs = _optional(connection, t.epochs, [point.epoch and {**point.epoch, "machine_id": machine_id} for point in points])
     codes = _add_codes(connection, points)
-    bases = _optional(connection, t.codes, [point.base and {**point.base, "facts": ""} for point in points])
+    bases = iter(share(connection, t.codes, [code for point in points for code, _ in point.ratios]))
     layouts = _layouts(connection, points)
     sets = [
         {"layout_id": layouts[layout(point.shared)], "numbers": pack(point.shared, DOUBLE)} if point.shared else None
@@ -165,9 +168,9 @@ def _add_points(connection: Connection, run_id: int, machine_id: int | None, poi
         key = {"series_id": series[index], "run_id": run_id}
         own = {"layout_id": layouts.get(layout(point.own)), "numbers": pack(point.own, SINGLE) if point.own else None}
         ids = {"code_id": codes[index], "epoch_id": epochs[index], "reading_set_id": shared[index]}
-        rows.append({**key, **point.point, **own, **ids})
-        if point.ratio is not None:
-            ratios.append({**key, **point.ratio, "base_id": bases[index]})
+        first, *others = [{**ratio, "base_id": next(bases)} for _, ratio in point.ratios] or [{}]
+        rows.append({**NO_RATIO, **key, **point.point, **own, **ids, **first})
+        ratios += [{**key, **ratio} for ratio in others]
     _insert(connection, t.points, rows)
     _insert(connection, t.ratios, ratios)
 

@@ -9,6 +9,9 @@ from enum import StrEnum
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
 
+OUTCOMES = (Outcome.PASS, Outcome.WAIVED, Outcome.INCONCLUSIVE, Outcome.FAIL)
+"""From the best to the worst."""
+
 
 class Standing(StrEnum):
     """How far a run is trusted. Only ``PROTECTED`` feeds detection."""

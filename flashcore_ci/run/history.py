@@ -15,7 +15,7 @@ from flashcore_ci.history.rows import NewRun, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
-from flashcore_ci.model.errors import FlashcoreError, UnmetError, UsageError
+from flashcore_ci.model.errors import EvidenceError, FlashcoreError, UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.history import Commit, Standing
 from flashcore_ci.model.suite import Waiver
@@ -197,16 +197,19 @@ def _judged(run: Run, how: Import) -> tuple[Report, Source]:
         source = rederived(recorded.source_of(run), run.plan, profiles)
     evidence = run.evidence
     compiled = Source(origin=Origin(kind="recorded"), evidence=compiler_evidence(run.plan, evidence.builds, evidence.provenance))
-    report = judge(
-        run.plan,
-        evidence.builds,
-        (compiled, source),
-        waivers=waivers,
-        as_of=evidence.provenance.collected_at,
-        stale=StalePolicy.BLOCK,
-        tool=__version__,
-        references=noise,
-    )
+    try:
+        report = judge(
+            run.plan,
+            evidence.builds,
+            (compiled, source),
+            waivers=waivers,
+            as_of=evidence.provenance.collected_at,
+            stale=StalePolicy.BLOCK,
+            tool=__version__,
+            references=noise,
+        )
+    except (LookupError, ValueError, ArithmeticError) as error:
+        raise EvidenceError(f"the run's own plan cannot be judged: {error}", fix="collect again: the plan was altered") from None
     return report, source
 
 
