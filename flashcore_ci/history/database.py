@@ -6,6 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,8 +34,9 @@ WRITERS = 7_305_114_052_026
 MAX_MESSAGE = 300
 
 
+@cache
 def engine_of(url: URL) -> Engine:
-    """Make an engine. Transactions of SQLite begin as writers, because a reader that becomes a writer can fail."""
+    """Make an engine once, because it keeps compiled statements. Transactions of SQLite begin as writers, because a reader that becomes a writer can fail."""
     if url.drivername != SQLITE:
         options = f"-c statement_timeout={4 * WAIT_SECONDS}s -c lock_timeout={WAIT_SECONDS}s"
         return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10, "options": options})
