@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.text import visible
 
+Address = URL
 DEFAULT = "sqlite:///.flashcore-ci/history.db"
 PASSWORD = "FLASHCORE_CI_DB_PASSWORD"  # noqa: S105 - the name of a variable
 POSTGRESQL, SQLITE = "postgresql", "sqlite"

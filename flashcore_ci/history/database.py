@@ -24,7 +24,7 @@ HEAD = "0002"
 """The newest migration in ``migrations/versions``."""
 TABLE = "alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
-WAIT_SECONDS = 30
+WAIT_SECONDS = 15
 """How long a writer waits for others."""
 ATTEMPTS = 8
 RETRIED = frozenset({"40001", "40P01", "23505", "55P03"})
@@ -38,7 +38,7 @@ MAX_MESSAGE = 300
 def engine_of(url: URL) -> Engine:
     """Make an engine once, because it keeps compiled statements. Transactions of SQLite begin as writers, because a reader that becomes a writer can fail."""
     if url.drivername != SQLITE:
-        options = f"-c statement_timeout={4 * WAIT_SECONDS}s -c lock_timeout={WAIT_SECONDS}s"
+        options = f"-c statement_timeout={2 * WAIT_SECONDS}s -c lock_timeout={WAIT_SECONDS}s"
         return create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 10, "options": options})
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": WAIT_SECONDS})
     event.listen(engine, "connect", _prepare_sqlite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,11 @@ from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
 from flashcore_ci.bounded import files
 from flashcore_ci.history import address, database, export, listing, queries, writing
-from flashcore_ci.history.rows import NewRun, rows_of
+from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
-from flashcore_ci.model.errors import EvidenceError, FlashcoreError, UnmetError, UsageError
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.history import Commit, Standing
 from flashcore_ci.model.suite import Waiver
@@ -36,6 +37,8 @@ from flashcore_ci.store.run import Run, pack, read_run
 
 DIGITS = frozenset("0123456789abcdef")
 DAY = 86_400
+ANSWER_SECONDS = 150.0
+"""How long `gate --db` waits. It is more than any wait of the database's own."""
 FORMATS = {"csv": export.csv_text, "openmetrics": export.openmetrics_text}
 
 
@@ -68,20 +71,39 @@ def add(paths: Sequence[Path], how: Import, progress: Progress) -> Iterator[tupl
 
 def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str]) -> str:
     """Add the run that a gate just judged. Return one line about what happened: an error changes no verdict."""
-    fix = f"flashcore-ci history add {out} --db URL"
+    later = f"The verdict stands. Later: flashcore-ci history add {out} --db URL"
     try:
         if not (out / MANIFEST).exists():
             return "not stored in the history: nothing was measured here"
         run = read_run(out)
         with scratch_folder() as scratch:
             commit = _commit(run.evidence.provenance, scratch)
-        new = _new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", ""))
-        added = database.write(address.parse(db, environ), lambda connection: writing.add_run(connection, rows_of(new)))
+        rows = rows_of(_new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", "")))
+        return f"history: {_write_in_time(address.parse(db, environ), rows)}"
     except FlashcoreError as error:
-        return f"not stored in the history: {' '.join(str(error).split())}. The verdict stands. Later: {fix}"
-    except Exception as error:  # noqa: BLE001 - whatever a database does, the verdict stands
-        return f"not stored in the history: {type(error).__name__}. The verdict stands. Later: {fix}"
-    return f"history: {added}"
+        return f"not stored in the history: {' '.join(str(error).split())}. {later}"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever a database does, the verdict stands
+        return f"not stored in the history: {type(error).__name__}. {later}"
+
+
+def _write_in_time(url: address.Address, rows: RunRows) -> Added:
+    """Write in a thread, because no client can end its wait for a server that is silent."""
+    done: list[Added | BaseException] = []
+
+    def work() -> None:
+        try:
+            done.append(database.write(url, lambda connection: writing.add_run(connection, rows)))
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            done.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if not done:
+        raise CannotCollectError(f"the database {address.shown(url)} gave no answer in {ANSWER_SECONDS} s")
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
 
 
 def check_address(db: str, environ: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import report_factories
 from evidence_factories import make_provenance
 from history_factories import PLAN, compared, evidence_of, standings
 
 from flashcore_ci.cli import main
 from flashcore_ci.model.history import Standing
-from flashcore_ci.run import statement
+from flashcore_ci.run import gate, history, statement
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +160,70 @@ def test_wrong_use_is_one_line(place: Place) -> None:
     assert place.tool("add", folder.with_suffix(".tar.xz")).returncode == 0
     one_line(place.tool("show", "zz"), 2, "the start of its digest")
     one_line(place.tool("show", "00000000"), 2, "no run begins")
+
+
+def silent_server() -> socket.socket:
+    """A server that takes connections and says nothing."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    return server
+
+
+@pytest.mark.parametrize("database", ["fine", "foreign", "newer", "damaged", "folder", "no right", "no server", "silent"])
+def test_a_gate_keeps_its_verdict_whatever_the_database_does(
+    place: Place, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place.run("run")
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    report = report_factories.make_report()
+    monkeypatch.setattr(gate, "gate", lambda *_: report)
+    monkeypatch.setattr(history, "ANSWER_SECONDS", 2.0 if database == "silent" else 60.0)
+    file, server = place.folder / "h.db", silent_server()
+    db = {"no right": "sqlite:////proc/h.db", "no server": "postgresql://me@127.0.0.1:1/db"}.get(database, place.db)
+    if database == "silent":
+        db = f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/db"
+    if database in {"foreign", "newer"}:
+        with sqlite3.connect(file) as plain:
+            plain.execute("CREATE TABLE alembic_version (version_num TEXT)" if database == "newer" else "CREATE TABLE shop (id)")
+            if database == "newer":
+                plain.execute("INSERT INTO alembic_version VALUES ('9999')")
+    if database == "damaged":
+        file.write_bytes(b"no database at all")
+    if database == "folder":
+        file.mkdir()
+    monkeypatch.chdir(place.folder)
+    assert main.run(["gate", "--out", str(folder), "--db", db]) == report.exit_code
+    last = place.capsys.readouterr().err.splitlines()[-1]
+    if database == "fine":
+        assert last == "history: added"
+        assert standings(place.db) == [Standing.OTHER]
+    else:
+        assert last.startswith("not stored in the history: ")
+        assert "The verdict stands. Later: flashcore-ci history add" in last
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    server.close()
+
+
+def test_a_gate_refuses_a_wrong_address_before_it_measures(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "gate", lambda *_: pytest.fail("it measured"))
+    assert main.run(["gate", "--db", f"postgresql://me:{SECRET}@host/db"]) == 2
+    said = place.capsys.readouterr().err
+    assert "holds a password" in said
+    assert SECRET not in said
+
+
+def test_a_gate_that_measured_nothing_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "gate", lambda *_: report_factories.make_report())
+    assert main.run(["gate", "--out", str(place.folder / "none"), "--db", place.db]) == report_factories.make_report().exit_code
+    assert place.capsys.readouterr().err.splitlines()[-1] == "not stored in the history: nothing was measured here"
+
+
+def test_make_clean_keeps_the_default_database() -> None:
+    rule = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nclean:")[2].partition("\n\n")[0]
+    assert "rm -rf" in rule
+    assert ".flashcore-ci" not in rule
+    assert "/.flashcore-ci/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_without_the_extra_the_fix_is_named(tmp_path: Path) -> None:

@@ -58,10 +58,8 @@ def content(url: str) -> tuple[dict[str, int], list[tuple[str, ...]]]:
         found = []
         runs = {run.id: run.digest for run in queries.runs(connection)}
         for series in queries.series(connection):
-            for point in queries.points(connection, series.id, standings=queries.ALL):
-                found.append(
-                    (runs[point.run], series.workload, point.code, repr(point.ms), repr([r.log_ratio for r in point.ratios]))
-                )
+            points = queries.points(connection, series.id, standings=queries.ALL)
+            found += [(runs[p.run], series.workload, p.code, repr(p.ms), repr([r.log_ratio for r in p.ratios])) for p in points]
         return queries.counts(connection), sorted(found)
 
 

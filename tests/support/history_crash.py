@@ -25,7 +25,7 @@ def start(url: str, index: int, count: int) -> int:
         for number in range(index % STEP, count, STEP):
             add(url, made_run(number, series=3, version=number // 4))
     except BaseException as error:  # noqa: BLE001 - a child never returns into the parent's code
-        print(repr(error), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error!r}\n")
         os._exit(1)
     os._exit(0)
 

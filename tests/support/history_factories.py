@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from evidence_factories import good_evidence, good_observation, make_provenance
@@ -28,12 +30,37 @@ PLAN = make_plan()
 BUILD = make_build()
 VERDICTS = (make_verdict("finite", "big"), make_verdict("memcheck", "big", Outcome.FAIL))
 
-__all__ = ["BUILD", "PLAN", "VERDICTS", "add", "compared", "evidence_of", "made_run", "new_run", "standings", "url_of"]
+__all__ = [
+    "BUILD",
+    "PLAN",
+    "VERDICTS",
+    "add",
+    "compared",
+    "evidence_of",
+    "made_run",
+    "migrated_url_of",
+    "new_run",
+    "standings",
+    "url_of",
+]
 
 
 def url_of(folder: Path) -> str:
     """The address of a database in this folder."""
     return f"sqlite:///{folder}/history.db"
+
+
+@cache
+def _empty() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        database.upgrade(address.parse(url_of(Path(folder)), {}))
+        return (Path(folder) / "history.db").read_bytes()
+
+
+def migrated_url_of(folder: Path) -> str:
+    """The address of a database that has its tables. Migrating takes longer than a test."""
+    (folder / "history.db").write_bytes(_empty())
+    return url_of(folder)
 
 
 def compared(base=(1.0, 1.01, 1.02), head=(1.02, 1.03, 1.05), **changes) -> Observation:

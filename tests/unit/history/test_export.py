@@ -3,7 +3,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from history_factories import PLAN, add, compared, evidence_of, new_run, url_of
+from history_factories import PLAN, add, compared, evidence_of, migrated_url_of, new_run
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from flashcore_ci.history import address, database, export
@@ -24,7 +24,7 @@ HOSTILE = [
 
 
 def texts(folder, suite):
-    url = url_of(folder)
+    url = migrated_url_of(folder)
     add(url, new_run(evidence_of(compared()), plan=replace(PLAN, suite=suite)))
     with database.reading(address.parse(url, {})) as connection:
         return "".join(export.csv_text(connection)), "".join(export.openmetrics_text(connection))
@@ -54,7 +54,7 @@ def test_text_from_outside_stays_text(tmp_path, suite):
 
 
 def test_runs_that_feed_no_detection_are_not_metrics(tmp_path):
-    url = url_of(tmp_path)
+    url = migrated_url_of(tmp_path)
     add(url, replace(new_run(), standing=new_run().standing.OTHER))
     with database.reading(address.parse(url, {})) as connection:
         metrics = "".join(export.openmetrics_text(connection))

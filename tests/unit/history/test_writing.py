@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from evidence_factories import make_device
 from factories import make_build, make_entry_build
-from history_factories import BUILD, add, compared, evidence_of, new_run, url_of
+from history_factories import BUILD, add, compared, evidence_of, migrated_url_of, new_run
 
 from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.history.rows import content_digest, rows_of
@@ -13,7 +13,7 @@ from flashcore_ci.model.history import Alert, AlertSeries, Anchor, AnchorLink, S
 
 @pytest.fixture
 def url(tmp_path):
-    return url_of(tmp_path)
+    return migrated_url_of(tmp_path)
 
 
 def read(url, query):
