@@ -110,7 +110,7 @@ class RunRow:
 class Ratio:
     """log(head / base) of one sitting. ``anchor``: the anchor that ``base`` is, or None (the parent, or any other commit).
 
-    ``standard_error`` is None if the code was equal and not timed. ``base`` is a code identity as ``Code.identity``.
+    Equal code was not timed, so it has no ``standard_error``. ``base`` is a code identity as ``Code.identity``.
     """
 
     base: str
