@@ -70,7 +70,7 @@ def add(*, runs: tuple[Path, ...], **arguments: Any) -> int:
 def list_runs(*, db: str, newest: int) -> int:
     """List runs, the newest first."""
     with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     for line in history.listed(db, os.environ, newest=newest):
         click.echo(line)
     return ExitCode.PASSED
@@ -82,7 +82,7 @@ def list_runs(*, db: str, newest: int) -> int:
 def show(*, digest: str, db: str) -> int:
     """Show the run whose digest begins with DIGEST: workloads, and the verdicts that are not a PASS."""
     with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     for line in history.shown(db, os.environ, digest):
         click.echo(line)
     return ExitCode.PASSED
@@ -94,7 +94,7 @@ def show(*, digest: str, db: str) -> int:
 def export(*, db: str, form: str) -> int:
     """Write every point as CSV, or the newest of each series as OpenMetrics, to standard output."""
     with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     for line in history.exported(db, os.environ, form):
         sys.stdout.write(line)
     return ExitCode.PASSED
@@ -108,7 +108,7 @@ def export(*, db: str, form: str) -> int:
 def retain(*, db: str, days: int, protected: bool, dry_run: bool) -> int:
     """Remove old runs, and what only they used. Runs that an alert names stay."""
     with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     count = history.retain(db, os.environ, days=days, protected=protected, dry_run=dry_run)
     click.echo(f"{'would remove' if dry_run else 'removed'} {count} runs", err=True)
     return ExitCode.PASSED
@@ -122,7 +122,7 @@ def retain(*, db: str, days: int, protected: bool, dry_run: bool) -> int:
 def upgrade(*, db: str, to: str | None) -> int:
     """Migrate the tables to this version of the tool."""
     with extra():
-        from flashcore_ci.run import history  # noqa: PLC0415
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     before, after = history.upgrade(db, os.environ, to or "")
     click.echo(f"from {before or 'nothing'} to {after or 'nothing'}", err=True)
     return ExitCode.PASSED

@@ -123,7 +123,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One workload in one run: medians over fresh processes, with their standard deviations.
+    """One workload in one run: means over fresh processes, with their standard deviations.
 
     ``code`` is a code identity. ``readings`` are all other measured values (SOL, errors, findings, power) by metric.
     """

@@ -1,4 +1,4 @@
-"""Use cases of the history: add runs, list, show, export, retain and upgrade."""
+"""Add runs to the history: read, judge, and write each in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
 from flashcore_ci.bounded import files
-from flashcore_ci.history import address, database, export, listing, queries, writing
+from flashcore_ci.history import address, database, writing
 from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
@@ -35,11 +35,8 @@ from flashcore_ci.store.codec import canonical
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import Run, pack, read_run
 
-DIGITS = frozenset("0123456789abcdef")
-DAY = 86_400
 ANSWER_SECONDS = 150.0
 """How long `gate --db` waits. It is more than any wait of the database's own."""
-FORMATS = {"csv": export.csv_text, "openmetrics": export.openmetrics_text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,52 +106,6 @@ def _write_in_time(url: address.Address, rows: RunRows) -> Added:
 def check_address(db: str, environ: Mapping[str, str]) -> None:
     """Raise UsageError for an address that can never work, before anything is measured."""
     address.parse(db, environ)
-
-
-def listed(db: str, environ: Mapping[str, str], *, newest: int) -> list[str]:
-    """List the newest runs."""
-    with database.reading(address.parse(db, environ)) as connection:
-        return [listing.run_line(run) for run in queries.runs(connection, newest=newest)]
-
-
-def shown(db: str, environ: Mapping[str, str], digest: str) -> list[str]:
-    """Show one run. UsageError if no run, or more than one, begins with ``digest``."""
-    if not digest or not set(digest) <= DIGITS or len(digest) > 64:  # noqa: PLR2004 - SHA-256 in hex
-        raise UsageError("a run is named by the start of its digest", fix="take it from `flashcore-ci history list`")
-    with database.reading(address.parse(db, environ)) as connection:
-        found = queries.runs(connection, digest=digest, newest=2)
-        if len(found) != 1:
-            raise UsageError(
-                f"{'more than one run begins' if found else 'no run begins'} with {digest}", fix="flashcore-ci history list"
-            )
-        run = found[0]
-        points = [
-            (series, point)
-            for series in queries.series(connection, suite=run.suite)
-            for point in queries.points(connection, series.id, standings=queries.ALL, run=run.id)
-        ]
-        return list(listing.run_lines(run, points, queries.verdicts(connection, (run.id,))))
-
-
-def exported(db: str, environ: Mapping[str, str], form: str) -> Iterator[str]:
-    """Yield the history in a format of ``FORMATS``."""
-    with database.reading(address.parse(db, environ)) as connection:
-        yield from FORMATS[form](connection)
-
-
-def retain(db: str, environ: Mapping[str, str], *, days: int, protected: bool, dry_run: bool) -> int:
-    """Remove runs that are older than ``days``: those that feed no detection, or with ``protected`` all. Return how many."""
-    standings = tuple(Standing) if protected else (Standing.OTHER,)
-    before = int(clock.wall()) - days * DAY
-    url = address.parse(db, environ)
-    return database.write(
-        url, lambda connection: writing.retain(connection, before=before, standings=standings, dry_run=dry_run), alone=True
-    )
-
-
-def upgrade(db: str, environ: Mapping[str, str], to: str) -> tuple[str, str]:
-    """Migrate. Return the revisions before and after."""
-    return database.upgrade(address.parse(db, environ), to or database.HEAD)
 
 
 def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> NewRun:
