@@ -42,7 +42,7 @@ lint: $(VENV)/.lint ## Check style, types, import contracts and workflows
 
 .PHONY: generate
 generate: $(VENV)/.package ## Regenerate what comes from the code: docs, schemas and instantiations
-	$(BIN)/python tools/docs/generate.py codes schemas selftest
+	$(BIN)/python tools/docs/generate.py codes schemas reference selftest
 	$(BIN)/python tools/docs/generate_instantiations.py
 	$(BIN)/python tools/study/verdict_tables.py
 
@@ -122,7 +122,7 @@ $(VENV)/.lint: $(VENV)/.tests
 	$(PIP) --editable '.[lint]'
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain.lock
+$(VENV)/.tools: $(VENV)/.package flashcore_ci/build/toolchain-13.0.lock
 	$(BIN)/flashcore-ci toolchain install
 	touch $@
 

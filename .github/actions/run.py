@@ -29,7 +29,7 @@ TOLERATED = {
 CHOICES = {
     "measure": ("live", "recorded"),
     "stale": ("block", "defer"),
-    "toolchain": ("pip", "system"),
+    "toolchain": ("pip", "13.0", "13.5", "system"),
     "fail-on": tuple(TOLERATED),
 }
 MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python", "statement"})

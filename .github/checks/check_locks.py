@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ".github/locks"
 HEAD = "# Python packages of `.github/actions/run.py`, by version and hash. Written by `make lock`, checked by `make lint`.\n"
 OPTIONS = ("--quiet", "--generate-hashes", "--universal", "--python-version=3.11", "--no-header", "--no-annotate", "--upgrade")
-PIN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[0-9][0-9a-z.]*)(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)")
+PIN = re.compile(
+    r"(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[0-9][0-9a-z.]*)(?: ; sys_platform == 'win32')?(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)"
+)
 DEPENDENCY = re.compile(r"(?P<name>[\w.-]+)\s*(?P<rule>>=|==)\s*(?P<version>[\w.]+)")
 
 
@@ -50,6 +52,7 @@ def needed(root: Path) -> dict[str, list[str]]:
     return {
         "required.lock": [*project["project"]["dependencies"], *project["build-system"]["requires"]],
         "measure.lock": project["project"]["optional-dependencies"]["measure"],
+        "history.lock": project["project"]["optional-dependencies"]["history"],
     }
 
 

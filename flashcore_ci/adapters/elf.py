@@ -23,6 +23,7 @@ _ATTRIBUTE = struct.Struct("<BBH")
 _STT_FUNC, _STT_SECTION = 2, 3
 _STO_CUDA_ENTRY = 0x10
 _SIZED_ATTRIBUTE = 4
+_REGISTERS, _STACK = 0x2F, (0x11, 0x12)
 _ATTRIBUTES_OF_A_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
 """Attributes that begin with a symbol index: constant bank, frame size, least and most stack, register count.
 Symbols of debug sections shift the index, so a description of the symbol replaces it."""
@@ -76,6 +77,25 @@ def read(cubin: bytes, module: str) -> MachineCode:
     names = sorted((symbol.name, symbol.info, symbol.other, symbol.size, *symbol.location) for symbol in kept)
     entries = sorted(symbol.name for symbol in symbols if symbol.kind == _STT_FUNC and symbol.other & _STO_CUDA_ENTRY)
     return MachineCode(entries=tuple(entries), digest=digest_of("machine code", header, parts, names))
+
+
+def resources(cubin: bytes) -> dict[str, tuple[int, int]]:
+    """Return (registers, bytes of local memory with callees) of each function. ValueError if these bytes are not a cubin."""
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - as above
+
+    try:
+        file = ELFFile(io.BytesIO(cubin))
+        sections = [section.name for section in file.iter_sections()]
+        symbols = _symbols(file.get_section_by_name(".symtab"), sections, str)
+        table = file.get_section_by_name(".nv.info")
+        known = _attributes(table.data(), symbols) if table is not None else []
+    except Exception as error:  # noqa: BLE001 - as above
+        raise ValueError(f"not a cubin: {error}") from None
+    found = {
+        (identity, symbol): int.from_bytes(bytes.fromhex(str(value)), "little") for _, identity, symbol, value in known if symbol
+    }
+    names = [symbol for identity, symbol in found if identity == _REGISTERS]
+    return {str(name): (found[_REGISTERS, name], max(found.get((kind, name), 0) for kind in _STACK)) for name in names}
 
 
 def _symbols(table: Any, sections: Sequence[str], named: Callable[[str], str]) -> list[_Symbol]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
+
+from flashcore_ci.bounded import files
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hex, or "" if it cannot be read."""
+    """Return the SHA-256 of a plain file in hex, or "" if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return files.sha256(path)
     except OSError:
         return ""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from flashcore_ci.adapters import process, worktree
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 
 TIMEOUT_SECONDS = 30.0
 EXPORT_SECONDS = 300.0
+EXPORT_BYTES = 64 << 20
+"""Bytes of files that one process prints, and at least one file."""
+READ_OBJECTS = 'exec git -C "$0" cat-file --batch <"$1"'
 REAL_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull, "GIT_OPTIONAL_LOCKS": "0"}
 """Neither replace refs nor grafts put another object in the place of one."""
+KINDS_OF_NAMES = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
+ABBREVIATION = re.compile(r"(?:.*-g)?[0-9a-f]{4,39}")
 SHORT = 12
 """Digits of a commit that people read."""
 
@@ -61,14 +68,20 @@ def checkout(root: Path, *, logs: Path, outputs: Collection[Path] = ()) -> Check
         if not head:
             return Checkout(commit="", dirty=False)
         top = Path(os.fsdecode(_ask(top_argv(root), logs, "git-top").removesuffix(b"\n")))
-        content = _ask(("git", "-C", str(root), "cat-file", "commit", head), logs, "git-object")
-        tree = worktree.parse_tree(_ask(worktree.tree_argv(root, head), logs, "git-tree"))
+        tree, is_whole = _tree(root, head, logs)
     except (CannotCollectError, ValueError):
         return Checkout(commit="", dirty=False)
-    if not root.resolve().is_relative_to(top.resolve()) or not worktree.is_tree_of(head, content, tree):
+    if not root.resolve().is_relative_to(top.resolve()) or not is_whole:
         return Checkout(commit=head, dirty=True, changes=("git's files or objects are not those of the commit",))
     changes = (*worktree.find_changes(top, tree, outputs), *_submodule_changes(top, tree, logs))
     return Checkout(commit=head, dirty=bool(changes), changes=changes)
+
+
+def _tree(root: Path, commit: str, logs: Path) -> tuple[dict[str, worktree.Entry], bool]:
+    """Return the files of ``commit``, and whether they are all of them and only those. ValueError if git cannot tell."""
+    content = _ask(("git", "-C", str(root), "cat-file", "commit", commit), logs, "git-object")
+    tree = worktree.parse_tree(_ask(worktree.tree_argv(root, commit), logs, "git-tree"))
+    return tree, worktree.is_tree_of(commit, content, tree)
 
 
 def _submodule_changes(top: Path, tree: Mapping[str, worktree.Entry], logs: Path) -> list[str]:
@@ -104,24 +117,15 @@ def fork_argv(root: Path, ref: str) -> tuple[str, ...]:
     return ("git", "-C", str(root), "merge-base", "--", "HEAD", ref)
 
 
-def archive_argv(root: Path, commit: str, file: Path) -> tuple[str, ...]:
-    """Ask for the files of ``commit`` in one tar."""
-    return ("git", "-C", str(root), "archive", "--format=tar", f"--output={file}", commit)
-
-
-def difference_argv(root: Path, commit: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Ask whether ``paths`` differ from ``commit`` (exit status 0: no)."""
-    return ("git", "-C", str(root), "diff", "--quiet", commit, "--", *paths)
-
-
 def snapshot_argv(root: Path) -> tuple[str, ...]:
     """Ask for a commit of the tracked files as they are now (none without changes). The checkout stays as it is."""
-    return ("git", "-C", str(root), "-c", "user.name=flashcore-ci", "-c", "user.email=flashcore-ci", "stash", "create")
+    settings = ("user.name=flashcore-ci", "user.email=flashcore-ci", "core.fsmonitor=false", f"core.hooksPath={os.devnull}")
+    return ("git", "-C", str(root), *(part for setting in settings for part in ("-c", setting)), "stash", "create")
 
 
 def snapshot(root: Path, *, logs: Path) -> str:
     """Return a commit with the files of the checkout. CannotCollectError without one."""
-    made = process.run(snapshot_argv(root), logs=logs, name="git-snapshot", timeout=TIMEOUT_SECONDS)
+    made = process.run(snapshot_argv(root), logs=logs, name="git-snapshot", timeout=TIMEOUT_SECONDS, env=environment(os.environ))
     commit = parse_commit(made.text()) or checkout(root, logs=logs).commit
     if made.returncode != 0 or not commit:
         raise CannotCollectError(f"git cannot read the files of {root}", fix="commit the changes")
@@ -130,12 +134,37 @@ def snapshot(root: Path, *, logs: Path) -> str:
 
 def commit_of(root: Path, revision: str, *, logs: Path) -> str:
     """Return the hash of ``revision``. UsageError if unknown here."""
+    _refuse_two_meanings(root, revision, logs)
     return _find_commit(revision_argv(root, revision), f"commit {revision!r} in this checkout", name="git-revision", logs=logs)
 
 
 def fork_point(root: Path, ref: str, *, logs: Path) -> str:
     """Return the merge base of HEAD and ``ref``. UsageError if unknown here."""
+    _refuse_two_meanings(root, ref, logs)
     return _find_commit(fork_argv(root, ref), f"common commit of this checkout and {ref!r}", name="git-merge-base", logs=logs)
+
+
+def names_argv(root: Path, name: str) -> tuple[str, ...]:
+    """Ask for every ref that git could mean by ``name``."""
+    return ("git", "-C", str(root), "for-each-ref", "--format=%(refname)", *(kind.format(name) for kind in KINDS_OF_NAMES))
+
+
+def meanings(revision: str, refs: Iterable[str]) -> list[str]:
+    """Return all that ``revision`` may mean among ``refs``. A tag that someone pushed must not become the base."""
+    name = re.split(r"[~^:]|@\{", revision)[0]
+    known = {kind.format(name) for kind in KINDS_OF_NAMES}
+    found = [ref for ref in refs if ref in known]
+    return [*found, *([f"the commit {name}"] if found and ABBREVIATION.fullmatch(name) else [])]
+
+
+def _refuse_two_meanings(root: Path, revision: str, logs: Path) -> None:
+    if revision.startswith("refs/"):
+        return
+    argv = names_argv(root, re.split(r"[~^:]|@\{", revision)[0])
+    refs = process.run(argv, logs=logs, name="git-names", timeout=TIMEOUT_SECONDS, env=environment(os.environ)).text()
+    found = meanings(revision, refs.splitlines())
+    if len(found) > 1:
+        raise UsageError(f"{revision!r} may mean {' or '.join(found)}", fix=f"name it in full, as in {found[0]}")
 
 
 def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> str:
@@ -148,19 +177,101 @@ def _find_commit(argv: Sequence[str], what: str, *, name: str, logs: Path) -> st
     return commit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One commit of a log. ``at`` in UTC seconds."""
+
+    sha: str
+    parent: str
+    at: int
+    subject: str
+
+
+def log(root: Path, revision: str, *, logs: Path, all_first_parents: bool = False) -> tuple[Logged, ...]:
+    """Return the commit, or with its first-parent line back to the root commit. UsageError if unknown here, or if the clone is shallow."""
+    tip = commit_of(root, revision, logs=logs)
+    try:
+        if (
+            all_first_parents
+            and _ask(("git", "-C", str(root), "rev-parse", "--is-shallow-repository"), logs, "git-shallow") != b"false\n"
+        ):
+            raise UsageError("this clone is shallow, so no commit has a position", fix="git fetch --unshallow")
+        amount = ("--first-parent",) if all_first_parents else ("-1",)
+        argv = ("git", "-C", str(root), "log", "-z", "--no-show-signature", "--format=%H%x09%P%x09%ct%x09%s", *amount, tip, "--")
+        lines = _ask(argv, logs, "git-log").decode("utf-8", errors="replace").split("\0")
+        parts = [line.split("\t", 3) for line in lines if line]
+        return tuple(
+            Logged(sha=sha, parent=parents.split(" ")[0], at=int(at), subject=subject) for sha, parents, at, subject in parts
+        )
+    except ValueError:
+        raise CannotCollectError(f"git cannot read the log of {short(tip)}", fix="git fsck") from None
+
+
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
-    """Write the files of ``commit`` to the new folder ``into``."""
+    """Write the files of ``commit`` to the new folder ``into``, byte by byte. No attribute leaves out or changes a file."""
     into.mkdir(parents=True)
-    file = logs / "base.tar"
-    for name, argv in (("git-archive", archive_argv(root, commit, file)), ("tar", ("tar", "-xf", str(file), "-C", str(into)))):
-        done = process.run(argv, logs=logs, name=name, timeout=EXPORT_SECONDS, env=environment(os.environ))
-        if done.returncode != 0:
-            lines = done.error_text().splitlines()
-            raise CannotCollectError(f"cannot read the files of {short(commit)}: {lines[0] if lines else name}", fix="git fsck")
+    try:
+        tree = _sound_tree(root, commit, logs)
+        plain = sorted((entry.mode == worktree.LINK, path, entry) for path, entry in tree.items() if entry.size >= 0)
+        sizes = itertools.accumulate(entry.size + 100 for _, _, entry in plain)
+        parts = itertools.groupby(zip(plain, sizes, strict=True), key=lambda each: each[1] // EXPORT_BYTES)
+        for _, part in parts:  # links come last, so that no file is written through one
+            _write([(path, entry) for (_, path, entry), _ in part], root, into, logs)
+        for path in (path for path, entry in tree.items() if entry.mode == worktree.SUBMODULE):
+            (into / path).mkdir(parents=True, exist_ok=True)
+    except ValueError as error:
+        raise CannotCollectError(f"cannot read the files of {short(commit)}: {error}", fix="git fsck") from None
 
 
-def differs(root: Path, commit: str, paths: Sequence[str], *, logs: Path) -> bool:
-    """Tell whether a tracked file under ``paths`` differs from ``commit``."""
-    argv = difference_argv(root, commit, paths)
-    done = process.run(argv, logs=logs, name="git-diff", timeout=TIMEOUT_SECONDS, env=environment(os.environ))
-    return done.returncode != 0
+def file_at(root: Path, commit: str, path: str, *, logs: Path) -> bytes | None:
+    """Return a file of ``commit``, or None if it has none."""
+    try:
+        return _ask(("git", "-C", str(root), "cat-file", "blob", f"{commit}:{path}"), logs, "git-file")
+    except ValueError:
+        return None
+
+
+def _sound_tree(root: Path, commit: str, logs: Path) -> dict[str, worktree.Entry]:
+    tree, is_whole = _tree(root, commit, logs)
+    if not is_whole or any({"", ".", "..", ".git"}.intersection(path.split("/")) for path in tree):
+        raise ValueError("git's objects are not those of the commit")
+    return tree
+
+
+def _write(files: Sequence[tuple[str, worktree.Entry]], root: Path, into: Path, logs: Path) -> None:
+    """Write these files. ValueError if git does not give the bytes that their digests name."""
+    names = logs / "objects"
+    names.write_text("".join(f"{entry.digest}\n" for _, entry in files), encoding="ascii")
+    argv = ("sh", "-c", READ_OBJECTS, str(root.absolute()), str(names.absolute()))
+    done = process.run(argv, logs=logs, name="git-objects", timeout=EXPORT_SECONDS, env=environment(os.environ))
+    with done.stdout.open("rb") as objects:
+        for path, entry in files:
+            header = objects.readline()
+            data = objects.read(entry.size + 1)[:-1]
+            if (
+                done.returncode
+                or header != f"{entry.digest} blob {entry.size}\n".encode()
+                or not worktree.is_blob(data, entry.digest)
+            ):
+                raise ValueError(f"git does not have {path}")
+            (into / path).parent.mkdir(parents=True, exist_ok=True)
+            if entry.mode == worktree.LINK:
+                (into / path).symlink_to(os.fsdecode(data))
+            else:
+                (into / path).write_bytes(data)
+                (into / path).chmod(0o755 if entry.mode == worktree.EXECUTABLE else 0o644)
+
+
+def differs(root: Path, commit: str, folder: str, *, except_for: str, logs: Path) -> bool:
+    """Tell by content whether a file in ``folder`` of the checkout differs from ``commit``, but for those in ``except_for``."""
+    try:
+        top = Path(os.fsdecode(_ask(top_argv(root), logs, "git-top").removesuffix(b"\n")))
+        tree, is_whole = _tree(root, commit, logs)
+        prefix = PurePosixPath((root / folder).resolve().relative_to(top.resolve()).as_posix())
+    except (CannotCollectError, ValueError):
+        return True
+    inside = {
+        PurePosixPath(p).relative_to(prefix).as_posix(): e for p, e in tree.items() if PurePosixPath(p).is_relative_to(prefix)
+    }
+    changes = worktree.find_changes(root / folder, inside)
+    return not is_whole or any(not change.startswith(f"{except_for}/") for change in changes)

@@ -17,6 +17,8 @@ DIGITS = 0.00501
 """Half of the last digit, and what binary numbers need."""
 ID, KERNEL, RANGES = "ID", "Kernel Name", "thread Domain:Push/Pop_Range:"
 _RANGE = re.compile(r'"<default domain>:(.*?)(?::none){6}"')
+MAX_RANGES = 4096
+"""Characters of a cell. The pattern takes quadratic time on a hostile one."""
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,2}(?:,\d{3})*)\.\d{2}")
 
 
@@ -43,7 +45,7 @@ def _actions(rows: list[list[str]]) -> Iterator[Action]:
     kernel = names.index(KERNEL)
     columns = [(index, name) for index, name in enumerate(names) if name in METRICS]
     for number, row in enumerate(launches):
-        if len(row) != len(names) or row[names.index(ID)] != str(number):
+        if len(row) != len(names) or row[names.index(ID)] != str(number) or len(row[ranges]) > MAX_RANGES:
             raise ValueError(f"row {number} is not whole")
         workload = next((name for name in _RANGE.findall(row[ranges]) if row[kernel].startswith(f"{name}/")), "")
         metrics = {name: (_value(row[index]), units[index]) for index, name in columns if row[index]}

@@ -8,23 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.model.evidence import CompileError
+from flashcore_ci.model.options import CompileOptions
 
-OPTIONS = (
-    "-std=c++17", "-O3", "--use_fast_math", "-Xptxas", "-v,-warn-lmem-usage",
-    "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
-)  # fmt: skip
-"""One list for all subjects: machine code is comparable only with equal options."""
 LINK_OPTIONS = ("-shared", "-cudart", "static", "-nodlink", "-Xlinker", "--no-undefined")
 """Without a device link, which would put random names into the library. An undefined function fails here, not when
 the library is loaded."""
 
+MOST_OPTIMIZATION = 3
 ASSEMBLER_RULE = "as.d"
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
-_CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
+_BYTES = r"(?<![0-9])([0-9]{1,12}) bytes"  # bounded, or a message of digits takes quadratic time
+_FRAME = re.compile(rf"{_BYTES} stack frame, {_BYTES} spill stores, {_BYTES} spill loads")
+_USED = re.compile(r"Used ([0-9]{1,12}) registers")
+_SHARED = re.compile(rf"{_BYTES} smem")
+_CUMULATIVE = re.compile(rf"{_BYTES} cumulative stack size")
 _LOSS = re.compile(r"\(C75(?:0[89]|1\d)\)|Potential Performance Loss")
 _LINE = re.compile(r'^# \d+(?: "((?:[^"\\]|\\.)*)".*)?$')
 _MARKER_OR_BLANKS = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\s*^\# \d[^\n]*\n\s*|\s+""", re.MULTILINE)
@@ -51,14 +49,47 @@ class PtxasInfo:
     warnings: tuple[str, ...] = ()
 
 
+def options_of(options: CompileOptions) -> tuple[str, ...]:
+    """Return the compiler's options for one architecture. Digests cover them, so their order must stay."""
+    virtual = options.architecture.replace("sm_", "compute_")
+    level = options.optimization
+    chosen = (
+        (options.flush_denormals, "-ftz=true"),
+        (not options.precise_division, "-prec-div=false"),
+        (not options.precise_square_root, "-prec-sqrt=false"),
+        (not options.fused_multiply_add, "-fmad=false"),
+        (options.extended_lambda, "--extended-lambda"),
+        (options.relaxed_constexpr, "--expt-relaxed-constexpr"),
+    )
+    return (
+        *(f"-std={options.standard}", f"-O{level}", *(("--use_fast_math",) if options.fast_math else ())),
+        *("-Xptxas", "-v,-warn-lmem-usage" if level == MOST_OPTIMIZATION else f"-v,-warn-lmem-usage,-O{level}"),
+        *("-lineinfo", f"-gencode=arch={virtual},code={options.architecture}", "-Xcompiler", "-fPIC"),
+        *(option for is_chosen, option in chosen if is_chosen),
+        *(f"-D{define}" for define in options.defines),
+    )
+
+
 def compile_argv(
-    nvcc: Path, *, source: str, includes: Sequence[str], target: Path, dependencies: Path, keep: Path
+    nvcc: Path,
+    *,
+    source: str,
+    options: CompileOptions,
+    includes: Sequence[str],
+    headers: Sequence[str] = (),
+    target: Path,
+    dependencies: Path,
+    keep: Path,
 ) -> tuple[str, ...]:
-    """Compile ``source``. Leave the cubin in ``keep``, make rules in ``dependencies`` and, for the assembler, in ``keep``/as.d."""
-    paths = tuple(part for include in includes for part in ("-I", include))
+    """Compile ``source``. Leave the cubin in ``keep``, make rules in ``dependencies`` and, for the assembler, in ``keep``/as.d.
+
+    ``headers`` are folders of libraries, searched last.
+    """
+    folders = (*(("-I", include) for include in includes), *(("-isystem", header) for header in headers))
+    paths = tuple(part for folder in folders for part in folder)
     assembler = ("-Xcompiler", rf"-Wa\,--MD\,{keep / ASSEMBLER_RULE}")
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
-    return (str(nvcc), *OPTIONS, *paths, *assembler, *outputs, "-c", source)
+    return (str(nvcc), *options_of(options), *paths, *assembler, *outputs, "-c", source)
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ _REGISTER = re.compile(r"\bR(\d+)\b(\.64)?")
 _ADDRESS = re.compile(r"\[[^\]]*\]")
 _WIDE = re.compile(r"\.(64|128)\b")
 _WAIT = "WARPGROUP.DEPBAR"
+MAX_CONTAINERS = 1_000_000
+"""Of one disassembly, in memory. The largest of our kernels has 20,000 instructions, and each is one or two."""
+MAX_OPCODE = 80
 _SHARED_STORES = ("STS", "STSM", "ATOMS", "REDS")
 _TMA_STORES = ("UTMASTG", "UTMAREDG", "UBLKRED")
 _PROXY_FENCE = "FENCE.VIEW.ASYNC"
@@ -42,6 +45,8 @@ def argv(nvdisasm: Path, cubin: Path) -> tuple[str, ...]:
 
 def parse(text: str) -> tuple[Function, ...]:
     """Parse the functions. ValueError if this is not JSON of schema 12 or 13."""
+    if text.count("{") + text.count("[") > MAX_CONTAINERS:
+        raise ValueError(f"nvdisasm wrote more than {MAX_CONTAINERS} lists and tables")
     try:
         header, functions = strict_json.loads(text)
         major = header["SchemaVersion"]["major"]
@@ -69,6 +74,8 @@ def merge(functions: tuple[Function, ...], *, name: str) -> Function:
 
 def _function(function: dict[str, Any]) -> Function:
     instructions = function["sass-instructions"]
+    if any(len(instruction["opcode"]) > MAX_OPCODE for instruction in instructions):
+        raise ValueError(f"an opcode of more than {MAX_OPCODE} characters")
     opcodes = Counter(instruction["opcode"].split(".", 1)[0] for instruction in instructions)
     return Function(
         name=function["function-name"],

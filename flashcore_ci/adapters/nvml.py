@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,14 @@ REASONS: dict[int, str] = {
     0x01: "idle", 0x02: "application clocks", 0x04: "power cap", 0x08: "hardware slowdown", 0x10: "sync boost",
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
 }  # fmt: skip
+HARDWARE_XIDS: dict[int, str] = {
+    48: "double-bit ECC error", 62: "internal micro-controller halt", 64: "row remapping failed", 74: "NVLink error",
+    79: "GPU has fallen off the bus", 94: "contained ECC error", 95: "uncontained ECC error", 119: "GSP RPC timeout", 120: "GSP error",
+    140: "unrecovered ECC error",
+}  # fmt: skip
+"""Xid numbers of the hardware or its firmware (NVIDIA, "Xid Errors"). Those of an application's own faults, as 13 and 31, are absent."""
+POLL_MS = 200
+TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
@@ -64,14 +74,14 @@ def read(gpu: str) -> GpuState:
         persistent = _maybe(nvml, nvml.nvmlDeviceGetPersistenceMode, handle)
         cuda = nvml.nvmlSystemGetCudaDriverVersion()
         return GpuState(
-            name=nvml.nvmlDeviceGetName(handle),
-            uuid=nvml.nvmlDeviceGetUUID(handle),
-            driver=nvml.nvmlSystemGetDriverVersion(),
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            driver=_text(nvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             compute_capability=".".join(str(part) for part in nvml.nvmlDeviceGetCudaComputeCapability(handle)),
             memory=memory.total,
             memory_used=memory.used,
-            compute_mode=COMPUTE_MODES[nvml.nvmlDeviceGetComputeMode(handle)],
+            compute_mode=dict(enumerate(COMPUTE_MODES)).get(nvml.nvmlDeviceGetComputeMode(handle), "unknown"),
             ecc=None if ecc is None else bool(ecc[0]),
             ecc_errors=_maybe(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *errors),
             mig=mig is not None and bool(mig[0]),
@@ -84,6 +94,40 @@ def read(gpu: str) -> GpuState:
             users=_users(nvml, handle),
             persistent=None if persistent is None else bool(persistent),
         )
+
+
+def uuids() -> tuple[str, ...]:
+    """List the GPUs of this machine. CannotCollectError without a driver."""
+    with _session() as nvml:
+        count = nvml.nvmlDeviceGetCount()
+        return tuple(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))
+
+
+@contextlib.contextmanager
+def xids(gpu: str) -> Iterator[list[int]]:
+    """Collect the numbers of the driver's critical errors on this GPU meanwhile."""
+    seen: list[int] = []
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(gpu, seen, done), daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join(timeout=10 * POLL_MS / 1000)
+
+
+def _watch(gpu: str, seen: list[int], done: threading.Event) -> None:
+    """Wait for errors until ``done``. A driver that does not answer is found by ``read``."""
+    with contextlib.suppress(CannotCollectError), _session() as nvml:
+        events = nvml.nvmlEventSetCreate()
+        try:
+            nvml.nvmlDeviceRegisterEvents(_handle(nvml, gpu), nvml.nvmlEventTypeXidCriticalError, events)
+            while not done.is_set():
+                with contextlib.suppress(nvml.NVMLError_Timeout):
+                    seen.append(int(nvml.nvmlEventSetWait_v2(events, POLL_MS).eventData))
+        finally:
+            nvml.nvmlEventSetFree(events)
 
 
 @contextlib.contextmanager
@@ -132,6 +176,14 @@ def _session() -> Iterator[Any]:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise CannotCollectError(f"the NVIDIA driver does not answer: {error}", fix="flashcore-ci doctor") from None
+
+
+def _text(value: object) -> str:
+    """Return a word of the driver. CannotCollectError for one that no driver writes: it becomes a file's name, and part of reports."""
+    word = str(value)
+    if not TEXT.fullmatch(word):
+        raise CannotCollectError(f"the NVIDIA driver gives an impossible text: {word[:80]!r}", fix="flashcore-ci doctor")
+    return word
 
 
 def _handle(nvml: Any, gpu: str) -> Any:

@@ -30,7 +30,10 @@ MAX_OUTPUT = 256 << 20
 """Bytes of one output of a child. It is killed at more."""
 ANSWER_SECONDS = 30.0
 """Time for the supervisor to end a child, beyond its grace. A driver may hold a dying process for a while."""
-SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY$|AUTH|^(ACTIONS|GITHUB|INPUT|GH|PIP)_")
+SECRET = re.compile(
+    r"TOKEN|SECRET|PASS|CREDS?$|CREDENTIAL|KEY(S|_ID|_BASE64)?$|AUTH|COOKIE|WEBHOOK|NETRC|KUBECONFIG|(^|_)(PAT|DSN|JWT)$|_PWD$"
+    r"|^(ACTIONS|GITHUB|INPUT|GH|PIP)_|_(URL|URI)$"
+)
 """Names of variables that code of a pull request must not see: tokens, and the files by which a job talks to GitHub."""
 _control: socket.socket | None = None
 _supervisor: subprocess.Popen[bytes] | None = None

@@ -39,6 +39,7 @@ VARIABLES = {
 ERROR_EXIT = 86
 PRINT_LIMIT = 50
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+)+)", re.MULTILINE)
+_NUMBERS = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(?:\.|$)")
 
 
 def version_argv(tool: Path) -> tuple[str, ...]:
@@ -54,8 +55,8 @@ def parse_version(text: str) -> str:
 
 def is_too_old(version: str) -> bool:
     """Tell whether this version is unreadable or below the floor."""
-    numbers = tuple(int(part) for part in version.split(".")[:2]) if version else ()
-    return not numbers >= FLOOR
+    found = _NUMBERS.match(version)
+    return found is None or (int(found[1]), int(found[2])) < FLOOR
 
 
 def argv(

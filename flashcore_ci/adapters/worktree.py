@@ -8,34 +8,15 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 SHA256_DIGITS = 64
 CHUNK = 1 << 20
-CODE = frozenset(
-    [
-        ".py",
-        ".pyc",
-        ".pyo",
-        ".pyd",
-        ".pth",
-        ".h",
-        ".hh",
-        ".hpp",
-        ".hxx",
-        ".cuh",
-        ".cu",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cxx",
-        ".inl",
-        ".inc",
-        ".ipp",
-        ".def",
-        ".ptx",
-    ]
-)
+CODE = frozenset({
+    ".py", ".pyc", ".pyo", ".pyd", ".pth", ".h", ".hh", ".hpp", ".hxx", ".cuh",
+    ".cu", ".c", ".cc", ".cpp", ".cxx", ".inl", ".inc", ".ipp", ".def", ".ptx",
+})  # fmt: skip
 """Suffixes of files that an import or an include may read from anywhere."""
 SETTINGS = frozenset({".toml", ".json", ".xz", ".cfg", ".ini"})
 """Suffixes of files that the tool itself may read from the top folder."""
@@ -108,7 +89,10 @@ def find_changes(top: Path, tree: Mapping[str, Entry], outputs: Collection[Path]
         folders[:] = [name for name in folders if here / name not in skipped and not _is_environment(here / name, top, tracked)]
         for name in (*files, *links):
             path = (here / name).relative_to(top.absolute())
-            if here / name not in skipped and path.as_posix() not in tree and _could_be_read(path, tracked):
+            is_folder = name in links and not _is_environment(here / name, top, tracked)
+            is_output = any(output.is_relative_to(here / name) for output in skipped)
+            counts = (is_folder and not is_output) or _could_be_read(path, tracked)
+            if here / name not in skipped and path.as_posix() not in tree and counts:
                 yield f"{path.as_posix()} is not in the commit"
 
 
@@ -145,10 +129,19 @@ def _difference(top: Path, path: str, entry: Entry) -> str:
     return "" if status.st_size == entry.size and _digest(top / path, entry) == entry.digest else "differs from the commit"
 
 
+def is_blob(data: bytes, digest: str) -> bool:
+    """Tell whether git gives these bytes this digest."""
+    return bool(_blob(len(data), digest, data).hexdigest() == digest)
+
+
+def _blob(size: int, like: str, data: bytes = b"") -> Any:
+    new = hashlib.sha256 if len(like) == SHA256_DIGITS else hashlib.sha1
+    return new(b"blob %d\0" % size + data, usedforsecurity=False)
+
+
 def _digest(path: Path, entry: Entry) -> str:
     """Return the digest that git gives to these bytes without any filter."""
-    new = hashlib.sha256 if len(entry.digest) == SHA256_DIGITS else hashlib.sha1
-    digest = new(f"blob {entry.size}\0".encode(), usedforsecurity=False)
+    digest = _blob(entry.size, entry.digest)
     try:
         if entry.mode == LINK:
             digest.update(os.fsencode(path.readlink()))
@@ -158,4 +151,4 @@ def _digest(path: Path, entry: Entry) -> str:
                     digest.update(chunk)
     except OSError:
         return ""
-    return digest.hexdigest()
+    return str(digest.hexdigest())

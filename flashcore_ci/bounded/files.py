@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 KIB, MIB = 1 << 10, 1 << 20
 MAX_RECORD = 16 * MIB
@@ -45,6 +46,17 @@ def read_end(path: Path, *, limit: int) -> bytes:
     return b"".join(_parts(path, limit, True, from_end=True))
 
 
+def append(path: Path) -> BinaryIO:
+    """Open a plain file to add to its end. OSError as ``read``."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+    if not is_plain(descriptor):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file")
+    file = os.fdopen(descriptor, "ab")
+    file.seek(0, os.SEEK_END)
+    return file
+
+
 def sha256(path: Path) -> str:
     """Hash a plain file in hex, in parts. OSError as ``read``."""
     digest, size = hashlib.sha256(), 0
@@ -62,8 +74,8 @@ def is_plain(descriptor: int) -> bool:
 
 
 def is_lock(descriptor: int) -> bool:
-    """Tell whether an open file is a lock: plain, and empty or the number of a process. Another one must not be cut."""
-    if not is_plain(descriptor):
+    """Tell whether an open file is a lock: plain, of one name, and empty or the number of a process. Another must not be cut."""
+    if not is_plain(descriptor) or os.fstat(descriptor).st_nlink > 1:
         return False
     content = os.pread(descriptor, _MAX_LOCK + 1, 0)
     return not content or (len(content) <= _MAX_LOCK and content.strip().isdigit())

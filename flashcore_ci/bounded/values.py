@@ -17,7 +17,7 @@ MAX_TEXT = 4096
 MAX_MESSAGE = 1000
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | str, *, max_text: int = MAX_TEXT) -> Any:
     """Decode JSON of a bounded size. ValueError for what is invalid, given twice, too many, too deep or too long."""
     refuse_many(data)
     hooks: Any = {"parse_constant": _refuse_constant, "parse_float": _finite, "parse_int": _integer}
@@ -25,7 +25,7 @@ def loads(data: bytes | str) -> Any:
         value = json.loads(data, object_pairs_hook=_refuse_duplicates, **hooks)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    refuse_large(value)
+    refuse_large(value, max_text=max_text)
     return value
 
 
@@ -36,12 +36,12 @@ def refuse_many(data: bytes | str) -> None:
         raise ValueError(f"it has more than {MAX_CONTAINERS} lists and tables, or {MAX_VALUES} values")
 
 
-def refuse_large(value: Any) -> None:
+def refuse_large(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
     rest = [(value, 0)]
     while rest:
         item, depth = rest.pop()
-        refuse_long(item)
+        refuse_long(item, max_text=max_text)
         if isinstance(item, dict):
             for key in item:
                 refuse_long(key)
@@ -52,10 +52,10 @@ def refuse_large(value: Any) -> None:
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
 
 
-def refuse_long(value: Any) -> None:
+def refuse_long(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError for a text, list, table or whole number that is too long."""
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ValueError(f"a text has {len(value)} characters, and {MAX_TEXT} are allowed: {value[:40]!r}...")
+    if isinstance(value, str) and len(value) > max_text:
+        raise ValueError(f"a text has {len(value)} characters, and {max_text} are allowed: {value[:40]!r}...")
     if isinstance(value, list | dict) and len(value) > MAX_ITEMS:
         raise ValueError(f"a list has {len(value)} items, and {MAX_ITEMS} are allowed")
     if isinstance(value, int) and value.bit_length() > 64:  # noqa: PLR2004 - what other programs read

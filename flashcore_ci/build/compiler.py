@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import process
 from flashcore_ci.adapters.files import sha256
 from flashcore_ci.build.cache import Cache
+from flashcore_ci.build.external import ExternalLibrary
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.system_files import SystemFiles
 from flashcore_ci.build.toolchain import Toolchain
@@ -49,6 +51,7 @@ class BuildContext:
     system: SystemFiles
     cache: Cache
     out: Path
+    libraries: Mapping[str, ExternalLibrary]
 
 
 def find_host_compiler() -> HostCompiler:

@@ -17,6 +17,7 @@ from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.model.evidence import CompileError
 from flashcore_ci.model.identity import digest_of
+from flashcore_ci.model.options import CompileOptions
 
 MAX_CUBIN = MAX_DISASSEMBLY = MAX_TRANSLATED = 64 * files.MIB
 
@@ -61,22 +62,24 @@ class Unit:
     """One source to compile. ``reads``: the files that it may include, with the digest ``content``."""
 
     source: str
+    options: CompileOptions
     includes: tuple[str, ...]
     reads: tuple[str, ...]
     content: str
     key: str
 
 
-def make_unit(source: str, includes: Sequence[str], context: BuildContext) -> Unit:
+def make_unit(source: str, includes: Sequence[str], options: CompileOptions, context: BuildContext) -> Unit:
     """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
     The key also covers the checkout's path, because line information holds absolute paths.
     """
     reads = context.sources.closure(source, includes)
     content = context.sources.bytes_digest(reads)
-    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.OPTIONS)
-    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content)
-    return Unit(source=source, includes=tuple(includes), reads=reads, content=content, key=key)
+    tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.options_of(options))
+    libraries = [(name, context.libraries[name].digest) for name in options.libraries]
+    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content, *libraries)
+    return Unit(source=source, options=options, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
 def cached_unit(unit: Unit, context: BuildContext) -> CompiledUnit | None:
@@ -90,11 +93,19 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
     sources, toolchain = context.sources, context.toolchain
     with context.cache.workspace() as work:
         made, rule = work / "unit.o", work / "unit.d"
-        outputs = {"target": made, "dependencies": rule, "keep": work}
-        command = nvcc.compile_argv(toolchain.nvcc, source=unit.source, includes=unit.includes, **outputs)
+        command = nvcc.compile_argv(
+            toolchain.nvcc,
+            source=unit.source,
+            options=unit.options,
+            includes=unit.includes,
+            headers=[context.libraries[name].headers for name in unit.options.libraries],
+            target=made,
+            dependencies=rule,
+            keep=work,
+        )
         environment = {**context.host.environment, "TMPDIR": str(work)}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
-        output = completed.error_text() + completed.text()
+        output = "".join(_read_whole(file, files.MAX_LOG) for file in (completed.stderr, completed.stdout))
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
         error = error or _find_uncovered_file(unit, work, context)
         if error is not None:
@@ -109,7 +120,7 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
 def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> CompileError | None:
     """Refuse a file without a digest that the compiler or the assembler read."""
     root, system = context.sources.root, context.system
-    rules = [nvcc.parse_dependencies(process.read_text(work / name)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
+    rules = [nvcc.parse_dependencies(_read_whole(work / name, files.MAX_LOG)) for name in ("unit.d", nvcc.ASSEMBLER_RULE)]
     if not all(rules):
         raise CannotCollectError(f"the compiler of {unit.source} did not list the files that it read", fix="flashcore-ci doctor")
     for name in rules[0]:
@@ -126,11 +137,22 @@ def _find_uncovered_file(unit: Unit, work: Path, context: BuildContext) -> Compi
     return None
 
 
+def _read_whole(path: Path, limit: int) -> str:
+    """Read a compiler's output, empty if absent. CannotCollectError if it is longer: no digest or gate would see the rest."""
+    try:
+        return files.read(path, limit=limit, follow=False).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        what = f"what the compiler wrote to {path.name} cannot be read: {error.strerror}"
+        raise CannotCollectError(what, fix="divide the source") from None
+
+
 def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) -> CompiledUnit:
     """Read the evidence in the cubin. A host-only source has none."""
     stem, made = Path(unit.source).stem, files.read(work / "unit.o", limit=files.MAX_BINARY)
     module = process.read_text(work / f"{stem}.module_id")
-    preprocessed = process.read_text(work / f"{stem}.cpp4.ii", limit=MAX_TRANSLATED)
+    preprocessed = _read_whole(work / f"{stem}.cpp4.ii", MAX_TRANSLATED)
     names = (
         str(files.resolve(Path(context.sources.root, name)))
         for name in nvcc.parse_dependencies(process.read_text(work / "unit.d"))
@@ -140,12 +162,12 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
     machine_code = host_code = ""
     try:
         host_object = host_elf.object_digest(made, module)
-        if (work / f"{stem}.cubin").is_file():
-            machine_code, entries = _read_cubin(unit, work / f"{stem}.cubin", module, output, context.toolchain)
+        if (cubin := _find_cubin(work)) is not None:
+            machine_code, entries = _read_cubin(unit, cubin, module, output, context.toolchain)
     except ValueError as error:
         raise CannotCollectError(f"cannot read the machine code of {unit.source}: {error}", fix="flashcore-ci doctor") from None
     if machine_code:
-        translated = process.read_text(work / f"{stem}.cudafe1.cpp", limit=MAX_TRANSLATED)
+        translated = _read_whole(work / f"{stem}.cudafe1.cpp", MAX_TRANSLATED)
         headers = [(path, tokens.directives(context.sources.text(path))) for path in unit.reads]
         host_code = digest_of(tokens.canonical(nvcc.parse_host_code(translated, context.system.is_ours, module)), headers)
     return CompiledUnit(
@@ -161,19 +183,28 @@ def _read_outputs(unit: Unit, work: Path, output: str, context: BuildContext) ->
     )
 
 
+def _find_cubin(work: Path) -> Path | None:
+    """Find the one cubin. CUDA 12 puts the architecture into its name. ValueError for two."""
+    found = sorted(work.glob("*.cubin"))
+    if len(found) > 1:
+        raise ValueError(f"the compiler wrote {len(found)} cubins")
+    return found[0] if found else None
+
+
 def _read_cubin(unit: Unit, cubin: Path, module: str, output: str, toolchain: Toolchain) -> tuple[str, tuple[CompiledEntry, ...]]:
     code = elf.read(files.read(cubin, limit=MAX_CUBIN), module)
-    functions = _disassemble(cubin, cubin.parent, toolchain) if code.entries else ()
+    functions = disassemble(cubin, cubin.parent, toolchain.nvdisasm) if code.entries else ()
     printed = nvcc.parse_resources(output)
-    missing = sorted(set(code.entries) - set(printed))
+    missing = sorted(set(code.entries) - {symbol for symbol, info in printed.items() if info.registers})
     if missing:
         raise CannotCollectError(f"ptxas printed no resources of {missing[0]} in {unit.source}", fix="flashcore-ci doctor")
-    codes = {symbol: _with_callees(symbol, functions, code.entries) for symbol in code.entries}
+    codes = {symbol: with_callees(symbol, functions, code.entries) for symbol in code.entries}
     return code.digest, tuple(CompiledEntry(symbol=symbol, resources=printed[symbol], code=codes[symbol]) for symbol in codes)
 
 
-def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisasm.Function, ...]:
-    completed = process.run(nvdisasm.argv(toolchain.nvdisasm, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
+def disassemble(cubin: Path, work: Path, tool: Path) -> tuple[nvdisasm.Function, ...]:
+    """Disassemble a cubin. ValueError if nvdisasm refuses it."""
+    completed = process.run(nvdisasm.argv(tool, cubin), logs=work, name="nvdisasm", timeout=DISASSEMBLE_SECONDS)
     if process.stopping():
         raise InterruptedRunError("the run was stopped")
     if completed.returncode != 0 or completed.timed_out:
@@ -181,7 +212,8 @@ def _disassemble(cubin: Path, work: Path, toolchain: Toolchain) -> tuple[nvdisas
     return nvdisasm.parse(completed.text(limit=MAX_DISASSEMBLY))
 
 
-def _with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
+def with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: Sequence[str]) -> nvdisasm.Function:
+    """Add to an entry function the functions that it alone calls."""
     others = [other for other in entries if other != symbol]
     callees_of_others = tuple(f"${other}$" for other in others)
     own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))

@@ -19,9 +19,9 @@ _COMPILER = ("bin/*nvcc*", "bin/crt/*", "bin/cudafe++", "bin/ptxas", "bin/fatbin
 _EXCLUDED = ("compute-sanitizer/docs", "compute-sanitizer/include")
 
 
-def pinned_programs() -> dict[str, str]:
-    """Return the SHA-256 of every program of the pinned packages, or {} for a machine that they are not known for."""
-    file = resources.files(__package__).joinpath(f"toolchain-{platform.machine()}.sha256")
+def pinned_programs(version: str) -> dict[str, str]:
+    """Return the SHA-256 of every program of this CUDA's pinned packages, or {} for a machine that they are not known for."""
+    file = resources.files(__package__).joinpath(f"toolchain-{version}-{platform.machine()}.sha256")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 

@@ -61,9 +61,12 @@ class Sources:
         texts = [self._digestible(path, tokens.canonical, self._c_problem) for path in paths]
         return digest_of("c++", list(zip(paths, texts, (exact.index(digest) for digest in exact), strict=True)))
 
-    def python_digest(self, paths: Sequence[str], others: Sequence[str] = ()) -> str:
-        """Digest the canonical texts of these Python files, or their bytes if they or the ``others`` can see line numbers."""
-        is_exact = any(python_text.sees_lines(self.text(path)) for path in (*paths, *others))
+    def python_digest(self, paths: Sequence[str], others: Sequence[str] = (), *, exact: bool = False) -> str:
+        """Digest the canonical texts of these Python files, or their bytes if they or the ``others`` can see line numbers.
+
+        ``exact``: always their bytes, because no one notices when they read themselves.
+        """
+        is_exact = exact or any(python_text.sees_lines(self.text(path)) for path in (*paths, *others))
         if is_exact:
             return digest_of("python bytes", self.bytes_digest(paths))
         return digest_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
@@ -12,11 +13,14 @@ from flashcore_ci.bounded import files
 from flashcore_ci.build import library, objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import BuildContext, find_host_compiler
+from flashcore_ci.build.external import ExternalLibrary
+from flashcore_ci.build.external import find as find_libraries
 from flashcore_ci.build.objects import CompiledUnit, Unit
 from flashcore_ci.build.records import BuildSet, read_builds, refuse_foreign, write_builds
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.system_files import SystemFiles
 from flashcore_ci.build.toolchain import Toolchain
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import EvidenceError, SuiteError
 from flashcore_ci.model.evidence import BuildEvidence, CompileError, EntryBuild
 from flashcore_ci.model.identity import digest_of
@@ -25,6 +29,8 @@ from flashcore_ci.store.files import write_atomically
 
 Progress = Callable[[int, int, str], None]
 """Called with (compilations done, compilations in all, last source)."""
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_.+][A-Za-z0-9_.+-]*)*/?")
+"""No blank, comma, dollar or at sign, and no part that begins with a dash."""
 Results = dict[str, CompiledUnit | CompileError]
 
 
@@ -37,11 +43,13 @@ def build_subjects(
     cache: Path,
     jobs: int,
     progress: Progress,
+    python: Path | None = None,
+    prefix: Path | None = None,
 ) -> tuple[BuildEvidence, ...]:
     """Build every subject into ``out/<subject>/<library>`` with at most ``jobs`` compilers, and write ``build.json``.
 
     A source that does not compile is evidence (``BuildEvidence.error``). SuiteError if a subject names paths outside the
-    checkout, CannotCollectError if this machine cannot compile.
+    checkout, CannotCollectError if this machine cannot compile. Libraries are found in ``prefix`` or the packages of ``python``.
     """
     sources = Sources(root)
     _check_paths(descriptions, sources)
@@ -49,9 +57,14 @@ def build_subjects(
     kept = Cache(folder=cache / "objects")
     host = find_host_compiler()
     folders = (*toolchain.includes, *host.includes)
-    system = SystemFiles(root=sources.root, toolchain=toolchain.top, folders=folders)
-    context = BuildContext(sources=sources, toolchain=toolchain, host=host, system=system, cache=kept, out=out)
     specs = [description.build for description in descriptions if description.build is not None]
+    names = sorted({name for spec in specs for name in spec.compile.libraries})
+    external = find_libraries(names, python=python, prefix=prefix, cuda=toolchain.top, cache=cache)
+    library_folders = tuple(library.folder for library in external.values())
+    system = SystemFiles(root=sources.root, toolchain=toolchain.top, folders=folders, libraries=library_folders)
+    context = BuildContext(
+        sources=sources, toolchain=toolchain, host=host, system=system, cache=kept, out=out, libraries=external
+    )
     units = {unit.key: unit for spec in specs for unit in _units(spec, context)}
     results = _compile(tuple(units.values()), context, jobs, progress)
     builds = tuple(_build_evidence(description, results, context) for description in descriptions)
@@ -78,10 +91,12 @@ def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tu
 def _source_digest(description: Description, sources: Sources) -> str:
     spec = description.build
     if spec is None:
-        return sources.python_digest([description.file, *description.candidate])
+        return sources.python_digest([description.file, *description.candidate], exact=bool(description.candidate))
     files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
-    python = sources.python_digest([description.file, *description.candidate, *spec.binding])
-    return digest_of("sources", nvcc.OPTIONS, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
+    python_files = [description.file, *description.candidate, *spec.binding]
+    python = sources.python_digest(python_files, exact=bool(description.candidate))
+    options = nvcc.options_of(spec.compile)
+    return digest_of("sources", options, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
 def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
@@ -90,7 +105,7 @@ def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
 
 
 def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
-    return [objects.make_unit(source, spec.includes, context) for source in _all_sources(spec)]
+    return [objects.make_unit(source, spec.includes, spec.compile, context) for source in _all_sources(spec)]
 
 
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
@@ -99,8 +114,11 @@ def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
         if (spec := description.build) is None:
             continue
         where, names = f"{description.file}: build", (spec.library, description.subject)
-        outside = (p for p in (*_all_sources(spec), *spec.includes, *spec.binding) if not sources.is_inside(p))
+        paths = (*_all_sources(spec), *spec.includes, *spec.binding)
+        outside = [path for path in paths if not sources.is_inside(path)]
         problems += [f"{where}: {path} is not a path inside the checkout" for path in outside]
+        strange = (path for path in paths if path not in outside and not _PLAIN_PATH.fullmatch(path))
+        problems += [f"{where}: {path!r} is no plain path. A compiler could take it for an option" for path in strange]
         problems += [f"{where}: {name!r} is not a plain file name" for name in names if name in ("", ".", "..") or "/" in name]
     if problems:
         raise SuiteError(tuple(problems))
@@ -128,7 +146,8 @@ def _compile(units: Sequence[Unit], context: BuildContext, jobs: int, progress: 
 def _build_evidence(description: Description, results: Results, context: BuildContext) -> BuildEvidence:
     sources, spec = context.sources, description.build
     subject_files = [description.file, *description.candidate]
-    subject = sources.python_digest(subject_files, spec.binding if spec is not None else ())
+    others, is_isolated = (spec.binding if spec is not None else ()), bool(description.candidate)
+    subject = sources.python_digest(subject_files, others, exact=is_isolated)
     if spec is None:
         problems = sources.problems((), subject_files)
         return BuildEvidence(
@@ -146,21 +165,22 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
     units = _units(spec, context)
     by_source = {unit.source: results[unit.key] for unit in units}
     compiled = {path: unit for path, unit in by_source.items() if isinstance(unit, CompiledUnit)}
-    entries = [_entry_evidence(entry, by_source[entry.source]) for entry in spec.entries]
+    entries = [_entry_evidence(entry, by_source[entry.source], spec.compile.architecture) for entry in spec.entries]
     failed = _find_problems(description.file, spec, sources)
     failed += [result for result in (*by_source.values(), *entries) if isinstance(result, CompileError)]
     failed += find_unnamed_entries(spec, by_source)
     failed += [CompileError(file=path, line=0, message="no such file") for path in spec.binding if not sources.exists(path)]
-    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", list(compiled.values()), context)
+    external = [context.libraries[name] for name in spec.compile.libraries]
+    linked = failed[0] if failed else _link(f"{description.subject}/{spec.library}", list(compiled.values()), external, context)
     error = linked if isinstance(linked, CompileError) else None
     return BuildEvidence(
         subject=description.subject,
         compiler=context.toolchain.compiler,
-        options=nvcc.OPTIONS,
+        options=nvcc.options_of(spec.compile),
         library="" if isinstance(linked, CompileError) else f"{description.subject}/{spec.library}",
         library_digest="" if isinstance(linked, CompileError) else linked.digest,
-        launcher=_launcher_digest(spec, sources, by_source),
-        binding=sources.python_digest(spec.binding, [description.file]),
+        launcher=_launcher_digest(spec, sources, by_source, external),
+        binding=sources.python_digest(spec.binding, [description.file], exact=is_isolated),
         source=subject,
         entries=tuple(entry for entry in entries if isinstance(entry, EntryBuild)),
         error=error,
@@ -193,21 +213,29 @@ def find_unnamed_entries(spec: BuildSpec, units: Mapping[str, CompiledUnit | Com
     ]
 
 
-def _launcher_digest(spec: BuildSpec, sources: Sources, units: Mapping[str, CompiledUnit | CompileError]) -> str:
+def _launcher_digest(
+    spec: BuildSpec, sources: Sources, units: Mapping[str, CompiledUnit | CompileError], external: Sequence[ExternalLibrary]
+) -> str:
     """Digest the host code of the whole library: the launchers, and that next to each entry function, in link order."""
     files = {path for launcher in spec.launchers for path in sources.closure(launcher, spec.includes)}
     host_code = [(path, unit.host_code) for path, unit in units.items() if isinstance(unit, CompiledUnit)]
     texts = sources.c_digest(sorted(files))
-    return digest_of("launcher", nvcc.OPTIONS, nvcc.LINK_OPTIONS, spec.includes, spec.launchers, texts, host_code)
+    options = (nvcc.options_of(spec.compile), nvcc.LINK_OPTIONS)
+    used = [(library.name, library.digest) for library in external]
+    return digest_of("launcher", *options, spec.includes, spec.launchers, texts, host_code, *used)
 
 
-def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> EntryBuild | CompileError:
+def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError, architecture: str) -> EntryBuild | CompileError:
     if isinstance(result, CompileError):
         return result
     compiled = result.entry(spec.symbol)
     if compiled is None:
         defined = ", ".join(entry.symbol for entry in result.entries) or "none"
         message = f"defines no entry function named {spec.symbol} (it defines {defined})"
+        return CompileError(file=spec.source, line=0, message=message)
+    shared, limit = compiled.resources.static_shared_bytes + spec.dynamic_shared_bytes, ARCHITECTURES[architecture].shared_bytes
+    if shared > limit:
+        message = f"{spec.symbol} takes {shared} byte of shared memory per block, and {architecture} has at most {limit}"
         return CompileError(file=spec.source, line=0, message=message)
     code, warnings = compiled.code, compiled.resources.warnings
     if (count := code.unfenced_tma_stores) > 0:  # TMA may read old values then
@@ -224,8 +252,10 @@ def _entry_evidence(spec: EntrySpec, result: CompiledUnit | CompileError) -> Ent
     )
 
 
-def _link(name: str, units: Sequence[CompiledUnit], context: BuildContext) -> library.LinkedLibrary | CompileError:
-    linked = library.link(units, name, context)
+def _link(
+    name: str, units: Sequence[CompiledUnit], external: Sequence[ExternalLibrary], context: BuildContext
+) -> library.LinkedLibrary | CompileError:
+    linked = library.link(units, external, name, context)
     if isinstance(linked, library.LinkedLibrary):
         write_atomically(context.out / name, files.read(context.cache.product_path(linked.key), limit=files.MAX_BINARY))
     return linked

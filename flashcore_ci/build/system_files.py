@@ -12,11 +12,15 @@ from flashcore_ci.model.identity import digest_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemFiles:
-    """Files outside of ``root``. Their ``folders`` are in the order in which the compiler searches them."""
+    """Files outside of ``root``. Their ``folders`` are in the order in which the compiler searches them.
+
+    Headers of ``libraries`` are the machine's, also where the interpreter's packages are in a folder of the checkout.
+    """
 
     root: Path
     toolchain: Path
     folders: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
     _digests: dict[str, str] = field(default_factory=dict)
     _earlier: dict[tuple[str, tuple[str, ...]], list[str]] = field(default_factory=dict)
 
@@ -26,11 +30,12 @@ class SystemFiles:
         if not path.is_absolute():
             return True
         path = path.resolve()
-        return path.is_relative_to(self.root) and not path.is_relative_to(self.toolchain)
+        elsewhere = (str(self.toolchain), *self.libraries)
+        return path.is_relative_to(self.root) and not any(path.is_relative_to(folder) for folder in elsewhere)
 
     def is_header(self, path: Path) -> bool:
         """Tell whether this is in a folder of the compiler's own headers."""
-        return any(path.is_relative_to(folder) for folder in (str(self.toolchain), *self.folders))
+        return any(path.is_relative_to(folder) for folder in (str(self.toolchain), *self.folders, *self.libraries))
 
     def digest(self, includes: Sequence[str], names: Sequence[str]) -> str:
         """Digest these files, and which files of their names the compiler would find earlier."""

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,12 @@ from flashcore_ci.store.files import write_atomically
 Progress = Callable[[str], None]
 INSTALL_SECONDS = 3600.0
 VERSION_SECONDS = 60.0
+PINNED, SYSTEM = "pip", "system"
+VERSIONS = ("13.0", "13.5")
+DEFAULT = VERSIONS[0]
+"""The CUDA of recorded evidence. The other is the newest on PyPI."""
+_NVCC_PIN = re.compile(r"^nvidia-cuda-nvcc==(\S+)", re.MULTILINE)
+DRIVER_FLOORS = {"12": 525, "13": 580}
 _MARKER = "toolchain.json"
 _CUDA = Path("nvidia/cu13")
 _FIX_INSTALL = "flashcore-ci toolchain install"
@@ -93,25 +99,36 @@ class ToolVersions:
     schema: Literal["toolchain-v1"] = "toolchain-v1"
 
 
-def lock_text() -> str:
-    """Return the pins, as pip reads them."""
-    return resources.files(__package__).joinpath("toolchain.lock").read_text(encoding="utf-8")
+def version_of(choice: str) -> str:
+    """Return the CUDA that a choice of pinned tools means. ``pip`` is the default."""
+    return DEFAULT if choice == PINNED else choice
 
 
-def lock_digest() -> str:
+def version_with(compilers: Collection[str]) -> str:
+    """Return the CUDA whose pins include one of these compilers, as evidence names them, or else the default."""
+    pins = {version: _NVCC_PIN.search(lock_text(version)) for version in VERSIONS}
+    return next((version for version, pin in pins.items() if pin and f"nvcc {pin[1]}" in compilers), DEFAULT)
+
+
+def lock_text(version: str = DEFAULT) -> str:
+    """Return the pins of this CUDA, as pip reads them."""
+    return resources.files(__package__).joinpath(f"toolchain-{version}.lock").read_text(encoding="utf-8")
+
+
+def lock_digest(version: str = DEFAULT) -> str:
     """Return the SHA-256 of the pins and their comments in hex."""
-    return hashlib.sha256(lock_text().encode("utf-8")).hexdigest()
+    return hashlib.sha256(lock_text(version).encode("utf-8")).hexdigest()
 
 
-def find(home: Path) -> Toolchain | None:
+def find(home: Path, version: str = DEFAULT) -> Toolchain | None:
     """Find the pinned tools under ``home``, if wholly installed. CannotCollectError if their bytes are not the pinned ones."""
-    folder = _folder(home)
+    folder = _folder(home, version)
     try:
         installed = codec.decode(ToolVersions, files.read(folder / _MARKER, limit=files.MAX_RECORD), where=str(folder / _MARKER))
     except (OSError, EvidenceError):
         return None
     cuda = folder / _CUDA
-    digest = digest_of("pinned", lock_digest(), programs.check_programs(cuda, programs.pinned_programs()))
+    digest = digest_of("pinned", lock_digest(version), programs.check_programs(cuda, programs.pinned_programs(version)))
     return _toolchain(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", cuda / "lib", installed, digest)
 
 
@@ -146,15 +163,15 @@ def _toolchain(compiler: Path, sanitizer: Path | None, lib: Path, versions: Tool
     )
 
 
-def install(home: Path, python: str, progress: Progress) -> Toolchain:
+def install(home: Path, python: str, progress: Progress, version: str = DEFAULT) -> Toolchain:
     """Install the pinned tools with ``python -m pip``, unless they are there. A second caller waits for the first."""
-    if (present := find(home)) is not None:
+    if (present := find(home, version)) is not None:
         return present
-    folder = _folder(home)
+    folder = _folder(home, version)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with lock.hold(folder.parent / ".lock", timeout=INSTALL_SECONDS, waiting=progress, what="the toolchain's folder"):
-            return find(home) or _install(home, folder, python, progress)
+            return find(home, version) or _install(home, version, python, progress)
     except OSError as error:
         fix = "free disk space, or set FLASHCORE_CI_HOME to a writable folder"
         raise CannotCollectError(f"cannot install the toolchain in {folder}: {error.strerror or error}", fix=fix) from None
@@ -177,18 +194,27 @@ def explain_pip_failure(output: str) -> tuple[str, str]:
     return f"pip failed: {last}", "fix what pip reports, then try again"
 
 
-def _folder(home: Path) -> Path:
-    return home / "toolchains" / lock_digest()[:12]
+def driver_floor(version: str) -> int:
+    """Return the first driver branch that runs programs built with this CUDA, as in ``13.0.88``.
+
+    Source: CUDA compatibility guide, "Minor Version Compatibility". Machine code of a later minor version runs too.
+    """
+    return DRIVER_FLOORS.get(version.partition(".")[0], max(DRIVER_FLOORS.values()))
 
 
-def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolchain:
+def _folder(home: Path, version: str) -> Path:
+    return home / "toolchains" / lock_digest(version)[:12]
+
+
+def _install(home: Path, version: str, python: str, progress: Progress) -> Toolchain:
+    folder = _folder(home, version)
     for stale in (folder, *folder.parent.glob(".new-*")):
         shutil.rmtree(stale, ignore_errors=True)
     progress("installing the CUDA tools (about 330 MB on disk, once)")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-", ignore_cleanup_errors=True) as name:
         work = Path(name)
         pins, target = work / "toolchain.lock", work / "root"
-        pins.write_text(lock_text(), encoding="utf-8")
+        pins.write_text(lock_text(version), encoding="utf-8")
         completed = process.run(pip_argv(python, pins=pins, target=target), logs=work, name="pip", timeout=INSTALL_SECONDS)
         if completed.returncode != 0 or completed.timed_out:
             message, fix = explain_pip_failure(completed.text() + completed.error_text())
@@ -198,7 +224,7 @@ def _install(home: Path, folder: Path, python: str, progress: Progress) -> Toolc
         installed = _query_versions(cuda / "bin/nvcc", cuda / "bin/compute-sanitizer", logs=work)
         write_atomically(target / _MARKER, codec.encode(installed))
         target.rename(folder)
-    toolchain = find(home)
+    toolchain = find(home, version)
     if toolchain is None:
         raise CannotCollectError(f"the toolchain in {folder} was changed while it was installed", fix=_FIX_INSTALL)
     return toolchain

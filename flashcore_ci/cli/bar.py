@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import click
 
-from flashcore_ci.cli import console, options, signals
+from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.run.base import acceptance
 from flashcore_ci.run.request import Request
 
@@ -27,11 +28,11 @@ def command(
 
     Lists every check that is gone, loosened, advisory, waived or excluded. Without a reviewed acceptance each of them blocks.
     """
-    request = Request(suite=suite, out=options.DEFAULT_OUT, environ=os.environ)
+    request = Request(suite=suite, out=options.DEFAULT_OUT, environ=os.environ, suite_is_default=options.suite_is_default())
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         if base_tree is not None and head_tree is not None:
             click.echo(acceptance.compare_trees_as_json(base_tree, head_tree, request), nl=False)
             return 0
         result = acceptance.show(base, request, progress, accept=accept, owner=owner)
-    click.echo(result.as_json if as_json else result.as_text, nl=False)
-    return result.exit_code
+    fix = "flashcore-ci bar --accept WHY"
+    return answers.finish(json.loads(result.as_json), result.exit_code, as_json=as_json, text=result.as_text, fix=fix)

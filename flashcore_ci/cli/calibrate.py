@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, signals
+from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.calibrate import CalibrationRun, calibrate
 from flashcore_ci.run.request import Request
 
@@ -18,11 +19,11 @@ WORK = Path("runs/calibrate")
 
 @click.command("calibrate")
 @options.suite
-@options.path("--planted", default=Path("gates/planted.toml"), text="The suite of kernels with planted slow-downs.")
+@options.project_path("--planted", text="The suite of kernels with planted slow-downs. Without it only A/A processes run.")
 @options.only
 @options.path("--work", default=WORK, text="Folder of the unfinished recording. The next call continues it.")
-@options.path("--out", default=None, text="The noise model.  [default: gates/noise/GPU.json]")
-@click.option("--for", "seconds", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
+@options.path("--out", default=None, text="The noise model.  [default: noise/GPU.json next to the suite]")
+@click.option("--for", "seconds", type=options.Seconds(min=0), default=None, metavar="SECONDS", help="Stop after this time.")
 @click.option("--processes", type=click.IntRange(min=2), default=40, show_default=True, help="A/A processes.")
 @click.option(
     "--planted-processes",
@@ -34,6 +35,7 @@ WORK = Path("runs/calibrate")
 @options.build
 @options.measuring
 @options.lock_clocks
+@options.as_json
 def command(
     *,
     suite: Path,
@@ -45,6 +47,7 @@ def command(
     planted_processes: int,
     only: tuple[str, ...],
     build: Path | None,
+    as_json: bool,
     **arguments: Any,
 ) -> int:
     """Record this machine's noise: how small a change does it show?
@@ -53,13 +56,14 @@ def command(
     next call continues. With --build, the folder holds a build of each suite under its name.
     """
 
-    def request(file: Path, globs: tuple[str, ...]) -> Request:
-        binaries = build and build / file.stem
-        return Request(suite=file, out=work / file.stem, environ=os.environ, only=globs, live=True, build=binaries, **arguments)
+    def request(file: Path, globs: tuple[str, ...] = ()) -> Request:
+        kept = {"build": build and build / file.stem, "only": globs, "kinds": (Kind.TIMING,), **arguments}
+        return Request(suite=file, out=work / file.stem, environ=os.environ, live=True, **kept)
 
+    was_named = click.get_current_context().get_parameter_source("planted") is not click.core.ParameterSource.DEFAULT
     run = CalibrationRun(
-        suite=request(suite, only or ("stability",)),
-        planted=request(planted, ()),
+        suite=request(suite, only),
+        planted=request(planted) if was_named or planted.is_file() else None,
         folder=work,
         out=out,
         seconds=seconds,
@@ -70,6 +74,6 @@ def command(
         state = calibrate(run, progress)
     counts = f"{state.same} of {processes} A/A processes, {state.planted} of {planted_processes} with planted slow-downs"
     click.echo(f"{counts}{f': {state.file}' if state.file else ''}", err=True)
-    for line in state.power:
-        click.echo(line)
-    return ExitCode.PASSED if state.complete else ExitCode.INCONCLUSIVE
+    code = ExitCode.PASSED if state.complete else ExitCode.INCONCLUSIVE
+    result = {"file": state.file, "same": state.same, "planted": state.planted, "complete": state.complete, "power": state.power}
+    return answers.finish(result, code, as_json=as_json, text="\n".join(state.power), fix="run the command again: it continues")

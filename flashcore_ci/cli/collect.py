@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options, signals
+from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run.gate import collect_run
-from flashcore_ci.run.host import is_stopping
+from flashcore_ci.run import gate, hints, host, place
 from flashcore_ci.run.request import Request
 
 
@@ -20,13 +20,18 @@ from flashcore_ci.run.request import Request
 @options.out
 @options.build
 @options.only
+@options.path("--shard", default=None, text="Measure only this shard, a file that `shard` wrote.")
 @options.measuring
-def command(*, out: Path, **arguments: Any) -> int:
+@options.as_json
+def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     """Measure on this machine's GPU and write a run folder, without a verdict.
 
     With --build, binaries from another machine are measured. That needs no compiler and no network.
     """
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        evidence = collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
-    click.echo(f"{len(evidence.observations)} observations in {out}. Judge them: flashcore-ci judge {out}", err=True)
-    return ExitCode.INCONCLUSIVE if is_stopping() else ExitCode.PASSED
+        evidence = gate.collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
+    options_given = answers.given_options(click.get_current_context())
+    following = hints.repeat(f"flashcore-ci judge {shlex.quote(place.seen_from_start(out))}", options_given)
+    click.echo(f"{len(evidence.observations)} observations in {out}. Judge them: {following}", err=True)
+    code = ExitCode.INCONCLUSIVE if host.is_stopping() else ExitCode.PASSED
+    return answers.finish({"out": out, "observations": len(evidence.observations)}, code, as_json=as_json, fix=following)

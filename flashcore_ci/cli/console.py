@@ -15,7 +15,7 @@ import click
 from flashcore_ci.cli import eta
 from flashcore_ci.model.text import inert, visible
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.run import reports, streams
+from flashcore_ci.run import place, reports, streams
 from flashcore_ci.run.durations import Durations
 from flashcore_ci.run.host import is_stopping
 
@@ -97,4 +97,4 @@ def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[s
     if as_json:
         click.echo(reports.as_json(report), nl=False)
     show(report, environ, on_stderr=as_json)
-    click.echo(f"reports: {out}/{', '.join(reports.FILES)}", err=True)
+    click.echo(f"reports: {place.seen_from_start(out)}/{', '.join(reports.FILES)}", err=True)

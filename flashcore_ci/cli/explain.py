@@ -6,23 +6,19 @@ from pathlib import Path
 
 import click
 
-from flashcore_ci.cli import options
+from flashcore_ci.cli import answers, completion, options
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run.plan import explain, names
-
-
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
-    suite = context.params.get("suite") or options.DEFAULT_SUITE
-    return [name for name in names(suite, Path.cwd()) if name.startswith(incomplete)]
+from flashcore_ci.run import hints, plan
 
 
 @click.command("explain")
-@click.argument("name", shell_complete=_complete)
+@click.argument("name", shell_complete=completion.targets)
 @options.suite
-def command(*, name: str, suite: Path) -> int:
+@options.as_json
+def command(*, name: str, suite: Path, as_json: bool) -> int:
     """Explain the gate or reason code NAME: what it means, and what to do when it is red.
 
     A reason code needs no suite.
     """
-    click.echo(explain(name, suite, Path.cwd()), nl=False)
-    return ExitCode.PASSED
+    text = hints.repeat(plan.explain(name, suite, Path.cwd()), answers.given_options(click.get_current_context()))
+    return answers.finish({"name": name, "text": text}, ExitCode.PASSED, as_json=as_json, text=text)

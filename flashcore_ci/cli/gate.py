@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from flashcore_ci.cli import console, options, signals
+from flashcore_ci.cli.extras import extra
+from flashcore_ci.fleet import run as fleet
 from flashcore_ci.run import gate
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
@@ -33,16 +36,27 @@ from flashcore_ci.run.request import Request
 @options.base_build
 @options.lock_clocks
 @options.measuring
+@click.option(
+    "--db", default=None, metavar="URL", help="Also store the run in this history. An error of the database changes no verdict."
+)
 @options.as_json
-def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
+def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> int:
     """Build, measure and judge: may this change merge?
 
     Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
-    code. Reports in every format go to --out.
+    code. Reports in every format go to --out. All GPUs of this machine measure, unless --gpu or --base is given.
     """
-    request = Request(out=out, environ=os.environ, **arguments)
+    request = Request(out=out, environ=os.environ, suite_is_default=options.suite_is_default(), **arguments)
+    if db is not None:
+        with extra():
+            from flashcore_ci.run import history  # noqa: PLC0415 - needs the extra `history`
+        history.check_address(db, os.environ)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         request = prepare.with_fork_point(request, request.base) if request.base is not None else request
-        report = gate.gate(request, progress)
+        chosen = click.get_current_context().get_parameter_source("gpu") is not ParameterSource.DEFAULT
+        several = not chosen and fleet.has_several_gpus(request)
+        report = fleet.run_local(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
+    if db is not None:
+        click.echo(history.add_gate_run(out, report, db, os.environ), err=True)
     return report.exit_code

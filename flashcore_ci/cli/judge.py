@@ -14,9 +14,9 @@ from flashcore_ci.run.request import Request
 
 
 @click.command("judge")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=options.FILE)
 @options.suite
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder for the reports.  [default: RUN, if a folder]")
+@click.option("--out", type=options.FILE, default=None, help="Folder for the reports.  [default: RUN, if a folder]")
 @options.only
 @options.stale
 @options.as_of

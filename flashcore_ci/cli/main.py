@@ -8,29 +8,38 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from flashcore_ci import __version__
+from flashcore_ci.cli import answers, completion
 from flashcore_ci.model.errors import ExitCode, FlashcoreError, as_flashcore_error
-from flashcore_ci.run import streams
+from flashcore_ci.run import place, streams
 
+COMPLETING = "_FLASHCORE_CI_COMPLETE"
 GC_THRESHOLD = 100_000
 """Objects between two garbage collections. Records live to the end, and collecting took a tenth of `judge`'s time."""
 
 COMMANDS: dict[str, str] = {
+    "init": "Write a subject and a suite for your kernel and its reference.",
+    "import": "Import problems of KernelBench, flashinfer-bench and SOL-ExecBench.",
     "gate": "Build, measure and judge: may this change merge?",
     "plan": "List every check that will be judged, and why others do not apply.",
     "bar": "Does the suite ask as much as the base's? Accepts a reviewed difference.",
     "build": "Compile the suite's kernels and record what the compiler reports.",
     "collect": "Measure on this machine's GPU and write a run folder.",
+    "shard": "Cut a suite into parts of about equal time, for several GPUs.",
+    "merge": "Join the bundles of shards into one run.",
+    "fleet": "Measure one suite on several GPUs: of this machine, of a cluster, or of CI.",
     "compare": "Is one revision slower than another? Time both in turns.",
     "calibrate": "Record this machine's noise: how small a change does it show?",
     "judge": "Judge a run folder or bundle again. Needs no GPU.",
     "require": "Require that the GPU job's evidence is of this commit and green.",
     "report": "Show a report.json, or write it in other formats.",
     "baseline": "Propose a baseline for the gate `no-drift`.",
+    "history": "Keep runs in a database, list and export them.",
     "pack": "Pack a run folder into one deterministic file.",
     "statement": "Write or check the in-toto statement of a run.",
     "selftest": "Break the kernels on purpose: does each gate go red on its defect?",
@@ -40,7 +49,20 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its line in the help. Its module ``flashcore_ci.cli.<name>`` is imported only when it runs."""
 
+MODULES = {"import": "import_problems"}
+"""Modules with another name: Python keeps ``import`` for itself."""
+
 EPILOG = "Exit codes: 0 passed, 10 a gate failed, 11 inconclusive, 2 usage, 3 invalid suite, 4 cannot collect here, 1 a bug."
+
+
+class RememberedContext(click.Context):
+    """A context whose options a hint can keep after its end."""
+
+    last: ClassVar[click.Context | None] = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        RememberedContext.last = self
 
 
 class Commands(click.Group):
@@ -54,8 +76,17 @@ class Commands(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"flashcore_ci.cli.{cmd_name}").command
+        if COMPLETING in os.environ and completion.LazyFinder not in sys.meta_path:
+            sys.meta_path.insert(0, completion.LazyFinder)
+        command: click.Command = importlib.import_module(f"flashcore_ci.cli.{MODULES.get(cmd_name, cmd_name)}").command
+        command.context_class = RememberedContext
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. NoSuchCommand suggests the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the command's name."""
@@ -75,30 +106,33 @@ def cli() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line. Return its exit code, also where the output has lost its reader."""
-    with streams.guarded(os.environ):
+    """Run one command line in the top folder. Return its exit code, also where the output has lost its reader."""
+    RememberedContext.last = None
+    with streams.guarded(os.environ), place.at_top():
         status = _run(arguments)
         try:
             sys.stdout.flush()
         except OSError as error:
-            return status or _report_unexpected(error)
+            return status or _report_unexpected(error, as_json=False)
         return status
 
 
 def _run(arguments: Sequence[str]) -> int:
+    as_json = answers.wants_json(arguments)
     try:
         status = cli.main(args=list(arguments), prog_name="flashcore-ci", standalone_mode=False)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
+    except click.ClickException as error:
+        message, fix = answers.explain_usage(error)
+        return answers.fail(message, fix, ExitCode.USAGE, as_json=as_json)
     except FlashcoreError as error:
-        _print_error(error)
-        return error.exit_code
+        return _report(error, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("flashcore-ci: stopped", err=True)
-        return ExitCode.INCONCLUSIVE
+        return answers.fail("stopped", "", ExitCode.INCONCLUSIVE, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the user gets one line whatever went wrong
-        return _report_unexpected(error)
+        return _report_unexpected(error, as_json=as_json)
     return status if isinstance(status, int) else ExitCode.BUG  # a command without an exit code did not pass
 
 
@@ -111,23 +145,19 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _print_error(error: FlashcoreError) -> None:
-    lines = str(error).splitlines() or [type(error).__name__]
-    click.echo("\n".join(f"flashcore-ci: {line}" for line in lines), err=True)
-    if error.fix:
-        click.echo(f"fix: {error.fix}", err=True)
+def _report(error: FlashcoreError, *, as_json: bool) -> int:
+    options = answers.given_options(RememberedContext.last)
+    return answers.fail(answers.message_of(error), error.fix, error.exit_code, as_json=as_json, options=options)
 
 
-def _report_unexpected(error: Exception) -> int:
+def _report_unexpected(error: Exception, *, as_json: bool) -> int:
     cause = as_flashcore_error(error)
     if isinstance(cause, FlashcoreError):
-        _print_error(cause)
-        return cause.exit_code
+        return _report(cause, as_json=as_json)
     from flashcore_ci.cli import crash_report  # noqa: PLC0415 - only a bug needs it
 
-    click.echo(f"flashcore-ci: a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}", err=True)
-    click.echo(f"fix: report this bug with {crash_report.keep(error)}", err=True)
-    return ExitCode.BUG
+    message = f"a bug in the tool: {type(error).__name__}: {crash_report.first_line(error)}"
+    return answers.fail(message, f"report this bug with {crash_report.keep(error)}", ExitCode.BUG, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from flashcore_ci.cli import completion
+from flashcore_ci.model.evidence import YEARS
+from flashcore_ci.run import place
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_SUITE = Path("gates/hopper.toml")
 DEFAULT_OUT = Path("runs/latest")
 DEFAULT_JUDGED = Path("runs/judged")
+PINNED = ("13.0", "13.5")
 END_OF_DAY = 86_399
-DEFAULT_EVIDENCE = Path("gates/evidence")
 
 
 class Moment(click.ParamType[str, Any]):
@@ -25,23 +29,73 @@ class Moment(click.ParamType[str, Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Convert to UTC, to the second. A day alone is its last second."""
+        utc = None
         try:
             moment = dt.datetime.fromisoformat(value)
             moment += dt.timedelta(seconds=END_OF_DAY) if len(value) == len("2026-11-21") else dt.timedelta()
             zoned = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-            return zoned.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            utc = zoned.astimezone(dt.UTC)
         except (ValueError, OverflowError):
+            pass
+        if utc is None or utc.year not in YEARS:
             self.fail(f"{value!r} is not a date or time like 2026-11-21 or 2026-11-21T08:00:00Z", param, ctx)
+        return utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Seconds(click.FloatRange):
+    """A time that is not negative, and a number: no clock ever reaches ``nan``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert to a float."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
+class UserPath(click.Path):
+    """A path as the user typed it, turned into one of the top folder. Defaults are of the top folder already."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert what the user typed."""
+        return super().convert(place.at_start(value) if isinstance(value, str) else value, param, ctx)
+
+
+FILE = UserPath()
 
 
 def path(*names: str, default: Path | None, text: str) -> Callable[[F], F]:
     """Make an option for a file or folder."""
-    return click.option(*names, type=click.Path(path_type=Path), default=default, show_default=default is not None, help=text)
+    return click.option(*names, type=FILE, default=default, show_default=default is not None, help=text)
 
 
-suite = path("--suite", default=DEFAULT_SUITE, text="The suite: workloads, gates, limits.")
+def of_project(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Take the default from pyproject.toml."""
+    if value is not None or ctx.resilient_parsing or param.name is None:
+        return value
+    from flashcore_ci.run.project import default_path  # noqa: PLC0415 - `--help` does not need it
+
+    return default_path(param.name)
+
+
+def project_path(*names: str, text: str) -> Callable[[F], F]:
+    """Make an option for a file or folder whose default is in pyproject.toml."""
+    more = "  [default: pyproject.toml]"
+    return click.option(*names, type=FILE, callback=of_project, shell_complete=completion.paths, help=text + more)
+
+
+def suite_is_default() -> bool:
+    """Tell whether the user named no suite."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source("suite") is click.core.ParameterSource.DEFAULT
+
+
+suite = project_path("--suite", text="The suite: workloads, gates, limits.")
 out = path("--out", default=DEFAULT_OUT, text="Folder for the run and its reports.")
-evidence = path("--evidence", default=DEFAULT_EVIDENCE, text="Folder of recorded runs, used where there is no GPU.")
+evidence = project_path("--evidence", text="Folder of recorded runs, used where there is no GPU.")
 build = path("--build", default=None, text="Use the binaries that `build` wrote to this folder. Their digests are checked.")
 stale = click.option(
     "--stale",
@@ -51,13 +105,19 @@ stale = click.option(
     help="Checks without matching evidence block, or are deferred to a GPU job that must be green.",
 )
 as_of = click.option("--as-of", type=Moment(), help="Judge as of this moment. It decides which waivers have expired.")
-only = click.option("--only", multiple=True, metavar="GLOB", help="Judge only gates or targets that match. Repeatable.")
+only = click.option(
+    "--only",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=completion.targets,
+    help="Judge only gates or targets that match. Repeatable.",
+)
 toolchain = click.option(
     "--toolchain",
-    type=click.Choice(["pip", "system"]),
+    type=click.Choice(["pip", *PINNED, "system"]),
     default="pip",
     show_default=True,
-    help="CUDA tools: the pinned ones (pip), or those of this machine.",
+    help=f"CUDA tools: the pinned ones (pip: CUDA {PINNED[0]}), or those of this machine.",
 )
 jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Compilers at a time.  [default: one per core]")
 allow_process = click.option(
@@ -66,13 +126,13 @@ allow_process = click.option(
 gpu = click.option("--gpu", default="0", show_default=True, metavar="INDEX|UUID", help="The GPU to measure on.")
 lock_timeout = click.option(
     "--lock-timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=1800.0,
     show_default=True,
     metavar="SECONDS",
     help="How long to wait for another gate on the same GPU.",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, also on failure.")
 base_build = path("--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head.")
 lock_clocks = click.option(
     "--lock-clocks",

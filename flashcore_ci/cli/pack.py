@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
+from flashcore_ci.cli import answers, options
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run.evidence import pack
 
 
 @click.command("pack")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("file", type=click.Path(path_type=Path))
-def command(*, run: Path, file: Path) -> int:
+@click.argument("run", type=options.FILE)
+@click.argument("file", type=options.FILE)
+@options.as_json
+def command(*, run: Path, file: Path, as_json: bool) -> int:
     """Pack the folder RUN into FILE (.tar.xz). The same run gives the same bytes."""
-    click.echo(f"{file}: {pack(run, file)} byte", err=True)
-    return ExitCode.PASSED
+    size = pack(run, file)
+    click.echo(f"{file}: {size} byte", err=True)
+    return answers.finish({"file": file, "bytes": size}, ExitCode.PASSED, as_json=as_json)

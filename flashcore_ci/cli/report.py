@@ -15,7 +15,7 @@ TERMINAL = "terminal"
 
 
 @click.command("report")
-@click.argument("path", type=click.Path(path_type=Path), default=options.DEFAULT_OUT)
+@click.argument("path", type=options.FILE, default=options.DEFAULT_OUT)
 @click.option(
     "--format",
     "form",
@@ -23,11 +23,16 @@ TERMINAL = "terminal"
     help="Write nothing. Print this format on standard output.",
 )
 @click.option("--html", is_flag=True, help="Write only report.html, and print its path.")
-def command(*, path: Path, form: str | None, html: bool) -> int:
+@options.as_json
+def command(*, path: Path, form: str | None, html: bool, as_json: bool) -> int:
     """Show the report in the folder PATH, and write all its files again. Exit code 0 for every outcome.
 
     PATH may also be a report.json. The data of the charts is in the dossier.json next to it.
     """
+    if as_json:
+        if html or form not in {None, "json"}:
+            raise UsageError("--json prints JSON, and another format was named", fix=f"flashcore-ci report {path} --json")
+        form = "json"
     if html and form:
         raise UsageError("--html writes a file and --format prints", fix=f"flashcore-ci report {path} --format {form}")
     if html:

@@ -14,7 +14,7 @@ from flashcore_ci.run.required_check import require
 
 
 @click.command("require")
-@click.argument("evidence", type=click.Path(path_type=Path))
+@click.argument("evidence", type=options.FILE)
 @options.suite
 @options.path("--out", default=Path("runs/required"), text="Folder for reports.")
 @click.option("--needs", default=None, metavar="JSON", help="GitHub's `toJSON(needs)`. Every job in it must have succeeded.")
@@ -46,7 +46,7 @@ def command(
     Builds the kernels again. Only measurements with the digests of these builds count. Exit code 11 when a needed job failed,
     or the evidence is of another commit.
     """
-    request = Request(out=out, environ=os.environ, live=False, **arguments)
+    request = Request(out=out, environ=os.environ, live=False, suite_is_default=options.suite_is_default(), **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         report = require(evidence, request, progress, needs=needs, demand=demand, base=base, statement=statement)
     console.show_results(report, out, as_json=as_json, environ=os.environ)

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from flashcore_ci.cli import console, signals
+from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run.build import install_tools
 
@@ -17,9 +17,11 @@ def command() -> None:
 
 
 @command.command("install")
-def install() -> int:
-    """Install compiler, disassembler and sanitizer if they are missing."""
+@click.argument("version", type=click.Choice(options.PINNED), default=options.PINNED[0])
+@options.as_json
+def install(*, version: str, as_json: bool) -> int:
+    """Install compiler, disassembler and sanitizer of CUDA VERSION if they are missing."""
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        summary = install_tools(os.environ, progress)
+        summary = install_tools(os.environ, version, progress)
     click.echo(summary, err=True)
-    return ExitCode.PASSED
+    return answers.finish({"installed": summary}, ExitCode.PASSED, as_json=as_json)

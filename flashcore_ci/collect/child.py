@@ -214,6 +214,8 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "batched": _is(bool),
     "isolation": _is_isolation,
     "problems": _is(list),
+    **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),
+    "choices": lambda value: isinstance(value, dict) and all(isinstance(chosen, dict) for chosen in value.values()),
 }
 """How to check the known values of an outcome. All are optional."""
 
@@ -265,6 +267,7 @@ def _job_json(spec: JobSpec, nonce: str, start: StartSignal | None) -> bytes:
         "kind": spec.kind,
         "nonce": nonce,
         "root": str(spec.root),
+        "repository": str(Path.cwd()),
         "subjects": spec.subjects,
         "workloads": [{"id": w.id, "subject": w.subject, "params": dict(w.params), "seed": w.seed} for w in spec.workloads],
         "options": {**spec.options, **({} if start is None else {"go": str(start.file)})},

@@ -8,17 +8,22 @@ from dataclasses import replace
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
-from flashcore_ci.collect import comparison, correctness, profile, timing
+from flashcore_ci.collect import comparison, correctness, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
 from flashcore_ci.collect.child import StartSignal
 from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, machine_class
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
-AT_ONCE = {Kind.CORRECTNESS: correctness.collect, Kind.SANITIZER: checks.collect}
+AT_ONCE = {
+    Kind.CORRECTNESS: correctness.collect,
+    Kind.SANITIZER: checks.collect,
+    Kind.MACHINE_CODE: machine_code.collect,
+}
 """Collectors that run at the same time: a busy GPU does not change their readings. Profile and timing have the GPU alone."""
 
 WORKER_TOOLS = ("python", "torch")
@@ -90,6 +95,8 @@ def _require_tools(session: Session) -> None:
     """Raise CannotCollectError now, and not after minutes."""
     if session.workloads(Kind.SANITIZER):
         session.require_sanitizer()
+    if session.workloads(Kind.MACHINE_CODE) and session.nvdisasm is None:
+        raise CannotCollectError("nvdisasm was not found", fix="flashcore-ci toolchain install")
     if session.workloads(Kind.PROFILE):
         ncu.import_reader(session.require_ncu())
 

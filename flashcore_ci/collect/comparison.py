@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import process
-from flashcore_ci.collect import child
+from flashcore_ci.collect import child, machine_code
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import SAME_CODE, is_same_code
+from flashcore_ci.model.evidence import BuildEvidence, Identity, JitModule, Observation, Provenance
+from flashcore_ci.model.identity import SAME_CODE, digest_of, is_bound, is_covered, is_same_code
+from flashcore_ci.model.jit import BASE, is_complete
 from flashcore_ci.model.metrics import METRICS, SIDES
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
+
+Modules = tuple[JitModule, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +107,47 @@ class PairedSeries:
 def collect(head: Session, base: Session, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
     """Return one observation per workload. Equal code is not timed."""
     workloads = head.workloads(Kind.COMPARISON)
-    series = {workload.id: PairedSeries(workload=workload) for workload in workloads if not _is_same(head, base, workload)}
+    compiled = {w.id: _compile_both(head, base, w) for w in workloads if _is_compiled_when_run(head, base, w)}
+    same = {w.id for w in workloads if _is_same(head, base, w) or is_same_when_run(compiled.get(w.id))}
+    series = {workload.id: PairedSeries(workload=workload) for workload in workloads if workload.id not in same}
     artifacts = run_rounds(head, base, looks, series, provenance)
-    return tuple(_observe(head, base, workload, series.get(workload.id), artifacts) for workload in workloads)
+    return tuple(_observe(head, base, w, series.get(w.id), artifacts, compiled=compiled.get(w.id)) for w in workloads)
+
+
+def is_same_when_run(both: tuple[Modules, Modules] | None) -> bool:
+    """Tell whether frameworks compiled and launched the same for base and head, and all of it was seen."""
+    return both is not None and both[0] == both[1] and is_complete(both[0])
+
+
+def _is_compiled_when_run(head: Session, base: Session, workload: Workload) -> bool:
+    """Tell whether equal machine code would be the same code: of sources, lock files and versions that are equal."""
+    identities = [session.identity(Kind.COMPARISON, workload) for session in (base, head)]
+    bound = [build is not None and is_bound(build) for build in (base.build(workload.subject), head.build(workload.subject))]
+    is_equal = identities[0] == identities[1] and all(bound)
+    return is_equal and Kind.MACHINE_CODE in workload.collect and identities[0] is not None and not is_covered(identities[0])
+
+
+def _compile_both(head: Session, base: Session, workload: Workload) -> tuple[Modules, Modules]:
+    head.progress(f"comparison: the machine code of {workload.id}")
+    return machine_code.modules_of(base, workload), machine_code.modules_of(head, workload)
+
+
+def _choices(series: PairedSeries) -> Iterator[JitModule]:
+    """Yield what autotuners chose in most rounds of each side."""
+    for side, prefix in (("head", ""), ("base", BASE)):
+        found: dict[str, Counter[tuple[tuple[str, str], ...]]] = {}
+        for both in series.rounds:
+            for name, chosen in both[side].get("choices", {}).items():
+                found.setdefault(str(name), Counter())[tuple(sorted((str(k), str(v)) for k, v in chosen.items()))] += 1
+        for name, counted in sorted(found.items()):
+            configuration = counted.most_common(1)[0][0]
+            yield JitModule(
+                framework="autotuner",
+                name=f"{prefix}{name}",
+                digest=digest_of(configuration),
+                sources="",
+                configuration=configuration,
+            )
 
 
 def _is_same(head: Session, base: Session, workload: Workload) -> bool:
@@ -176,11 +217,20 @@ def _finish(rounds: list[_Round], runs: ProcessRuns, head: Session) -> Iterator[
             results = {}
 
 
-def _observe(head: Session, base: Session, workload: Workload, series: PairedSeries | None, artifacts: list[str]) -> Observation:
+def _observe(
+    head: Session,
+    base: Session,
+    workload: Workload,
+    series: PairedSeries | None,
+    artifacts: list[str],
+    *,
+    compiled: tuple[Modules, Modules] | None = None,
+) -> Observation:
     identity = base.identity(Kind.COMPARISON, workload)
+    bases, heads = compiled or ((), ())
     if series is None:
         same = ((SAME_CODE, measured(1.0, "count")),)
-        return head.observation(Kind.COMPARISON, workload, base=identity, readings=same)
+        return head.observation(Kind.COMPARISON, workload, base=identity, readings=same, jit=heads)
     values = [values for both in series.rounds for values in both.values()]
     blocks = {which: float(sum(value.get(which, 0) for value in values)) for which in ("kept", "dropped")}
     missing = series.missing()
@@ -195,4 +245,5 @@ def _observe(head: Session, base: Session, workload: Workload, series: PairedSer
         missing=missing,
         seconds=sum(float(value.get("seconds", 0.0)) for value in values),
         isolation=child.isolation_of(values),
+        jit=(*heads, *(replace(module, name=f"{BASE}{module.name}") for module in bases), *_choices(series)),
     )

@@ -56,9 +56,14 @@ def _observe_entry(spec: EntrySpec, build: BuildEvidence, protocol: Protocol) ->
     if entry is None:
         missing = Missing(code=Code.NOT_BUILT, message=f"{spec.symbol} was not built")
         return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, missing=missing)
-    notes = _violations(spec, entry)
-    readings = _readings(spec, entry, len(notes))
+    readings, notes = readings_of(spec, entry)
     return Observation(kind=Kind.RESOURCES, target=spec.symbol, identity=identity, readings=readings, notes=notes)
+
+
+def readings_of(spec: EntrySpec, entry: EntryBuild) -> tuple[tuple[tuple[str, Reading], ...], tuple[str, ...]]:
+    """Return the readings of an entry function, and what is wrong with its instructions."""
+    notes = _violations(spec, entry)
+    return _readings(spec, entry, len(notes)), notes
 
 
 def _readings(spec: EntrySpec, entry: EntryBuild, violations: int) -> tuple[tuple[str, Reading], ...]:

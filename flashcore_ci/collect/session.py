@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from flashcore_ci.collect.child import JobResult, JobSpec, Wrap
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import workload_identity
+from flashcore_ci.model.identity import FILE, digest_of, workload_identity
+from flashcore_ci.model.jit import CACHE_VARIABLES, KEEPING
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
@@ -23,6 +25,7 @@ CLOCKS_LOCKED = "locked at {mhz} MHz; SM clock read in the stream"
 DEFAULT_SECONDS = 120.0
 PROBE_SECONDS = 60.0
 CLEAN_EXIT = frozenset({0})
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class Session:
     versions: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 1800.0
     lock_clocks: int | None = None
+    nvdisasm: Path | None = None
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
     progress: Callable[[str], None] = print
@@ -93,9 +97,13 @@ class Session:
     def python_files(self, workloads: tuple[Workload, ...]) -> list[str] | None:
         """Return the Python files under digests, or None."""
         described = [self.plan.description(name) for name in dict.fromkeys(workload.subject for workload in workloads)]
-        if any(description.build is None for description in described):
-            return None
-        return [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
+        files = [file for d in described if d.build is not None for file in (d.file, *d.build.binding)]
+        for name in (description.subject for description in described if description.build is None):
+            build = self.build(name)
+            if build is None or not build.dependencies:
+                return None
+            files += [file.removeprefix(FILE) for file, _ in build.dependencies if file.startswith(FILE)]
+        return files
 
     def seconds(self, kind: Kind) -> float:
         """Return the time limit of one process."""
@@ -133,6 +141,7 @@ class Session:
         wrap: Wrap | None = None,
     ) -> JobSpec:
         """Return a worker's job on this GPU."""
+        caches, private = self._caches(kind, workloads)
         return JobSpec(
             kind=kind,
             name=name,
@@ -142,11 +151,35 @@ class Session:
             seconds=seconds,
             subjects=tuple(self._subject(name) for name in dict.fromkeys(workload.subject for workload in workloads)),
             workloads=workloads,
-            options={**(options or {}), "python": self.python_files(workloads)},
-            variables={"CUDA_VISIBLE_DEVICES": self.uuid, **(variables or {})},
+            options={
+                **(options or {}),
+                "python": self.python_files(workloads),
+                "exact": self._is_exact(workloads),
+                "caches": caches,
+            },
+            variables={"CUDA_VISIBLE_DEVICES": self.uuid, **private, **(variables or {})},
             permitted=permitted,
             wrap=wrap,
         )
+
+    def _caches(self, kind: str, workloads: tuple[Workload, ...]) -> tuple[str, dict[str, str]]:
+        """Return a folder for what frameworks compile, and the variables that name it.
+
+        Each side has its own. What was tuned next to other processes is not timed. Machine code is of one process.
+        """
+        described = (self.plan.description(workload.subject) for workload in workloads)
+        if all(one.build is not None or one.candidate for one in described):
+            return "", {}
+        group = {"timing": "timed", "machine_code": f"process-{next(_numbers)}"}.get(kind, "shared")
+        folder = self.scratch / "compiled" / digest_of(str(self.root))[:12] / group
+        return str(folder), {
+            **(KEEPING if kind == "machine_code" else {}),
+            **{name: str(folder / name.lower()) for name in CACHE_VARIABLES},
+        }
+
+    def _is_exact(self, workloads: tuple[Workload, ...]) -> bool:
+        """Tell whether all subjects are under digests of bytes, so that they may read their own sources."""
+        return all(self.plan.description(workload.subject).build is None for workload in workloads)
 
     def _subject(self, name: str) -> dict[str, Any]:
         build = self.build(name)

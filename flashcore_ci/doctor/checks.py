@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flashcore_ci.adapters.nvml import GpuState, other_users, unnamed_users
+from flashcore_ci.build.toolchain import DEFAULT, driver_floor
+from flashcore_ci.model import devices
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.reading import Missing
 
-ARCHITECTURE = "9.0"
-MIN_DRIVER = 580
-"""The first driver branch that runs programs built with CUDA 13.0."""
 MIN_DISK_BYTES = 2 << 30
 HARMFUL = frozenset({"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "power brake"})
 GIB = 1 << 30
@@ -26,13 +25,14 @@ class Diagnosis:
     fix: str = ""
 
 
-def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = ()) -> tuple[Diagnosis, ...]:
-    """Diagnose the GPU."""
+def diagnose_gpu(state: GpuState, allow: tuple[str, ...] = (), cuda: str = DEFAULT) -> tuple[Diagnosis, ...]:
+    """Diagnose the GPU. ``cuda`` is the version of the toolchain that builds for it."""
     clocks = f"SM {state.sm_clock} of {state.max_sm_clock} MHz, {state.power:.0f} of {state.power_limit:.0f} W"
     return (
         Diagnosis(name="gpu", fact=f"{state.name}, {state.memory / GIB:.0f} GiB, {state.uuid}"),
         _architecture(state),
-        _driver(state),
+        _roofs(state),
+        _driver(state, cuda),
         _compute_mode(state),
         _ecc(state),
         Diagnosis(name="clocks", fact=clocks),
@@ -69,15 +69,26 @@ def render(diagnoses: tuple[Diagnosis, ...]) -> str:
 
 
 def _architecture(state: GpuState) -> Diagnosis:
-    other = state.compute_capability != ARCHITECTURE
-    fix = "use an H100, H200 or GH200: the kernels are built for Hopper (sm_90a)" if other else ""
-    return Diagnosis(name="arch", fact=f"compute capability {state.compute_capability}", problem=other, fix=fix)
+    fact, found = f"compute capability {state.compute_capability}", devices.best(state.compute_capability)
+    if found is None:
+        fix = f"use a GPU of {', '.join(devices.ARCHITECTURES)}: kernels are built for these"
+        return Diagnosis(name="arch", fact=fact, problem=True, fix=fix)
+    limits = f"{found.shared_bytes >> 10} KiB shared memory and {found.registers} registers per block"
+    return Diagnosis(name="arch", fact=f"{fact} ({found.name}): {limits}, {found.thread_registers} registers per thread")
 
 
-def _driver(state: GpuState) -> Diagnosis:
-    branch = state.driver.split(".")[0]
-    old = not (branch.isdecimal() and int(branch) >= MIN_DRIVER)
-    fix = f"install driver {MIN_DRIVER} or newer: CUDA 13.0 needs it" if old else ""
+def _roofs(state: GpuState) -> Diagnosis:
+    gpu = devices.GPUS.get(state.name)
+    if gpu is None:
+        return Diagnosis(name="roofs", fact="unknown for this product: [ridge] of the suite must give flops and bandwidth")
+    peaks = f"{gpu.flops / 1e12:g} TFLOP/s and {gpu.bandwidth / 1e12:g} TB/s"
+    return Diagnosis(name="roofs", fact=f"{peaks}, ridge at {gpu.flops / gpu.bandwidth:.0f} FLOP/byte ({gpu.source})")
+
+
+def _driver(state: GpuState, cuda: str) -> Diagnosis:
+    branch, floor = state.driver.split(".")[0], driver_floor(cuda)
+    old = not (branch.isdecimal() and int(branch) >= floor)
+    fix = f"install driver {floor} or newer: CUDA {cuda} needs it" if old else ""
     return Diagnosis(name="driver", fact=f"{state.driver} (CUDA {state.cuda})", problem=old, fix=fix)
 
 

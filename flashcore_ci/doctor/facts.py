@@ -31,10 +31,11 @@ TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """The text, and whether nothing is missing."""
+    """The text and its items, and whether nothing is missing."""
 
     text: str
     passed: bool
+    items: tuple[dict[str, str], ...] = ()
 
 
 def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...], gpu: str, runner: bool) -> Examination:
@@ -43,17 +44,20 @@ def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...
     with scratch_folder() as scratch:
         diagnoses = tuple(_diagnose(settings, toolchain, allow, gpu, scratch))
         text, passed = checks.render(diagnoses), not any(diagnosis.problem for diagnosis in diagnoses)
+        status = {True: "problem", False: "ok"}
+        shown = [{"name": d.name, "status": status[d.problem], "fact": d.fact, "fix": d.fix} for d in diagnoses]
         if runner:
             items = checklist.check(_runner_facts(environ, diagnoses, allow, gpu, scratch))
+            shown += [{"name": item.id, "status": str(item.status), "fact": item.fact, "fix": item.fix} for item in items]
             text += f"\n{checklist.render(items)}"
             passed = passed and not any(item.status is Status.FAILED for item in items)
-    return Examination(text=text, passed=passed)
+    return Examination(text=text, passed=passed, items=tuple(shown))
 
 
 def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Diagnosis]:
     gpu_is_here = has_gpu()
     if gpu_is_here:
-        yield from _ask("gpu", lambda: checks.diagnose_gpu(nvml.read(gpu), allow))
+        yield from _ask("gpu", lambda: checks.diagnose_gpu(nvml.read(gpu), allow, _cuda_version(settings, toolchain)))
     else:
         yield Diagnosis(name="gpu", fact="no NVIDIA GPU", problem=True, fix="judge recorded runs instead: flashcore-ci gate")
     yield from _ask("nvcc", lambda: _compiler(settings, toolchain, scratch))
@@ -72,12 +76,25 @@ def _ask(name: str, ask: Callable[[], tuple[Diagnosis, ...]]) -> tuple[Diagnosis
         return (Diagnosis(name=name, fact=str(error), problem=True, fix=error.fix),)
 
 
+def _find_tools(settings: Settings, toolchain: str) -> tools.Toolchain | None:
+    return tools.find_system() if toolchain == tools.SYSTEM else tools.find(settings.home, tools.version_of(toolchain))
+
+
+def _cuda_version(settings: Settings, toolchain: str) -> str:
+    """Return the version of the tools, or that of the pins if they are absent or broken. Another line says so."""
+    with contextlib.suppress(CannotCollectError):
+        if (found := _find_tools(settings, toolchain)) is not None:
+            return found.version
+    return tools.DEFAULT if toolchain == tools.SYSTEM else tools.version_of(toolchain)
+
+
 def _compiler(settings: Settings, toolchain: str, scratch: Path) -> tuple[Diagnosis, ...]:
-    cuda = tools.find(settings.home) if toolchain == "pip" else tools.find_system()
+    cuda, install = _find_tools(settings, toolchain), "flashcore-ci toolchain install"
+    install += f" {toolchain}" if toolchain in tools.VERSIONS[1:] else ""
     if cuda is None:
-        raise CannotCollectError("not installed", fix="flashcore-ci toolchain install")
+        raise CannotCollectError("not installed", fix=install)
     if cuda.sanitizer is None:
-        checker = Diagnosis(name="sanitizer", fact="not installed", problem=True, fix="flashcore-ci toolchain install")
+        checker = Diagnosis(name="sanitizer", fact="not installed", problem=True, fix=install)
     else:
         printed = process.run(sanitizer.version_argv(cuda.sanitizer), logs=scratch, name="sanitizer", timeout=SECONDS)
         version = sanitizer.parse_version(printed.text())

@@ -13,7 +13,7 @@ from flashcore_ci.judge.rules import Evaluation, evaluate, evaluate_missing, fin
 from flashcore_ci.model import isolation
 from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation, Provenance
-from flashcore_ci.model.identity import was_same_code
+from flashcore_ci.model.identity import is_covered, was_same_code
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing, Samples
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope, Severity, Statistic, Trust, Waiver
@@ -60,7 +60,7 @@ def judge(
         waiving.apply_waivers(_verdict(check, match, evaluation, stale, sharing[check.gate.evidence, check.target]), waivers, day)
         for check, (match, evaluation) in zip(plan.checks, results, strict=True)
     )
-    notes = (*_notes(plan, matches), *waiving.waiver_notes(waivers, verdicts, day))
+    notes = (*_notes(plan, matches), *_first_run_note(verdicts), *waiving.waiver_notes(waivers, verdicts, day))
     verdicts = (*bar, *verdicts)
     outcome = summary.overall(verdicts)
     return Report(
@@ -139,8 +139,13 @@ def workloads_with_same_code(plan: Plan, matcher: Matcher) -> frozenset[str]:
     return frozenset(
         check.target
         for check in plan.checks
-        if check.gate.evidence is Kind.COMPARISON and all(_is_same_code(match.observation) for match in matcher.matches(check))
+        if check.gate.evidence is Kind.COMPARISON and all(_takes_no_alpha(match.observation) for match in matcher.matches(check))
     )
+
+
+def _takes_no_alpha(observation: Observation | None) -> bool:
+    """Builds tell it before the first round. Code that is compiled when it runs counts as a row."""
+    return observation is not None and is_covered(observation.identity) and was_same_code(observation)
 
 
 def _is_same_code(observation: Observation | None) -> bool:
@@ -148,13 +153,24 @@ def _is_same_code(observation: Observation | None) -> bool:
 
 
 def comparison_context(
-    plan: Plan, check: Check, provenance: Provenance, references: References, *, same_code: Container[str]
+    plan: Plan,
+    check: Check,
+    provenance: Provenance,
+    references: References,
+    *,
+    same_code: Container[str],
+    is_live: bool = False,
 ) -> ComparisonContext:
-    """Collect what judges a speed. Equal code takes no alpha."""
+    """Collect what judges a speed. Equal code takes no alpha.
+
+    The name of the GPU counts in a live run, and in a recording if the suite accepts it by name.
+    """
+    named = plan.accepts is not None and provenance.device is not None and provenance.device.name in plan.accepts.devices
     roof = next(workload.roof for workload in plan.workloads if workload.id == check.target)
     family = [other for other in plan.checks if other.gate.statistic is check.gate.statistic]
     rows = sum(not (other.gate.evidence is Kind.COMPARISON and other.target in same_code) for other in family)
-    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references)
+    vouched = is_live or named
+    return ComparisonContext(roof=roof, rows=rows, provenance=provenance, references=references, vouched=vouched)
 
 
 def _evaluate_matches(
@@ -169,10 +185,13 @@ def _evaluate(plan: Plan, check: Check, match: MatchedEvidence, references: Refe
     if match.observation is not None and match.source is not None:
         if weak := _isolation_shortfall(plan, check, match.observation):
             return evaluate_missing(Missing(code=Code.NOT_ISOLATED, message=weak))
+        if guess := _estimated_work(plan, check):
+            return evaluate_missing(Missing(code=Code.ESTIMATED_WORK, message=guess))
         evaluate_relative = RELATIVE_EVALUATORS.get(check.gate.statistic)
         if evaluate_relative is None:
             return evaluate(check, match.observation)
-        context = comparison_context(plan, check, match.source.evidence.provenance, references, same_code=same_code)
+        provenance, is_live = match.source.evidence.provenance, match.source.origin.kind == "live"
+        context = comparison_context(plan, check, provenance, references, same_code=same_code, is_live=is_live)
         return evaluate_relative(check, match.observation, context)
     missing = match.missing or Missing(code=Code.NO_EVIDENCE, message="no evidence")
     return evaluate_missing(missing, (("changed", ", ".join(match.changed)),) if match.changed else ())
@@ -191,6 +210,16 @@ def _isolation_shortfall(plan: Plan, check: Check, observation: Observation) -> 
     return isolation.shortfall(observation.isolation, check.gate.evidence)
 
 
+def _estimated_work(plan: Plan, check: Check) -> str:
+    """Return why a blocking check that a roof selects has no verdict, or "". An estimate decides which roof is right."""
+    if check.scope is not Scope.WORKLOAD or check.limit.severity is not Severity.BLOCKING:
+        return ""
+    if not check.gate.roofs and not check.gate.metric.startswith("sol/"):
+        return ""
+    problem = plan.description(check.subject).problem(check.target)
+    return f"{problem.flops:.4g} FLOP and {problem.bytes:.4g} byte are estimates" if problem.estimated else ""
+
+
 def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale: StalePolicy, sharing: int) -> Verdict:
     """Share the seconds of the observation among ``sharing`` checks."""
     gate, observation = check.gate, match.observation
@@ -206,7 +235,10 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
         subject=check.subject,
         outcome=evaluation.outcome,
         severity=check.limit.severity,
-        blocks=is_red and not deferred and check.limit.severity is Severity.BLOCKING,
+        blocks=is_red
+        and not deferred
+        and check.limit.severity is Severity.BLOCKING
+        and not _is_first_run(check, match, evaluation),
         deferred=deferred,
         reason=evaluation.reason,
         reading=evaluation.reading,
@@ -217,13 +249,28 @@ def _verdict(check: Check, match: MatchedEvidence, evaluation: Evaluation, stale
         next_step=NEXT_STEP.get(evaluation.reason.code, ""),
         why=check.limit.why or gate.why,
         findings=findings_for(gate, observation) if observation else (),
-        notes=(*notes, *evaluation.notes, *_isolation_note(observation)),
+        notes=(*notes, *evaluation.notes, *_isolation_note(observation), *_binding_note(match)),
         seconds=observation.seconds / sharing if observation else 0.0,
     )
 
 
+def _is_first_run(check: Check, match: MatchedEvidence, evaluation: Evaluation) -> bool:
+    """Whether this gate applies once a baseline exists. Evidence that names this code itself is not believed."""
+    was_measured = match.observation is not None and match.observation.missing is None
+    return was_measured and check.gate.statistic is Statistic.DRIFT and evaluation.reason.code is Code.FIRST_RUN
+
+
 def _isolation_note(observation: Observation | None) -> tuple[str, ...]:
     return () if observation is None or observation.isolation is None else (isolation.describe(observation.isolation),)
+
+
+def _binding_note(match: MatchedEvidence) -> tuple[str, ...]:
+    """Say what recorded evidence of a kernel without machine code at build time rests on."""
+    observation = match.observation
+    is_recorded = match.origin.kind not in {"live", "none"}
+    if observation is None or not is_recorded or observation.kind in STATIC_KINDS or is_covered(observation.identity):
+        return ()
+    return ("recorded, and bound to sources, lock files and framework versions: without a GPU the kernel has no machine code",)
 
 
 def _base_failure(observation: Observation | None) -> str:
@@ -235,6 +282,12 @@ def _provenance(plan: Plan, matches: Sequence[MatchedEvidence], sources: Sequenc
     used = (match.source for check, match in zip(plan.checks, matches, strict=True) if check.scope is Scope.WORKLOAD)
     first = next((source for source in (*used, *sources) if source is not None), None)
     return first.evidence.provenance if first else None
+
+
+def _first_run_note(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    count = sum(verdict.reason.code is Code.FIRST_RUN and not verdict.blocks for verdict in verdicts)
+    if count:
+        yield f"{count} checks apply once this kind of machine has a baseline: flashcore-ci baseline propose RUN"
 
 
 def _notes(plan: Plan, matches: Sequence[MatchedEvidence]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
-from flashcore_ci.model.identity import static_identity, workload_identity
+from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_bound, static_identity, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
@@ -84,7 +84,7 @@ class Matcher:
             if current and source.origin.kind == "live":
                 break
             identities += [observation.identity for observation in observations]
-        return tuple(matches) or tuple(refused) or (_unmatched(check, expected, identities),)
+        return tuple(matches) or tuple(refused) or (self._unmatched(check, expected, identities),)
 
     def _refusal(self, source: Source, kind: Kind) -> Missing | None:
         if kind in STATIC_KINDS:
@@ -94,7 +94,8 @@ class Matcher:
     def _is_trusted(self, source: Source, subject: str) -> bool:
         """Whether digests cover what was measured. Else only live evidence counts."""
         has_code = any(d.build is not None for d in self.plan.descriptions if d.subject == subject)
-        return has_code or source.origin.kind == "live" or source.evidence.builds is self.builds
+        bound = any(is_bound(build) for build in self.builds if build.subject == subject)
+        return has_code or bound or source.origin.kind == "live" or source.evidence.builds is self.builds
 
     def _has_expected_base(self, check: Check, observation: Observation) -> bool:
         return not self.base or observation.base is None or observation.base == self.base.get(check.target)
@@ -121,19 +122,33 @@ class Matcher:
             return Missing(code=Code.NOT_BUILT, message=f"{', '.join(problem.entries) or check.subject}: not built")
         return identity
 
+    def _unmatched(self, check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
+        if not identities:
+            message = f"no source has {check.gate.evidence} evidence on {check.target}"
+            of_subject = (build for build in self.builds if build.subject == check.subject)
+            if unknown := ", ".join(
+                name for build in of_subject for name, found in build.dependencies if found == UNKNOWN_VERSION
+            ):
+                message += f". Recordings do not count: neither this machine nor a lock file has the version of {unknown}"
+            return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
+        changed = min((expected.changed(other) for other in identities), key=len)
+        names = ", ".join(
+            self._changed_dependencies(check.subject) if part == "binding" else part.replace("_", " ") for part in changed
+        )
+        message = f"the evidence is of other code or another question. Changed since: {names or 'the base'}"
+        return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)
+
+    def _changed_dependencies(self, subject: str) -> str:
+        """Name the sources, lock files and versions that differ, of a kernel that is compiled when it runs."""
+        now = {item for build in self.builds if build.subject == subject for item in build.dependencies}
+        builds = (build for source in self.sources for build in source.evidence.builds if build.subject == subject)
+        differing = ({name for name, _ in now ^ set(build.dependencies)} for build in builds)
+        nearest = min(filter(None, differing), key=len, default=set())
+        return ", ".join(name.removeprefix(FILE) for name in sorted(nearest)) or "binding"
+
 
 def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], list[Observation]]:
     index: dict[tuple[Kind, str], list[Observation]] = {}
     for observation in observations:
         index.setdefault((observation.kind, observation.target), []).append(observation)
     return index
-
-
-def _unmatched(check: Check, expected: Identity, identities: list[Identity]) -> MatchedEvidence:
-    if not identities:
-        message = f"no source has {check.gate.evidence} evidence on {check.target}"
-        return MatchedEvidence(missing=Missing(code=Code.NO_EVIDENCE, message=message))
-    changed = min((expected.changed(other) for other in identities), key=len)
-    names = ", ".join(part.replace("_", " ") for part in changed) or "the base"
-    message = f"the evidence is of other code or another question. Changed since: {names}"
-    return MatchedEvidence(missing=Missing(code=Code.STALE_EVIDENCE, message=message), changed=changed)

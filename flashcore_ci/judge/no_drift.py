@@ -16,7 +16,8 @@ from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, moderated_
 from flashcore_ci.judge.stats.sequential_test import ALPHA_NULL, BETA, percent
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.devices import GPUS
+from flashcore_ci.model.evidence import Observation, machine_class
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Missing, measured
@@ -30,7 +31,8 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
     baseline = context.references.baseline(context.provenance)
     row = baseline.of(check.target) if baseline else None
     if baseline is None or row is None or not _is_comparable(row, observation):
-        return evaluate_missing(Missing(code=Code.NO_BASELINE, message=_why_no_baseline(check, observation, context, row)))
+        code = Code.FIRST_RUN if _is_first_run(context) else Code.NO_BASELINE
+        return evaluate_missing(Missing(code=code, message=_why_no_baseline(check, observation, context, row)))
     metric = context.primary.metric
     samples = dict(observation.samples).get(metric)
     if samples is None or samples.unit != METRICS[metric].unit:
@@ -66,6 +68,17 @@ def decide(drift: Estimate, *, limit: float, rows: int) -> tuple[Outcome, Code]:
     if upper <= margin:
         return Outcome.PASS, Code.FASTER if upper < -margin else Code.SAME
     return Outcome.INCONCLUSIVE, Code.UNDECIDED
+
+
+def _is_first_run(context: ComparisonContext) -> bool:
+    """Whether no machine of this class has a baseline, and the evidence really is of this class."""
+    provenance = context.provenance
+    device = provenance.device
+    if device is None or not context.vouched or context.references.knows(provenance):
+        return False
+    known = GPUS.get(device.name)
+    is_whole = known is None or (known.capability, known.multiprocessors) == (device.compute_capability, device.multiprocessors)
+    return is_whole and provenance.machine_class == machine_class(device)
 
 
 def _is_comparable(row: BaselineRow, observation: Observation) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from flashcore_ci.judge.references import ComparisonContext
 from flashcore_ci.judge.rules import Evaluation, Facts, evaluate_missing
@@ -13,6 +14,7 @@ from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS, TIME_MARGIN,
 from flashcore_ci.model.codes import FAILING, PASSING, Code
 from flashcore_ci.model.evidence import Identity, Observation
 from flashcore_ci.model.identity import digest_of, is_covered, was_same_code
+from flashcore_ci.model.jit import retuned
 from flashcore_ci.model.metrics import METRICS, SIDES, Scale
 from flashcore_ci.model.plan import Check
 from flashcore_ci.model.reading import Measured, Missing, Samples, measured
@@ -39,7 +41,7 @@ def evaluate(check: Check, observation: Observation, context: ComparisonContext)
     if decision is None:
         few = f"{_round_count(observation)} rounds were completed, {INTERIM_LOOKS[0]} are needed"
         return evaluate_missing(Missing(code=Code.TOO_FEW_PROCESSES, message=few), facts)
-    return _evaluate_decision(check, decision, context, facts)
+    return _with_choices(_evaluate_decision(check, decision, context, facts), observation, base)
 
 
 def is_final(check: Check, samples: Mapping[str, Samples], context: ComparisonContext) -> bool:
@@ -93,6 +95,17 @@ def _invalid(message: str, facts: Facts) -> Evaluation:
 def _evaluate_same_code(facts: Facts) -> Evaluation:
     reason = Reason(code=Code.SAME_CODE, message="base and head are the same code", facts=facts)
     return Evaluation(outcome=Outcome.PASS, reading=Measured(value=0.0, unit="%"), reason=reason)
+
+
+def _with_choices(evaluation: Evaluation, observation: Observation, base: Identity) -> Evaluation:
+    """Name the configurations of autotuners that differ. Of the same sources they are why it is slower."""
+    changes = retuned(observation.jit)
+    if not changes:
+        return evaluation
+    reason = evaluation.reason
+    if evaluation.outcome is Outcome.FAIL and base == observation.identity:
+        reason = replace(reason, code=Code.RETUNED, message=f"{changes[0].removeprefix('retuned: ')}: {reason.message}")
+    return replace(evaluation, reason=reason, notes=(*evaluation.notes, *changes))
 
 
 def _evaluate_decision(check: Check, decision: Decision, context: ComparisonContext, facts: Facts) -> Evaluation:
@@ -179,9 +192,14 @@ def _observed_facts(observation: Observation) -> Iterator[tuple[str, str]]:
     base, head = observation.base, observation.identity
     if base is None:
         return
+    if was_same_code(observation):
+        return
     if not (is_covered(base) and is_covered(head)):
-        yield "code", "no digest covers it, so it is always timed, and each side runs its own subject file"
+        yield (
+            "code",
+            "no digest covers it, and it was not seen to be the same, so it was timed. Each side ran its own subject file",
+        )
     elif base != head:
         yield "pair", pair_of(base, head)
-    elif not was_same_code(observation):
+    else:
         yield "code", "the sources have equal digests, but the compiled host code differs, so it was timed"

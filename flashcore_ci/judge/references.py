@@ -24,18 +24,29 @@ class References:
         wanted = (provenance.device.name if provenance.device else None, provenance.clock_policy)
         return next((noise for noise in self.noises if (noise.device, noise.clock_policy) == wanted), None)
 
+    def knows(self, provenance: Provenance) -> bool:
+        """Whether some baseline is for this product, whatever its driver and clocks."""
+        name = plain_name(provenance.device.name) if provenance.device else ""
+        return any(plain_name(baseline.device) == name for baseline in self.baselines)
+
     def baseline(self, provenance: Provenance) -> Baseline | None:
         """Find the baseline for product, driver and clock policy."""
         return next((baseline for baseline in self.baselines if baseline.is_for(provenance)), None)
 
 
+def plain_name(device: str) -> str:
+    """Return a product's name in letters and digits alone, so that no spelling makes it another product."""
+    return "".join(filter(str.isalnum, device.lower()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonContext:
-    """What a comparison is judged with. ``rows`` comparisons share alpha."""
+    """What a comparison is judged with. ``rows`` comparisons share alpha. ``vouched``: the GPU has its true name."""
 
     roof: Roof
     rows: int
     provenance: Provenance
+    vouched: bool = False
     references: References = field(default_factory=References)
 
     @property

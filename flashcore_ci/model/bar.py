@@ -14,7 +14,7 @@ from flashcore_ci.model.suite import Suite
 class Side:
     """What base or head asks. ``references``, ``subjects`` and ``dependencies`` map names to digests.
 
-    ``selftest`` is the raw table of the self-test, ``selftest_suite`` the suite of its broken kernels.
+    ``project`` maps the defaults of pyproject.toml to paths. ``selftest`` is the raw table of the self-test, ``selftest_suite`` the suite of its broken kernels.
     """
 
     suite: Suite
@@ -24,6 +24,7 @@ class Side:
     dependencies: Mapping[str, str] = field(default_factory=dict)
     selftest: Mapping[str, Any] = field(default_factory=dict)
     selftest_suite: Suite | None = None
+    project: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class BarChange:
 class BarDifference:
     """How head's bar differs. ``base`` digests the base's bar, ``digest`` the exact difference, also where head asks more.
 
-    ``problem`` says why nothing was compared, with its reason code in ``problem_code``.
+    ``problem`` says why nothing was compared, with its reason code in ``problem_code``. ``head`` digests what head's subjects said
+    of themselves, or is empty if an older tool compared.
     """
 
     base: str
@@ -49,6 +51,7 @@ class BarDifference:
     changes: tuple[BarChange, ...]
     problem_code: str = ""
     problem: str = ""
+    head: str = ""
     schema: Literal["bar-v1"] = "bar-v1"
 
 

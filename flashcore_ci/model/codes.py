@@ -23,6 +23,7 @@ class Code(StrEnum):
     DRIFTED = "drifted"
     NO_BASE = "no-base"
     NO_BASELINE = "no-baseline"
+    FIRST_RUN = "first-run"
 
     CHECK_REMOVED = "check-removed"
     CHECK_LOOSENED = "check-loosened"
@@ -42,8 +43,11 @@ class Code(StrEnum):
     CRASH = "crash"
     RAISED = "raised"
     OUTPUT_CHANGED = "output-changed"
+    LOST_GPU = "lost-gpu"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
+    NO_MACHINE_CODE = "no-machine-code"
+    RETUNED = "retuned"
 
     NO_EVIDENCE = "no-evidence"
     STALE_EVIDENCE = "stale-evidence"
@@ -67,6 +71,7 @@ class Code(StrEnum):
     NOT_ISOLATED = "not-isolated"
     CLOCKS_DISAGREE = "clocks-disagree"
     INPUTS_ALIKE = "inputs-alike"
+    ESTIMATED_WORK = "estimated-work"
 
     COUNTERS_DENIED = "counters-denied"
     COUNTERS_IN_USE = "counters-in-use"
@@ -97,7 +102,10 @@ LOOSENING = frozenset(
 )
 """The codes of a change that asks less than the base's suite does: FAIL."""
 
-FAILING = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.DRIFTED}) | LOOSENING
+FAILING = (
+    frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.RETUNED, Code.DRIFTED})
+    | LOOSENING
+)
 """The codes of a number that breaks its limit, and of a lower bar: FAIL."""
 
 WAIVABLE = FAILING | {Code.UNDECIDED, Code.BELOW_RESOLUTION, Code.BIMODAL}
@@ -110,6 +118,7 @@ SUBJECT_FAILURES = frozenset(
         Code.CRASH,
         Code.RAISED,
         Code.OUTPUT_CHANGED,
+        Code.LOST_GPU,
         Code.KERNEL_NOT_SEEN,
         Code.UNEXPECTED_KERNEL,
         Code.NOT_FINITE,
@@ -127,7 +136,8 @@ NEXT_STEP: dict[Code, str] = {
     Code.BELOW_RESOLUTION: "This machine cannot resolve the margin. Widen it to the one named here in a reviewed change, or use a quieter machine.",
     Code.DRIFTED: "The kernel is slower than its baseline, by one step or by many small ones. Find them, or propose a new baseline for review.",
     Code.NO_BASE: "The base cannot run this workload, so there is no comparison. Let the base run it, or give the new problem a new workload.",
-    Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
+    Code.NO_BASELINE: "This machine has no baseline. Run `flashcore-ci baseline propose RUN` (after an update of the driver: `flashcore-ci baseline renew`), have the file reviewed, and commit it.",
+    Code.FIRST_RUN: "No machine of this kind has a baseline yet, so this does not block. Run `flashcore-ci baseline propose RUN`, have the file reviewed, and commit it.",
     Code.CHECK_REMOVED: "The base asks this, and this change does not. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.CHECK_LOOSENED: "The base asks more here. Restore it, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.MADE_ADVISORY: "This check blocks in the base. Make it blocking again, or have `flashcore-ci bar --accept WHY` reviewed.",
@@ -145,8 +155,11 @@ NEXT_STEP: dict[Code, str] = {
     Code.CRASH: "The process died. Run the workload under `compute-sanitizer --tool memcheck`.",
     Code.RAISED: "The subject raised an exception. The message above is its last line.",
     Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
+    Code.LOST_GPU: "Two GPUs failed while they ran this code. Run its workloads one by one on a machine that you can spare.",
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
+    Code.NO_MACHINE_CODE: "The machine code of a launched kernel was not found, so its build gates cannot be judged. Use a framework that keeps its cubins, or drop `machine-code` from `collect`.",
+    Code.RETUNED: "The autotuner chose another configuration than for the base, and the kernel is slower. Pin the configuration, then run the gate again.",
     Code.NO_EVIDENCE: "Nothing was recorded for this check. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.STALE_EVIDENCE: "The code differs from the code that was measured. Run `flashcore-ci gate --live` on a machine with the GPU.",
     Code.OTHER_DEVICE: "The evidence is of a GPU that the suite does not accept. Measure on one that it names, or name this one in a reviewed change.",
@@ -169,6 +182,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.NOT_ISOLATED: "The suite trusts this subject with nothing, but it was not isolated as the suite demands. Run the gate as root on Linux 5.13 or newer with landlock.",
     Code.CLOCKS_DISAGREE: "The supervisor's clock contradicts the candidate's. Look for work outside of the launches, or for an exchanged clock.",
     Code.INPUTS_ALIKE: "New inputs hardly change the reference, so kept outputs would pass. Let `inputs()` use its seed in every tensor.",
+    Code.ESTIMATED_WORK: "A tool estimated FLOP and bytes, so this check's roof is a guess. Correct both in `problem()`, and set `ESTIMATED = False` there.",
     Code.COUNTERS_DENIED: "The driver denies performance counters. Load it with NVreg_RestrictProfilingToAdminUsers=0, or run as root.",
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",

@@ -95,6 +95,9 @@ def as_flashcore_error(error: BaseException) -> BaseException:
         file = str(error.filename)
         shown = file if len(file) <= MAX_FILE_NAME else f"{file[:MAX_FILE_NAME]}..."
         return CannotCollectError(f"cannot use {shown}: {error.strerror}", fix="check the path and its permissions")
+    if isinstance(error, FileNotFoundError):  # of the system's own calls: getcwd, or no temporary folder
+        fix = "change to a folder that exists, and set TMPDIR to one"
+        return CannotCollectError("the working folder or the folder for temporary files is gone", fix=fix)
     if isinstance(error, MemoryError):
         return CannotCollectError("this machine has too little memory", fix="end other programs, or use a larger machine")
     return error

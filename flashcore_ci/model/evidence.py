@@ -67,7 +67,8 @@ class BuildEvidence:
     """One subject's build. If it failed, ``error`` is set and ``entries`` compiled.
 
     ``launcher`` (with headers), ``binding`` and ``source`` are token digests. ``preprocessed`` and ``host_objects`` digest the
-    host code as this machine's compiler read and compiled it. ``dependencies`` are (framework, version).
+    host code as this machine's compiler read and compiled it. ``dependencies`` stand for machine code that is made at run time:
+    (framework, version), and (``file:`` and path, digest) of sources, of what they import, and of lock files.
     """
 
     subject: str

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 
 from flashcore_ci.model.evidence import BuildEvidence, Identity, Observation
+from flashcore_ci.model.jit import is_complete
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Protocol, Workload
@@ -30,6 +31,17 @@ NO_MACHINE_CODE = digest_of([])
 """``Identity.machine_code`` of a subject that builds nothing. No digest covers its kernel."""
 
 
+FILE = "file:"
+"""Begins the name of a file in ``BuildEvidence.dependencies``."""
+UNKNOWN_VERSION = "unknown"
+
+
+def is_bound(build: BuildEvidence) -> bool:
+    """Tell whether digests of sources and known versions stand for a kernel without machine code at build time."""
+    names = dict(build.dependencies)
+    return bool(names) and UNKNOWN_VERSION not in names.values()
+
+
 def is_covered(identity: Identity) -> bool:
     """Tell whether digests cover the kernel."""
     return identity.machine_code != NO_MACHINE_CODE
@@ -48,9 +60,13 @@ def is_same_code(base: tuple[Identity | None, BuildEvidence | None], head: tuple
 
 
 def was_same_code(observation: Observation) -> bool:
-    """Tell whether a comparison was not timed, because builds on one machine gave the same code."""
+    """Tell whether a comparison was not timed, because builds on one machine gave the same code.
+
+    Code that a framework compiles must have been seen: each cubin, each launch, and no other library.
+    """
     reading = dict(observation.readings).get(SAME_CODE)
-    same = observation.base == observation.identity and is_covered(observation.identity) and not observation.samples
+    known = is_covered(observation.identity) or is_complete(observation.jit)
+    same = observation.base == observation.identity and known and not observation.samples
     return same and isinstance(reading, Measured) and reading.value == 1.0
 
 

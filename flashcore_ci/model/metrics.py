@@ -39,47 +39,94 @@ def primary_scale(roof: Roof | None) -> Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The kind and unit of a metric. Values are from 0 to ``maximum``.
+    """The kind, unit and meaning of a metric. Values are from 0 to ``maximum``.
 
     ``sampled``: one value per fresh process, else a single reading. ``lower_is_better``: a rule ``>=`` is refused.
     """
 
     kind: Kind
     unit: str
+    meaning: str = ""
     sampled: bool = False
     lower_is_better: bool = False
     maximum: float = math.inf
 
 
 METRICS: dict[str, Metric] = {
-    "build/errors": Metric(kind=Kind.BUILD, unit="count", lower_is_better=True),
-    "spills/bytes": Metric(kind=Kind.RESOURCES, unit="byte", lower_is_better=True),
-    "stack/bytes": Metric(kind=Kind.RESOURCES, unit="byte", lower_is_better=True),
-    "shared/bytes": Metric(kind=Kind.RESOURCES, unit="byte"),
-    "local-memory/instructions": Metric(kind=Kind.RESOURCES, unit="count", lower_is_better=True),
-    "registers/budget-used": Metric(kind=Kind.RESOURCES, unit="%", lower_is_better=True),
-    "instructions/violations": Metric(kind=Kind.RESOURCES, unit="count", lower_is_better=True),
-    "diff/max": Metric(kind=Kind.CORRECTNESS, unit="abs", lower_is_better=True),
-    "error/ratio": Metric(kind=Kind.CORRECTNESS, unit="ratio", lower_is_better=True),
-    "finite/bad-values": Metric(kind=Kind.CORRECTNESS, unit="count", lower_is_better=True),
-    "repeat/differing-runs": Metric(kind=Kind.CORRECTNESS, unit="count", lower_is_better=True),
-    **{f"{tool}/findings": Metric(kind=Kind.SANITIZER, unit="count", lower_is_better=True) for tool in SANITIZER_TOOLS},
-    **{f"{tool}/launches": Metric(kind=Kind.SANITIZER, unit="count") for tool in SANITIZER_TOOLS},
-    "sol/sm": Metric(kind=Kind.PROFILE, unit="%", maximum=MAX_SHARE),
-    "sol/dram": Metric(kind=Kind.PROFILE, unit="%", maximum=MAX_SHARE),
-    "sol/tensor": Metric(kind=Kind.PROFILE, unit="%", maximum=MAX_SHARE),
-    "sol/xu": Metric(kind=Kind.PROFILE, unit="%", maximum=MAX_SHARE),
-    "launches/call": Metric(kind=Kind.PROFILE, unit="count"),
-    "cycles/sm": Metric(kind=Kind.PROFILE, unit="cycle"),
-    "time/gpu/profiled": Metric(kind=Kind.PROFILE, unit="ms"),
-    "time/gpu/cold": Metric(kind=Kind.TIMING, unit="ms", sampled=True),
-    "cycles/gpu/cold": Metric(kind=Kind.TIMING, unit="Mcycle", sampled=True),
-    "clock/sm": Metric(kind=Kind.TIMING, unit="MHz", sampled=True),
-    "drift/primary": Metric(kind=Kind.TIMING, unit="%", sampled=True, lower_is_better=True),
-    "slowdown/primary": Metric(kind=Kind.COMPARISON, unit="%", sampled=True, lower_is_better=True),
-    **{f"{side}/time/gpu/cold": Metric(kind=Kind.COMPARISON, unit="ms", sampled=True) for side in SIDES},
-    **{f"{side}/cycles/gpu/cold": Metric(kind=Kind.COMPARISON, unit="Mcycle", sampled=True) for side in SIDES},
-    **{f"{side}/clock/sm": Metric(kind=Kind.COMPARISON, unit="MHz", sampled=True) for side in SIDES},
-    "comparison/same-code": Metric(kind=Kind.COMPARISON, unit="count"),
+    "build/errors": Metric(kind=Kind.BUILD, unit="count", meaning="the number of compile errors", lower_is_better=True),
+    "spills/bytes": Metric(kind=Kind.RESOURCES, unit="byte", meaning="the size of register spills", lower_is_better=True),
+    "stack/bytes": Metric(kind=Kind.RESOURCES, unit="byte", meaning="the stack per thread", lower_is_better=True),
+    "shared/bytes": Metric(kind=Kind.RESOURCES, unit="byte", meaning="the shared memory per block"),
+    "local-memory/instructions": Metric(
+        kind=Kind.RESOURCES, unit="count", meaning="the number of local-memory instructions", lower_is_better=True
+    ),
+    "registers/budget-used": Metric(
+        kind=Kind.RESOURCES, unit="%", meaning="the share of the declared registers that is used", lower_is_better=True
+    ),
+    "instructions/violations": Metric(
+        kind=Kind.RESOURCES, unit="count", meaning="the number of missing or serialised instructions", lower_is_better=True
+    ),
+    "instructions/count": Metric(
+        kind=Kind.MACHINE_CODE, unit="count", meaning="the number of machine instructions", lower_is_better=True
+    ),
+    "diff/max": Metric(
+        kind=Kind.CORRECTNESS, unit="abs", meaning="the largest difference from PyTorch's result", lower_is_better=True
+    ),
+    "error/ratio": Metric(
+        kind=Kind.CORRECTNESS, unit="ratio", meaning="the error over twice PyTorch's own", lower_is_better=True
+    ),
+    "finite/bad-values": Metric(
+        kind=Kind.CORRECTNESS, unit="count", meaning="the number of unwritten, NaN or infinite values", lower_is_better=True
+    ),
+    "repeat/differing-runs": Metric(
+        kind=Kind.CORRECTNESS, unit="count", meaning="the number of runs with other bits", lower_is_better=True
+    ),
+    **{
+        f"{tool}/findings": Metric(
+            kind=Kind.SANITIZER, unit="count", meaning=f"the number of findings of {tool}", lower_is_better=True
+        )
+        for tool in SANITIZER_TOOLS
+    },
+    **{
+        f"{tool}/launches": Metric(kind=Kind.SANITIZER, unit="count", meaning=f"the number of launches that {tool} checked")
+        for tool in SANITIZER_TOOLS
+    },
+    "sol/sm": Metric(kind=Kind.PROFILE, unit="%", meaning="the SM throughput", maximum=MAX_SHARE),
+    "sol/dram": Metric(kind=Kind.PROFILE, unit="%", meaning="the DRAM throughput", maximum=MAX_SHARE),
+    "sol/tensor": Metric(kind=Kind.PROFILE, unit="%", meaning="the use of the tensor cores", maximum=MAX_SHARE),
+    "sol/xu": Metric(kind=Kind.PROFILE, unit="%", meaning="the use of the XU pipe", maximum=MAX_SHARE),
+    "launches/call": Metric(kind=Kind.PROFILE, unit="count", meaning="the number of launches per call"),
+    "cycles/sm": Metric(kind=Kind.PROFILE, unit="cycle", meaning="the SM cycles under the profiler"),
+    "time/gpu/profiled": Metric(kind=Kind.PROFILE, unit="ms", meaning="the time under the profiler"),
+    "time/gpu/cold": Metric(kind=Kind.TIMING, unit="ms", meaning="the scatter of the time between processes", sampled=True),
+    "cycles/gpu/cold": Metric(
+        kind=Kind.TIMING, unit="Mcycle", meaning="the scatter of the cycles between processes", sampled=True
+    ),
+    "clock/sm": Metric(kind=Kind.TIMING, unit="MHz", meaning="the scatter of the SM clock between processes", sampled=True),
+    "drift/primary": Metric(
+        kind=Kind.TIMING, unit="%", meaning="the slowdown since the baseline", sampled=True, lower_is_better=True
+    ),
+    "slowdown/primary": Metric(
+        kind=Kind.COMPARISON, unit="%", meaning="the slowdown since the base", sampled=True, lower_is_better=True
+    ),
+    **{
+        f"{side}/time/gpu/cold": Metric(
+            kind=Kind.COMPARISON, unit="ms", meaning=f"the scatter of the time of {side}", sampled=True
+        )
+        for side in SIDES
+    },
+    **{
+        f"{side}/cycles/gpu/cold": Metric(
+            kind=Kind.COMPARISON, unit="Mcycle", meaning=f"the scatter of the cycles of {side}", sampled=True
+        )
+        for side in SIDES
+    },
+    **{
+        f"{side}/clock/sm": Metric(
+            kind=Kind.COMPARISON, unit="MHz", meaning=f"the scatter of the SM clock of {side}", sampled=True
+        )
+        for side in SIDES
+    },
+    "comparison/same-code": Metric(kind=Kind.COMPARISON, unit="count", meaning="the equality of base and head"),
 }
 """A gate on any other name is a suite error. Collectors may report other readings, which are not judged."""

@@ -35,7 +35,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The denominator of the verdict. ``workloads`` are those that checks need."""
+    """The denominator of the verdict. ``workloads`` are those that checks need. ``defaults``: as in ``Suite``."""
 
     suite: str
     suite_file: str
@@ -45,6 +45,7 @@ class Plan:
     descriptions: tuple[Description, ...]
     protocol: Protocol
     accepts: Accepts | None = None
+    defaults: tuple[tuple[str, str], ...] = ()
 
     def workloads_for(self, kind: Kind) -> tuple[Workload, ...]:
         """Return the workloads that need this evidence."""

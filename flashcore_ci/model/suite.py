@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from flashcore_ci.model.codes import Code
+from flashcore_ci.model.options import DEFAULTS, CompileOptions
 
 Scalar = str | int | float | bool
 
@@ -30,6 +31,7 @@ class Kind(StrEnum):
     PROFILE = "profile"
     TIMING = "timing"
     COMPARISON = "comparison"
+    MACHINE_CODE = "machine-code"
 
 
 STATIC_KINDS = frozenset({Kind.BAR, Kind.BUILD, Kind.RESOURCES})
@@ -205,7 +207,11 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine."""
+    """One checked suite file. ``sources`` maps each value to its ``file:key``. ``accepts``: None for evidence of any machine.
+
+    ``build`` compiles the subjects that do not say how they are compiled.
+    ``defaults`` has each key that the file omits, and the value that it got.
+    """
 
     name: str
     file: str
@@ -217,3 +223,5 @@ class Suite:
     protocol: Protocol
     sources: tuple[tuple[str, str], ...] = ()
     accepts: Accepts | None = None
+    build: CompileOptions = DEFAULTS
+    defaults: tuple[tuple[str, str], ...] = ()

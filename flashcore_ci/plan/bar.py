@@ -15,6 +15,7 @@ from flashcore_ci.model.bar import BarChange, BarDifference, Side
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.plan import Check, Excluded
+from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Severity, Suite
 from flashcore_ci.plan import stricter
 from flashcore_ci.plan.planner import pairs
@@ -24,8 +25,8 @@ Bar = dict[str, Record]
 
 PROSE = frozenset({"title", "why", "reason", "owner"})
 """Fields that ask nothing. All others count, also those that this version does not know the meaning of."""
-POSITION = frozenset({"file", "sources"})
-"""Fields of the suite that say where it is."""
+POSITION = frozenset({"file", "sources", "defaults", "build"})
+"""Fields of the suite that say where its values are from, or how the kernel is compiled. Digests cover that, as they cover its sources."""
 SELECTION = frozenset({"on", "roofs", "tags", "limits"})
 """Fields of a gate that its checks show. The gate's own record has them too."""
 NAMED = {
@@ -58,7 +59,7 @@ def compare(base: Side, head: Side) -> BarDifference:
     origin = digest_of(sorted((name, _json(record)) for name, record in before.items()))
     whole = [(name, _json(expected.get(name)), _json(after.get(name))) for name in differing]
     found = tuple(sorted((change for change in changes if change is not None), key=lambda c: (c.code, c.where)))
-    return BarDifference(base=origin, digest=digest_of(origin, whole), changes=found)
+    return BarDifference(base=origin, digest=digest_of(origin, whole), changes=found, head=answers(head.descriptions))
 
 
 def bar_of(side: Side) -> Bar:
@@ -67,6 +68,7 @@ def bar_of(side: Side) -> Bar:
     bar = {**_declared(suite), **_checks(suite, side), **_described(side)}
     groups = (("reference", side.references), ("dependency", side.dependencies), ("subject-file", side.subjects))
     bar |= {f"{kind} {name}": {"digest": digest} for kind, digests in groups for name, digest in digests.items()}
+    bar |= {f"default {key}": {"path": path} for key, path in side.project.items()}
     bar |= _selftest(side.selftest)
     if side.selftest_suite is not None:
         bar |= {f"{SELFTEST}{name}": record for name, record in _declared(side.selftest_suite).items()}
@@ -77,7 +79,13 @@ def bar_of_new(head: Side, where: str) -> BarDifference:
     """Return the difference of a suite that the base does not have: all of it, to be accepted as a whole."""
     origin = digest_of("no suite", where)
     change = BarChange(code=Code.CHECK_LOOSENED, where=f"suite {where}", before="", after="a new suite that no older one guards")
-    return BarDifference(base=origin, digest=digest_of(origin, _json(bar_of(head))), changes=(change,))
+    digest = digest_of(origin, _json(bar_of(head)))
+    return BarDifference(base=origin, digest=digest, changes=(change,), head=answers(head.descriptions))
+
+
+def answers(descriptions: tuple[Description, ...]) -> str:
+    """Digest what subjects say of themselves: they must say the same when suites are compared and when kernels are judged."""
+    return digest_of(_json([plain(description) for description in descriptions]))
 
 
 def plain(value: Any) -> Any:
@@ -96,6 +104,8 @@ def _declared(suite: Suite) -> Bar:
     bar: Bar = {}
     for field in dataclasses.fields(suite):
         value = getattr(suite, field.name)
+        if field.name in POSITION:
+            continue
         if field.name in NAMED:
             kind, keys = NAMED[field.name]
             for record in value:
@@ -103,7 +113,7 @@ def _declared(suite: Suite) -> Bar:
                 bar[_unused(bar, f"{kind} {name}")] = plain(record)
         elif dataclasses.is_dataclass(value):
             bar[field.name] = plain(value)
-        elif field.name not in POSITION:
+        else:
             bar.setdefault("suite", {})[field.name] = plain(value)
     return bar
 

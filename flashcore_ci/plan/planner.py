@@ -15,7 +15,7 @@ from flashcore_ci.plan.roofs import intensity, is_wrong_roof, ridge_point, right
 
 NO_BASE = "there is no base to compare with: give --base REVISION"
 NEW_WORKLOAD = "the workload is new: "
-NO_MACHINE_CODE = "its subject has no machine code at build time, so only live evidence is judged"
+NO_MACHINE_CODE = 'its subject has no machine code at build time: name "machine-code" in `collect` of its workloads'
 
 MAX_CHECKS = 20_000
 """Checks and excluded combinations. The largest suite has 2,000."""
@@ -27,7 +27,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
     SuiteError lists every wrong roof, target without a limit, glob that matches no entry function and duplicate name. It lists
     idle gates and workloads too, and a suite in which nothing blocks: they would pass unchecked.
     """
-    problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions)]
+    problems = [*_find_wrong_roofs(suite, descriptions), *_find_duplicates(descriptions), *_find_compiled(suite, descriptions)]
     checks: list[Check] = []
     excluded: list[Excluded] = []
     for gate in suite.gates:
@@ -56,6 +56,7 @@ def make_plan(suite: Suite, descriptions: tuple[Description, ...], *, compared: 
         descriptions=descriptions,
         protocol=suite.protocol,
         accepts=suite.accepts,
+        defaults=suite.defaults,
     )
     return _only_needed(whole)
 
@@ -87,8 +88,9 @@ def pairs(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> It
         elif limit is None:
             yield target.name
         else:
-            scope = scope_of(gate.evidence)
-            yield Check(gate=gate, limit=limit, scope=scope, target=target.name, subject=target.subject)
+            judged = replace(gate, evidence=Kind.MACHINE_CODE) if target.is_run else gate
+            scope = scope_of(judged.evidence)
+            yield Check(gate=judged, limit=limit, scope=scope, target=target.name, subject=target.subject)
 
 
 def narrow(plan: Plan, globs: Iterable[str]) -> Plan:
@@ -147,6 +149,7 @@ class _Target:
     subject: str
     has_code: bool
     workload: Workload | None = None
+    is_run: bool = False
 
 
 def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[_Target]:
@@ -157,6 +160,13 @@ def _targets(gate: Gate, suite: Suite, descriptions: tuple[Description, ...]) ->
         return
     for description in descriptions:
         build = description.build
+        own = [w for w in suite.workloads if w.subject == description.subject and build is None and scope is Scope.ENTRY]
+        if any(Kind.MACHINE_CODE in workload.collect for workload in own):  # the build gates judge what these workloads launch
+            collected = ((w.id, Kind.MACHINE_CODE in w.collect) for w in own)
+            yield from (
+                _Target(name=name, subject=description.subject, has_code=is_run, is_run=is_run) for name, is_run in collected
+            )
+            continue
         names = [entry.symbol for entry in build.entries] if scope is Scope.ENTRY and build else [description.subject]
         for name in names:
             yield _Target(name=name, subject=description.subject, has_code=build is not None)
@@ -202,6 +212,15 @@ def _find_wrong_roofs(suite: Suite, descriptions: tuple[Description, ...]) -> It
                 f"and the ridge of {suite.ridge.device} is at {ridge_point(suite.ridge):.4g}: "
                 f'write roof = "{right_roof(problem, suite.ridge)}"'
             )
+
+
+def _find_compiled(suite: Suite, descriptions: tuple[Description, ...]) -> Iterator[str]:
+    """A subject with machine code at build time has no other."""
+    built = {description.subject for description in descriptions if description.build is not None}
+    for workload in suite.workloads:
+        if Kind.MACHINE_CODE in workload.collect and workload.subject in built:
+            why = f"the machine code of {workload.subject} comes from the build"
+            yield f'{_where(suite, f"workload {workload.id}")}: {workload.id}: {why}: drop "{Kind.MACHINE_CODE}" from collect'
 
 
 def _find_duplicates(descriptions: Sequence[Description]) -> Iterator[str]:

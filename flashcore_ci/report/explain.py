@@ -14,6 +14,7 @@ EVIDENCE = {
     Kind.BAR: "the suites of base and head, compared",
     Kind.BUILD: "the compiler, at build time",
     Kind.RESOURCES: "the compiled machine code, at build time",
+    Kind.MACHINE_CODE: "the machine code that a framework compiled at run time",
     Kind.CORRECTNESS: "outputs compared with PyTorch's, in a separate process",
     Kind.SANITIZER: "compute-sanitizer over a counted number of launches",
     Kind.PROFILE: "Nsight Compute, without locking clocks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 LARGEST = 1e15
 """Larger numbers are not measurements. They are drawn at the edge."""
@@ -53,6 +53,6 @@ def document(title: str, width: float, height: float, body: Sequence[str]) -> st
     """Return a standalone SVG file with a white background. ``body`` is markup."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title)}">\n'
+        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(title, quote=False)}">\n'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from flashcore_ci.bounded import files
+from flashcore_ci.build.interpreted import LOCKS
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect.describe import describe
 from flashcore_ci.model.bar import BarDifference, Side
@@ -21,22 +23,12 @@ from flashcore_ci.plan.planner import make_plan
 from flashcore_ci.run.references import BASELINES, NOISE
 from flashcore_ci.store.record_files import PATTERN
 from flashcore_ci.suite.loader import load, read_document
+from flashcore_ci.suite.project import read_project
 
-SELFTEST = Path("gates/selftest.toml")
 PROJECT = "pyproject.toml"
 PROJECT_KEYS = ("build-system", "dependency-groups")
 TOOL_KEYS = ("uv", "pdm", "poetry", "hatch", "setuptools")
 DEPENDENCY_KEYS = ("dependencies", "optional-dependencies", "requires-python", "scripts", "entry-points")
-LOCKS = (
-    "setup.py",
-    "setup.cfg",
-    "uv.toml",
-    "pylock*.toml",
-    "*.lock",
-    "requirements*.txt",
-    "constraints*.txt",
-    "requirements/*.txt",
-)
 
 
 def compare_trees(base: Path, head: Path, suite: Path, *, python: Path, scratch: Path) -> BarDifference:
@@ -66,7 +58,9 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
     loaded = load(root / suite, root=root)
     descriptions = describe(loaded, root=root, python=python, scratch=scratch)
     make_plan(loaded, descriptions, compared=True)  # a suite that cannot be planned asks nothing
-    selftest = read_document(root / SELFTEST) if (root / SELFTEST).is_file() else {}
+    project = read_project(root)
+    file = root / project.path_of("selftest")
+    selftest = read_document(file) if file.is_file() else {}
     name = selftest.get("suite")
     broken = root / name if isinstance(name, str) else None
     return Side(
@@ -75,6 +69,7 @@ def read_side(root: Path, suite: Path, *, python: Path, scratch: Path) -> Side:
         references=dict(_references((root / suite).parent)),
         subjects={description.subject: subject_digest(description, root) for description in descriptions},
         dependencies=dict(_dependencies(root)),
+        project=project.resolved(),
         selftest=selftest,
         selftest_suite=load(broken, root=root) if broken is not None and broken.is_file() else None,
     )
@@ -93,7 +88,7 @@ def subject_files(description: Description, root: Path) -> tuple[str, ...]:
 
 def subject_digest(description: Description, root: Path) -> str:
     """Digest the tokens of the subject's files."""
-    return Sources(root).python_digest(subject_files(description, root))
+    return Sources(root).python_digest(subject_files(description, root), exact=bool(description.candidate))
 
 
 def _references(folder: Path) -> Iterator[tuple[str, str]]:
@@ -105,10 +100,8 @@ def _references(folder: Path) -> Iterator[tuple[str, str]]:
 def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
     document: Mapping[str, Any] = {}
     try:
-        document = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, RecursionError):
+        document = read_document(root / PROJECT) if os.path.lexists(root / PROJECT) else {}
+    except SuiteError:
         yield PROJECT, _file_digest(root / PROJECT)
     tables = {key: document.get(key) for key in PROJECT_KEYS}
     for table, keys in (("project", DEPENDENCY_KEYS), ("tool", TOOL_KEYS)):
@@ -124,7 +117,7 @@ def _dependencies(root: Path) -> Iterator[tuple[str, str]]:
 
 def _file_digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(files.read(file, limit=files.MAX_RECORD)).hexdigest()
     except OSError as error:
         raise SuiteError((f"{file}: cannot be read: {error.strerror}",), fix="restore the file") from None
 

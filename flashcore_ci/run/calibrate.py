@@ -31,16 +31,18 @@ from flashcore_ci.store.claim import MARKER, mark_folder
 from flashcore_ci.store.files import write_atomically
 
 LEDGER = "calibration.json"
-NOISE = Path("gates/noise")
 Sessions = tuple[Session, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRun:
-    """One call of ``calibrate``, of ``seconds`` (None: to the end). ``folder`` holds the unfinished recording."""
+    """One call of ``calibrate``, of ``seconds`` (None: to the end). ``folder`` holds the unfinished recording.
+
+    ``planted``: None where no kernels with planted slowdowns exist.
+    """
 
     suite: Request
-    planted: Request
+    planted: Request | None
     folder: Path
     out: Path | None
     seconds: float | None
@@ -50,7 +52,7 @@ class CalibrationRun:
     @property
     def targets(self) -> Targets:
         """The processes of the whole recording."""
-        return Targets(same=self.same_processes, planted=self.planted_processes)
+        return Targets(same=self.same_processes, planted=self.planted_processes if self.planted else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class Calibration:
 def calibrate(run: CalibrationRun, progress: Progress) -> Calibration:
     """Continue the recording. CannotCollectError if this machine cannot, UsageError when code or machine changed."""
     host.require_gpu(run.suite.gpu)
-    if not (run.planted.root / run.planted.suite).is_file():
+    if run.planted is not None and not (run.planted.root / run.planted.suite).is_file():
         raise SuiteError((f"{run.planted.suite}: there is no such file",), fix="give --planted FILE")
     ledger, file = _record(run, progress)
     margins = references.margins(load_suite(run.suite)) if file is not None else {}
@@ -86,7 +88,8 @@ def _record(run: CalibrationRun, progress: Progress) -> tuple[Ledger, Path | Non
     _refuse_foreign_folder(run.folder)
     began = clock.monotonic()
     with mark_folder(run.folder, option="--work"), host.scratch_folder() as scratch, _gpu_held(run.suite, progress):
-        sessions = (_session(run.suite, scratch / "same", progress), _session(run.planted, scratch / "planted", progress))
+        same = _session(run.suite, scratch / "same", progress)
+        sessions = (same, _session(run.planted, scratch / "planted", progress, planted=True) if run.planted else same)
         device = _device(sessions[0])
         ledger = _resume(run.folder / LEDGER, _key(sessions, device), device)
         deadline = None if run.seconds is None else began + run.seconds
@@ -110,7 +113,7 @@ def _measure(ledger: Ledger, run: CalibrationRun, sessions: Sessions, deadline: 
             runs.start(current)
             if upcoming is not None:
                 runs.start(upcoming)
-            total = run.same_processes + run.planted_processes + bool(run.planted_processes)
+            total = run.targets.same + run.targets.planted + bool(run.targets.planted)
             progress(f"{part}: process {number + 1} of {total}")
             results = runs.finish(current)
             if process.stopping():
@@ -134,7 +137,7 @@ def _write_noise(ledger: Ledger, sessions: Sessions, run: CalibrationRun, *, com
     if not ledger.processes_of("same"):
         return None
     noise = calibration.noise(ledger, same=sessions[0], planted=sessions[1], commit=commit)
-    path = run.out or NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
+    path = run.out or run.suite.suite.parent / references.NOISE / f"{re.sub(r'[^a-z0-9]+', '-', noise.device.lower())}.json"
     _refuse_foreign(path)
     write_atomically(path, codec.encode(noise))
     return path
@@ -153,9 +156,13 @@ def _refuse_foreign_folder(folder: Path) -> None:
         raise UsageError(f"{folder} holds other files than a recording", fix="give --work a new or empty folder")
 
 
-def _session(request: Request, scratch: Path, progress: Progress) -> Session:
+def _session(request: Request, scratch: Path, progress: Progress, *, planted: bool = False) -> Session:
     scratch.mkdir()
     plan = make_plan(load_suite(request), request, progress)
+    without = [w.id for w in plan.workloads if type(dict(w.params).get(calibration.EXTRA)) is not int] if planted else []
+    if without:
+        lines = tuple(f"{plan.suite_file}: workload {name}: the parameter {calibration.EXTRA} is missing" for name in without)
+        raise SuiteError(lines, fix=f"give it {calibration.EXTRA} = UNITS, the planted work that its subject adds")
     builds = build_plan(plan, request, progress)
     for build in builds:
         if build.error is not None:

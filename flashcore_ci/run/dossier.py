@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flashcore_ci.bounded import files as bounded
 from flashcore_ci.bounded.values import loads
 from flashcore_ci.judge.judge import Source, matched_evidence
+from flashcore_ci.model import devices
 from flashcore_ci.model.dossier import Dossier, Excerpt, Trace
 from flashcore_ci.model.evidence import BuildEvidence, Finding, Identity, Observation
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Kind, Suite
+from flashcore_ci.model.suite import Kind, Ridge, Suite
 
 PROCESS = "*/timing/process-*.json"
 """The result of each timing process, with every block of launches."""
@@ -24,6 +26,7 @@ MAX_EXCERPTS = 50
 MAX_TRACES = 16
 MAX_FOLDERS = 40
 MAX_LINE = 200
+Clock = tuple[tuple[float, ...], tuple[float, ...]]
 SOURCES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".py"})
 """Only these files are quoted: evidence from elsewhere may name any file."""
 
@@ -44,29 +47,49 @@ def make_dossier(
     observations = tuple(match.observation for match in matches if match.observation is not None)
     known = [(match.observation, match.source.files) for match in matches if match.observation and match.source]
     timed = [(observation, files) for observation, files in known if observation.kind is Kind.TIMING]
+    clocks = cache(_read_clocks)
     findings = (finding for observation in observations for finding in observation.findings)
     return Dossier(
         suite_file=plan.suite_file,
-        ridge=suite.ridge,
+        ridge=_ridge(suite.ridge, [match.source for match in matches if match.source]),
         workloads=plan.workloads,
         descriptions=plan.descriptions,
         observations=observations,
-        traces=tuple(trace for observation, files in timed for trace in traces(observation, files)),
+        traces=tuple(trace for observation, files in timed for trace in traces(observation, files, clocks)),
         excerpts=tuple(excerpts(findings, root)),
     )
 
 
-def traces(observation: Observation, files: Mapping[str, bytes]) -> Iterator[Trace]:
-    """Read the clock of each process that timed this workload."""
+def _ridge(declared: Ridge, sources: Sequence[Source]) -> Ridge:
+    """Return the roofs of the GPU that was measured, if they are known, or else those of the suite."""
+    measured = next((source.evidence.provenance.device for source in sources if source.evidence.provenance.device), None)
+    gpu = devices.GPUS.get(measured.name) if measured is not None and measured.name != declared.device else None
+    return Ridge(device=gpu.name, flops=gpu.flops, bandwidth=gpu.bandwidth) if gpu is not None else declared
+
+
+Clocks = Callable[[bytes], Mapping[str, Clock]]
+
+
+def traces(observation: Observation, files: Mapping[str, bytes], clocks: Clocks | None = None) -> Iterator[Trace]:
+    """Yield the clock of each process that timed this workload. ``clocks`` reads a result, each only once."""
+    clocks = clocks or _read_clocks
     names = [name for name in dict.fromkeys(observation.artifacts) if fnmatch.fnmatch(name, PROCESS) and name in files]
     for number, name in enumerate(names[:MAX_TRACES]):
-        with contextlib.suppress(
-            ValueError, TypeError, LookupError, AttributeError, OverflowError
-        ):  # a chart without one trace is not an error
-            blocks = loads(files[name])["outcomes"][observation.target]["blocks"]
-            if blocks:
-                seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
-                yield Trace(workload=observation.target, process=number, seconds=seconds, mhz=mhz)
+        if clock := clocks(files[name]).get(observation.target):
+            yield Trace(workload=observation.target, process=number, seconds=clock[0], mhz=clock[1])
+
+
+def _read_clocks(data: bytes) -> dict[str, Clock]:
+    """Read seconds and MHz of each workload, thinned."""
+    found: dict[str, Clock] = {}
+    unreadable = (ValueError, TypeError, LookupError, AttributeError, OverflowError)  # a chart without one trace is not an error
+    with contextlib.suppress(*unreadable):
+        for target, outcome in loads(data)["outcomes"].items() if len(data) <= bounded.MAX_RECORD else ():
+            with contextlib.suppress(*unreadable):
+                if blocks := outcome["blocks"]:
+                    seconds, mhz = (tuple(float(block[column]) for block in _thin(blocks)) for column in (0, 2))
+                    found[target] = (seconds, mhz)
+    return found
 
 
 def _thin(blocks: Sequence[Any]) -> Sequence[Any]:

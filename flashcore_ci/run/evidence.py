@@ -6,27 +6,43 @@ from pathlib import Path
 
 from flashcore_ci.judge.judge import Source
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.planner import NEW_WORKLOAD
+from flashcore_ci.store import manifest
 from flashcore_ci.store import run as store
 from flashcore_ci.store.run import Run, read_run
 
 BUNDLES = "*.tar.xz"
+MAX_BUNDLES = 100
+MAX_BYTES = 2 * manifest.MAX_BYTES
+"""Runs of a folder, and bytes of their files together. One run may have ``manifest.MAX_BYTES``."""
 MAX_NAME = 80
 """Characters of the device's name that every verdict repeats."""
 NO_BASE = f"{Code.NO_BASE}: "
 
 
 def read_bundles(folder: Path) -> tuple[Source, ...]:
-    """Read every bundle in ``folder``, by name."""
-    return tuple(source_of(read_run(bundle)) for bundle in sorted(folder.glob(BUNDLES)))
+    """Read every bundle in ``folder``, by name. EvidenceError if they are too large together."""
+    sources, total = [], 0
+    for bundle in sorted(folder.glob(BUNDLES)):
+        sources.append(source_of(read_run(bundle)))
+        total += sum(map(len, sources[-1].files.values()))
+        if total > MAX_BYTES or len(sources) > MAX_BUNDLES:
+            raise EvidenceError(f"{folder} holds more than {MAX_BUNDLES} runs or {MAX_BYTES >> 20} MiB", fix="remove old runs")
+    return tuple(sources)
 
 
 def source_of(run: Run) -> Source:
     """Use a recorded run as evidence."""
     return Source(origin=origin_of(run.evidence.provenance), evidence=run.evidence, files=run.files)
+
+
+def live_source(detail: str, evidence: Evidence, folder: Path) -> Source:
+    """Use the run that was just written to ``folder`` as evidence."""
+    return Source(origin=Origin(kind="live", detail=detail), evidence=evidence, files=store.tool_files(folder))
 
 
 def origin_of(provenance: Provenance) -> Origin:

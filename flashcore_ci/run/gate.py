@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,26 +12,29 @@ from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
-from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, as_flashcore_error
+from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, SuiteError, as_flashcore_error
 from flashcore_ci.model.evidence import Evidence, Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
+from flashcore_ci.plan.bar import answers
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, host, profiler_reports, references, reports
+from flashcore_ci.run import github, hints, host, profiler_reports, references, reports, shards
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
 from flashcore_ci.run.plan import load_suite, make_plan
+from flashcore_ci.run.project import suite_option
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.run.shards import Part
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.manifest import MANIFEST
-from flashcore_ci.store.run import prepare_run, read_run, tool_files, write_run
+from flashcore_ci.store.run import prepare_run, read_run, write_run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,12 +54,18 @@ class PartialRun:
     max_age_days: float | None = None
 
 
-def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = ()) -> Report:
-    """Do the whole job. Reports are written however it ends. ``evidence`` replaces measuring."""
+Measure = Callable[[Plan, Builds, Request, Progress], Source]
+
+
+def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = (), measure: Measure | None = None) -> Report:
+    """Do the whole job. Reports are written however it ends.
+
+    ``evidence`` replaces measuring. ``measure`` replaces it where there is no base, as with several GPUs.
+    """
     request = without_deferral(request)
     check_suite_exists(request)
     with claim_folder(request.out):
-        return _gate(request, progress, evidence)
+        return _gate(request, progress, evidence, measure)
 
 
 def without_deferral(request: Request) -> Request:
@@ -70,7 +79,7 @@ def check_suite_exists(request: Request) -> None:
         load_suite(request)
 
 
-def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) -> Report:
+def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], measure: Measure | None) -> Report:
     reports.clear(request.out)
     run = PartialRun()
     try:
@@ -82,6 +91,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
         if evidence and run.bar is None:
             run.narrowing = "without --base the suite was not compared with an older one"
         plan = run.plan = make_plan(suite, request, progress)
+        _require_same_answers(run.bar, plan)
         prepare_run(request.out, plan)
         builds = run.builds = build_plan(plan, request, progress)
         if request.changed is not None:
@@ -99,6 +109,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...]) ->
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = _able(plan, base, base.cannot)
             found = _rederived(evidence, plan) if evidence else None
+            if measure is not None and base is None and found is None:
+                found = (measure(plan, builds, request, progress),)
             run.sources += found or _find_evidence(plan, builds, request, progress, base, again=run.again)
         if base is not None:
             failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
@@ -119,6 +131,13 @@ def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:
         return compare_bar(request.base, request, progress, scratch=scratch)
 
 
+def _require_same_answers(compared: ComparedBar | None, plan: Plan) -> None:
+    """SuiteError if head's subjects describe themselves in another way than when the suites were compared."""
+    if compared is not None and compared.difference.head not in ("", answers(plan.descriptions)):
+        problem = f"{plan.suite_file}: a subject described itself in another way when the suites were compared"
+        raise SuiteError((problem,), fix="let build() and problem() depend on their arguments only")
+
+
 def _able(plan: Plan, base: Base, cannot: dict[str, str]) -> Plan:
     """Leave out the comparisons that the base cannot run. The reasons tell which workloads are new."""
     return drop_comparisons(plan, {**cannot, **new_only(cannot, base.new)})
@@ -135,14 +154,16 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
         return gate(request, progress)
 
 
-def collect_run(request: Request, progress: Progress) -> Evidence:
-    """Measure the suite without a verdict."""
+def collect_run(request: Request, progress: Progress, suite: Suite | None = None) -> Evidence:
+    """Measure the suite (None: the requested one), or one shard of it, without a verdict."""
     host.require_gpu(request.gpu)
-    plan = make_plan(load_suite(request), request, progress)
+    shard = shards.read(request.shard) if request.shard is not None else None
+    plan = make_plan(suite or load_suite(request), request, progress)
+    part = shards.part_of(plan, shard, host.provenance(request)) if shard is not None else None
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)
-        return _measure(plan, builds, request, progress).evidence
+        return _measure(plan, builds, request, progress, part=part).evidence
 
 
 def _find_evidence(
@@ -171,20 +192,23 @@ def _measure(
     base: Base | None = None,
     *,
     again: SecondJudgement | None = None,
+    part: Part | None = None,
 ) -> Source:
-    """Measure here, and write the run folder."""
+    """Measure here, all or the ``part`` of a shard, and write the run folder."""
     host.require_gpu(request.gpu)
     logs = request.out / LOGS
     logs.mkdir()
     session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
+    session = session if part is None else replace(session, plan=part.plan, artifacts=part.folder)
     evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
     if again is not None:
         evidence = again.measure(session, evidence, request)
-    origin = Origin(kind="live", detail=recorded.where_and_when(evidence.provenance))
-    source = Source(origin=origin, evidence=evidence)
+    if part is not None:
+        evidence = replace(evidence, shard=part.shard)
+    source = Source(origin=Origin(kind="live"), evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))
     write_run(request.out, plan if base is None else _able(plan, base, without), evidence)
-    return replace(source, files=tool_files(request.out))
+    return recorded.live_source(recorded.where_and_when(evidence.provenance), evidence, request.out)
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:
@@ -259,7 +283,9 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""
     narrowing = "; ".join(filter(None, (bar.caveat if bar else "", only, run.narrowing)))
     headline = f"{report.headline} ({narrowing})" if narrowing else report.headline
-    return replace(report, headline=headline, judged_commit=run.commit)
+    options = suite_option(request)
+    verdicts = tuple(replace(verdict, next_step=hints.repeat(verdict.next_step, options)) for verdict in report.verdicts)
+    return replace(report, headline=headline, judged_commit=run.commit, verdicts=verdicts if options else report.verdicts)
 
 
 def publish(report: Report, run: PartialRun, request: Request) -> None:

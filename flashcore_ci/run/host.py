@@ -13,9 +13,11 @@ from flashcore_ci.adapters import clock, git, ncu, nvml, process
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.toolchain import Toolchain
 from flashcore_ci.collect.session import Session
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import BuildEvidence, Provenance
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 
 
@@ -23,6 +25,14 @@ from flashcore_ci.run.request import Progress, Request
 def scratch_folder() -> Iterator[Path]:
     """Make a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="flashcore-ci-") as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def shared_scratch(near: Path) -> Iterator[Path]:
+    """Make a temporary folder beside ``near``, which other nodes see too."""
+    near.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{near.name}-", dir=near.absolute().parent) as name:
         yield Path(name)
 
 
@@ -59,8 +69,9 @@ def is_live(request: Request) -> bool:
 
 def compiler(request: Request, progress: Progress) -> Toolchain:
     """Find the requested CUDA tools, or install the pinned ones."""
-    if request.toolchain == "pip":
-        return tools.install(request.settings.home, str(request.settings.python), progress)
+    if request.toolchain != tools.SYSTEM:
+        version = tools.version_of(request.toolchain)
+        return tools.install(request.settings.home, str(request.settings.python), progress, version)
     installed = tools.find_system()
     if installed is None:
         raise CannotCollectError("this machine has no nvcc", fix="omit --toolchain system, then the pinned tools are used")
@@ -69,11 +80,12 @@ def compiler(request: Request, progress: Progress) -> Toolchain:
 
 def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Session:
     """Tell the collector about run and machine."""
-    settings = request.settings
+    settings, state = request.settings, nvml.read(request.gpu)
+    require_architecture(plan, state)
     return Session(
         plan=plan,
         builds=builds,
-        uuid=nvml.read(request.gpu).uuid,
+        uuid=state.uuid,
         root=request.root,
         python=settings.python,
         libraries=request.binaries,
@@ -84,10 +96,21 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         origin=provenance(request, scratch),
         sanitizer=sanitizer(request),
         ncu=ncu.find(),
+        nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
         progress=progress,
     )
+
+
+def require_architecture(plan: Plan, state: nvml.GpuState) -> None:
+    """Raise CannotCollectError if this GPU cannot run what the suite builds. Nothing is claimed for other architectures."""
+    for description in plan.descriptions:
+        for name in description.build.compile.architectures if description.build is not None else ():
+            if not ARCHITECTURES[name].runs_on(state.compute_capability):
+                what = f"{description.subject} is built for {name}, and {state.name} has compute capability"
+                fix = f"measure on such a GPU, or name this one in [ridge] of {plan.suite_file}"
+                raise CannotCollectError(f"{what} {state.compute_capability}", fix=fix)
 
 
 def provenance(request: Request, scratch: Path | None = None) -> Provenance:
@@ -111,8 +134,15 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
 
 def sanitizer(request: Request) -> Path | None:
     """Find compute-sanitizer in the toolchain, else in PATH."""
-    pinned = tools.find(request.settings.home) if request.toolchain == "pip" else None
+    is_pinned = request.toolchain != tools.SYSTEM
+    pinned = tools.find(request.settings.home, tools.version_of(request.toolchain)) if is_pinned else None
     path = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if pinned is not None and pinned.sanitizer is not None:
         return pinned.sanitizer
     return Path(path) if path else None
+
+
+def disassembler(request: Request) -> Path | None:
+    """Find nvdisasm in the toolchain, if it is installed."""
+    found = tools.find(request.settings.home) if request.toolchain == "pip" else tools.find_system()
+    return found.nvdisasm if found is not None else None

@@ -5,11 +5,12 @@ The worker wrote these files, and no tool did. A time that is altered in one pla
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
+from flashcore_ci.bounded.files import MAX_RECORD
+from flashcore_ci.bounded.values import loads
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
@@ -53,12 +54,13 @@ class ProcessResults:
         for file in observation.artifacts:
             if not side or f"-{side}" in file:
                 value = self._outcomes(file).get(observation.target, {}).get(SAMPLE_KEYS.get(name, ""))
-                if isinstance(value, int | float):
+                if isinstance(value, int | float) and not isinstance(value, bool):
                     yield float(value)
 
     def _parse(self, name: str) -> dict[str, Any]:
         try:
-            outcomes = json.loads(self._files[name])["outcomes"]
+            data = self._files[name]
+            outcomes = loads(data)["outcomes"] if len(data) <= MAX_RECORD else {}
             return {target: outcome for target, outcome in outcomes.items() if isinstance(outcome, dict)}
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             return {}

@@ -19,7 +19,7 @@ from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.run.host import scratch_folder
 
-FOLDER = "artifacts/profile/"
+FOLDER = "profile"
 SUFFIX = ".ncu-rep"
 PAGE = ".csv"
 SECONDS = 60.0
@@ -39,18 +39,20 @@ class ReadReport:
 
 
 class ProfilerReports:
-    """The profiler's reports of one run."""
+    """The profiler's reports of one run, by the folder of the session that made them."""
 
     def __init__(self, files: Files, pool: ThreadPoolExecutor) -> None:
-        names = sorted((name for name in files if _is_report(name)), key=lambda name: (len(name), name))
-        self._pending: list[Future[ReadReport]] = [pool.submit(_read, files, name) for name in names]
+        self._pending: dict[str, list[Future[ReadReport]]] = {}
+        for name in sorted((name for name in files if _is_report(name)), key=lambda name: (len(name), name)):
+            root = name.rpartition(f"/{FOLDER}/")[0]
+            self._pending.setdefault(root, []).append(pool.submit(_read, files, name))
 
-    def last_with(self, workload: str) -> ReadReport:
-        """Return the last report that holds this workload, else why there is none. EvidenceError if a page lies."""
-        read = [pending.result() for pending in self._pending]
+    def last_with(self, workload: str, root: str) -> ReadReport:
+        """Return the last report in ``root`` that holds this workload, else why there is none. EvidenceError if a page lies."""
+        read = [pending.result() for pending in self._pending.get(root, ())]
         if not read:
             absent = Missing(code=Code.NO_TOOL_FILE, message="the run does not hold the profiler's report")
-            return ReadReport(name="", file=f"{FOLDER}*{SUFFIX}", actions=absent)
+            return ReadReport(name="", file=f"{root}/{FOLDER}/*{SUFFIX}", actions=absent)
         holding = [report for report in read if any(action.workload == workload for action in _actions(report))]
         return (holding or read)[-1]
 
@@ -63,7 +65,7 @@ def reading(files: Files) -> Iterator[ProfilerReports]:
 
 
 def _is_report(name: str) -> bool:
-    return name.startswith(FOLDER) and name.endswith(SUFFIX)
+    return f"/{FOLDER}/" in name and name.endswith(SUFFIX)
 
 
 def _actions(report: ReadReport) -> Actions:

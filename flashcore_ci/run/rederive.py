@@ -6,12 +6,14 @@ worker's own (docs/trust.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
 from flashcore_ci.adapters import ncu, ncu_page, sanitizer, sanitizer_log
 from flashcore_ci.adapters.sanitizer_log import Log
+from flashcore_ci.bounded.files import MAX_LOG
 from flashcore_ci.collect.positive_control import why_unreported
 from flashcore_ci.collect.sanitizer import LAUNCH_LIST, between_marks, count_checked
 from flashcore_ci.judge.judge import Source
@@ -23,9 +25,10 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.process_results import ProcessResults, refuse
 from flashcore_ci.run.profiler_reports import PAGE, ProfilerReports
+from flashcore_ci.store.manifest import ARTIFACTS
 
-LOGS = "artifacts/sanitizer"
-
+ROOT = re.compile(r"(artifacts(?:/shard-[0-9]{1,4})?(?:/base-subject)?)/(?:sanitizer|profile|timing|comparison)/[^/]+")
+"""A tool's file, in the folder of the session that wrote it: the run, a shard, or the judgement with the base's subject files."""
 TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
 DERIVED_KINDS = frozenset({Kind.SANITIZER, Kind.PROFILE}) | TIMED_KINDS
 
@@ -35,11 +38,13 @@ Derived = dict[str, tuple[str, Reading]]
 
 
 class SanitizerFiles:
-    """The logs of a run, and what they say about each workload. Each is parsed once."""
+    """The logs of one session, and what they say about each workload. Each is parsed once."""
 
-    def __init__(self, files: Files, evidence: Evidence) -> None:
+    def __init__(self, files: Files, evidence: Evidence, root: str) -> None:
         self.files = files
-        self.targets = [observation.target for observation in evidence.observations if observation.kind is Kind.SANITIZER]
+        self.logs = f"{root}/sanitizer"
+        observed = (observation for observation in evidence.observations if observation.kind is Kind.SANITIZER)
+        self.targets = [observation.target for observation in observed if root_of(observation) == root]
         self.version = dict(evidence.provenance.tools).get("compute-sanitizer", "")
         self._log = cache(lambda name, check: sanitizer_log.parse(self._text(name), check))
         self._list = cache(lambda name: sanitizer_log.read_launches(self._text(name)))
@@ -59,20 +64,22 @@ class SanitizerFiles:
                 reading = count if isinstance(count, Missing) else self._control(check) or reading
             elif isinstance(reading, Measured):
                 _require_same_findings(observation, check, log, name)
-            derived[f"{check}/findings"] = (name or f"{LOGS}/{check}.log", reading)
+            derived[f"{check}/findings"] = (name or f"{self.logs}/{check}.log", reading)
             derived[f"{check}/launches"] = (listed, reading if isinstance(reading, Missing) else count)
         return derived
 
     def _name(self, check: str, observation: Observation) -> str:
         """Name the log of this check: the one of the workload alone, else the one that the observation names."""
         groups = (check, f"{check}-bulk") if check in sanitizer.GLOBAL_ONLY else (check,)
-        alone = [name for group in groups if (name := f"{LOGS}/{group}-{observation.target}.log") in self.files]
-        shared = [name for group in groups if (name := f"{LOGS}/{group}.log") in self.files and name in observation.artifacts]
+        alone = [name for group in groups if (name := f"{self.logs}/{group}-{observation.target}.log") in self.files]
+        shared = [
+            name for group in groups if (name := f"{self.logs}/{group}.log") in self.files and name in observation.artifacts
+        ]
         return next(iter((*alone, *shared)), "")
 
     def _launches(self, target: str, entries: Sequence[str]) -> tuple[str, Reading]:
         """Count the launches that the tool checked between this workload's marks."""
-        alone, together = f"{LOGS}/{LAUNCH_LIST}-{target}.log", f"{LOGS}/{LAUNCH_LIST}.log"
+        alone, together = f"{self.logs}/{LAUNCH_LIST}-{target}.log", f"{self.logs}/{LAUNCH_LIST}.log"
         name = alone if alone in self.files else together
         if name not in self.files:
             return name, _absent(name)
@@ -81,14 +88,17 @@ class SanitizerFiles:
 
     def _missed_control(self, check: str) -> Missing | None:
         """Return why the planted bug of this check was not reported."""
-        name = f"{LOGS}/control-{check}.log"
+        name = f"{self.logs}/control-{check}.log"
         if name not in self.files:
             return _absent(name)
         wrong = why_unreported(self._log(name, check), f"flashcore_ci_control_{check}", sanitizer.ERROR_EXIT)
         return Missing(code=Code.CONTROL_FAILED, message=f"{name}: {wrong}") if wrong else None
 
     def _text(self, name: str) -> str:
-        return self.files.get(name, b"").decode("utf-8", errors="replace")
+        data = self.files.get(name, b"")
+        if len(data) > MAX_LOG:
+            refuse(f"{name} has {len(data)} bytes, and {MAX_LOG} are allowed")
+        return data.decode("utf-8", errors="replace")
 
 
 def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
@@ -97,7 +107,8 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
     Only targets of ``plan`` are judged, so only they are derived.
     """
     entries = {problem.workload: problem.entries for description in plan.descriptions for problem in description.problems}
-    logs, results = SanitizerFiles(source.files, source.evidence), ProcessResults(source.files)
+    logs = cache(lambda root: SanitizerFiles(source.files, source.evidence, root))
+    results = ProcessResults(source.files)
     observations = []
     for observation in source.evidence.observations:
         needed = entries.get(observation.target)
@@ -107,18 +118,27 @@ def rederived(source: Source, plan: Plan, reports: ProfilerReports) -> Source:
         if observation.kind in TIMED_KINDS:
             observations.append(replace(observation, missing=results.check(observation)))
             continue
+        is_sanitizer = observation.kind is Kind.SANITIZER
         derived = (
-            logs.derive(observation, needed) if observation.kind is Kind.SANITIZER else _profile(observation, needed, reports)
+            logs(root_of(observation)).derive(observation, needed) if is_sanitizer else _profile(observation, needed, reports)
         )
         readings = tuple((metric, _agreed(observation, metric, reading, derived)) for metric, reading in observation.readings)
         observations.append(replace(observation, readings=readings))
     return replace(source, evidence=replace(source.evidence, observations=tuple(observations)))
 
 
+def root_of(observation: Observation) -> str:
+    """Return the folder of the session that measured this. EvidenceError for files of two sessions."""
+    roots = sorted({match[1] for name in observation.artifacts if (match := ROOT.fullmatch(name))})
+    if len(roots) > 1:
+        refuse(f"{observation.kind} of {observation.target} names files in {roots[0]} and in {roots[1]}")
+    return roots[0] if roots else ARTIFACTS
+
+
 def _profile(observation: Observation, entries: Sequence[str], reports: ProfilerReports) -> Derived:
     """Derive a profile from the last report that holds the workload."""
     metrics = [metric for metric, _ in observation.readings]
-    report = reports.last_with(observation.target)
+    report = reports.last_with(observation.target, root_of(observation))
     found = (
         report.actions if isinstance(report.actions, Missing) else ncu.make_readings(report.actions, observation.target, entries)
     )

@@ -25,6 +25,8 @@ class Request:
     - ``changed``: judge only checks that can differ from this revision. ``base``: the commit to compare with.
     - ``checkout``: the files to judge (None: the working directory), of ``commit`` where git cannot tell.
     - ``gates_of``: a suite whose gates and limits judge in place of those of ``suite``.
+    - ``shard``: a shard file, whose part alone ``collect`` measures.
+    - ``suite_is_default``: the suite is from pyproject.toml, so that of the base rules where there is one.
     - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
@@ -51,6 +53,8 @@ class Request:
     commit: str | None = None
     lock_clocks: int | None = None
     gates_of: Path | None = None
+    shard: Path | None = None
+    suite_is_default: bool = False
 
     @property
     def root(self) -> Path:

@@ -20,6 +20,7 @@ from flashcore_ci.run import gate, github, reports
 from flashcore_ci.run import statement as statements
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite
+from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.run import read_run
@@ -29,6 +30,8 @@ SHOWN = 3
 """Changed files that a message names."""
 JOB = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 V1_REFUSED = "the evidence is of the first schema (evidence-v1), which no measurement of this version has"
+
+PART_REFUSED = "the evidence is of a shard, or was merged from bundles without signed statements"
 
 
 def require(
@@ -46,19 +49,23 @@ def require(
     ``needs`` is ``toJSON(needs)``, and ``demand`` names the jobs in it that must be there. UnmetError when a job failed or is absent,
     the evidence is of another commit, or ``statement`` is not its in-toto statement.
     """
+    gate.check_suite_exists(request)
     with claim_folder(request.out):
         reports.clear(request.out)
     _refuse(unmet_jobs(*demanded_results(needs, demand)))
+    if base is not None:
+        with scratch_folder() as logs:
+            request = replace(request, base=git.fork_point(request.root, base, logs=logs))
+            request = by_suite_of_base(request, logs=logs)
     accepts = load_suite(request).accepts
     if statement is not None:
         statements.demand(evidence, statement, invocation=github.invocation(request.environ))
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
+    _refuse((PART_REFUSED,) if run.evidence.shard is not None else ())
     with scratch_folder() as logs:
         outputs = (request.out, evidence, *filter(None, (request.build, request.base_build)))
         here = git.checkout(request.root, logs=logs, outputs=tuple(request.root / path for path in outputs))
-        if base is not None:
-            request = replace(request, base=git.fork_point(request.root, base, logs=logs))
     named = () if accepts else (f"{request.suite} has no [accepts]: it names no device, driver, tools and age of the evidence",)
     _refuse((*named, *unmet_evidence(run.evidence.provenance, here, version=__version__)))
     live = Origin(kind="live", detail=f"{recorded.where_and_when(run.evidence.provenance)}, of this commit")

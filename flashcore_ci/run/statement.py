@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from flashcore_ci.run import github, streams
 from flashcore_ci.store import bundle
 from flashcore_ci.store import statement as statements
 from flashcore_ci.store.files import write_atomically
-from flashcore_ci.store.run import files_of, read_run
+from flashcore_ci.store.run import files_of, holds, read_run
 
 FIX = "run the GPU job on this commit, and take the statement and the evidence from one run"
 
@@ -26,7 +27,7 @@ def write(run: Path, file: Path, environ: Mapping[str, str], *, predicate: Path 
     content = expected(run, invocation=github.invocation(environ))
     contents = {file: content, **({predicate: statements.predicate_of(content)} if predicate else {})}
     for path, data in contents.items():
-        if path.exists() and (not path.is_file() or path.read_bytes() != data):
+        if os.path.lexists(path) and not holds(path, data):
             raise UsageError(f"{path} exists and is not the statement of this run", fix="give another file name")
     for path, data in contents.items():
         write_atomically(path, data)
@@ -45,7 +46,8 @@ def expected(run: Path, *, invocation: str) -> bytes:
     content, files = read_run(run), files_of(run)
     packed = bundle.pack_files(files) if run.is_dir() else run.read_bytes()
     digest = hashlib.sha256(packed).hexdigest()
-    return statements.statement_of(content, files, bundle=digest, toolchain=toolchain.lock_digest(), invocation=invocation)
+    lock = toolchain.lock_digest(toolchain.version_with({build.compiler for build in content.evidence.builds}))
+    return statements.statement_of(content, files, bundle=digest, toolchain=lock, invocation=invocation)
 
 
 def _refuse_other_commit(run: Path, environ: Mapping[str, str]) -> None:

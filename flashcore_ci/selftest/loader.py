@@ -1,4 +1,4 @@
-"""Read ``gates/selftest.toml``."""
+"""Read the file of the self-test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pydantic import AliasChoices, Field
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.selftest.model import REFUSED, Defect, SelfTest
-from flashcore_ci.suite.loader import read_document
+from flashcore_ci.suite.lines import lines_of
+from flashcore_ci.suite.loader import parse, read_text
 from flashcore_ci.suite.problems import Problems, suggest
 from flashcore_ci.suite.tables import Table, Text
 
@@ -31,17 +32,19 @@ class SelfTestTable(Table):
 
     suite: Text
     guard: Annotated[Text, Field(validation_alias=AliasChoices("guard", "compared"))]  # the name in bases until 0.1
-    recording: Text
+    recording: str = ""
     clean: Annotated[list[Text], Field(min_length=1)]
     defect: Annotated[list[DefectTable], Field(min_length=1)]
 
 
-def load(path: Path) -> SelfTest:
-    """Read the self-test. SuiteError lists every problem."""
+def load(path: Path, *, shown: str = "") -> SelfTest:
+    """Read the self-test, which errors call ``shown``. SuiteError lists every problem."""
+    name = shown or str(path)
     if not path.is_file():
-        raise SuiteError((f"{path}: there is no such file",), fix="change to a folder that has gates/selftest.toml")
-    problems = Problems(str(path))
-    table = problems.read(SelfTestTable, read_document(path), "")
+        raise SuiteError((f"{name}: there is no such file",), fix="give --file FILE, or name it in pyproject.toml")
+    text = read_text(path)
+    problems = Problems(name, places=lines_of(text))
+    table = problems.read(SelfTestTable, parse(text, name), "")
     if table is not None:
         for index, row in enumerate(table.defect):
             _check(problems, f"defect[{index}] ({row.name})", row)
@@ -49,9 +52,9 @@ def load(path: Path) -> SelfTest:
         for name in sorted({name for name in names if names.count(name) > 1}):
             problems.add("defect", f'the name "{name}" is given twice')
     if table is None or problems.lines:
-        raise SuiteError(tuple(problems.lines), fix=f"correct {path}")
+        raise SuiteError(tuple(problems.lines), fix=f"correct {name}")
     defects, clean = tuple(_defect(row) for row in table.defect), tuple(table.clean)
-    return SelfTest(suite=table.suite, guard=table.guard, recording=table.recording, clean=clean, defects=defects)
+    return SelfTest(suite=table.suite, guard=table.guard, recording=table.recording, clean=clean, defects=defects, file=name)
 
 
 def _defect(row: DefectTable) -> Defect:

@@ -13,6 +13,7 @@ from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.bar import compare
 
 NOT_SEEN = "not seen"
+EASIER_SUITE = "easier-default-suite"
 
 
 def reason_of(plan: Plan, tampering: str) -> str:
@@ -28,10 +29,13 @@ def reason_of(plan: Plan, tampering: str) -> str:
         ridge=Ridge(device="any", flops=1.0, bandwidth=1.0),
         protocol=plan.protocol,
     )
-    base = Side(suite=suite, descriptions=plan.descriptions)
-    head = replace(base, suite=replace(suite, gates=TAMPERINGS[tampering](gates)))
+    base = Side(suite=suite, descriptions=plan.descriptions, project={"suite": suite.file})
+    if tampering == EASIER_SUITE:
+        head, kind = replace(base, project={"suite": "easier.toml"}), "default "
+    else:
+        head, kind = replace(base, suite=replace(suite, gates=TAMPERINGS[tampering](gates))), "check "
     verdicts = judge_bar(compare(base, head), (), origin=Origin(kind="none"))
-    return next((str(v.reason.code) for v in verdicts if v.blocks and v.target.startswith("check ")), NOT_SEEN)
+    return next((str(v.reason.code) for v in verdicts if v.blocks and v.target.startswith(kind)), NOT_SEEN)
 
 
 def _raise_limits(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
@@ -49,4 +53,5 @@ TAMPERINGS: dict[str, Callable[[tuple[Gate, ...]], tuple[Gate, ...]]] = {
     "deleted-gate": lambda gates: gates[1:],
     "raised-limit": _raise_limits,
     "advisory-row-first": _add_advisory_row,
+    EASIER_SUITE: lambda gates: gates,
 }

@@ -29,7 +29,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """``gates/selftest.toml``: the mutants' ``suite``, its ``recording``, globs of ``clean`` targets.
+    """The self-test's ``file``: the mutants' ``suite``, its ``recording`` (or ""), globs of ``clean`` targets.
 
     ``guard`` is the suite whose gates and limits judge the defects.
     """
@@ -39,6 +39,7 @@ class SelfTest:
     recording: str
     clean: tuple[str, ...]
     defects: tuple[Defect, ...]
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,26 +22,28 @@ from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
 from flashcore_ci.store.run import Run, files_of, read_run
 from flashcore_ci.suite.loader import load as load_suite
+from flashcore_ci.suite.project import read_project
 
-FILE = Path("gates/selftest.toml")
 
-
-def load_selftest(root: Path) -> SelfTest:
+def load_selftest(root: Path, file: Path | None = None) -> SelfTest:
     """Read the self-test of the checkout. SuiteError when a file is missing."""
-    test = load(root / FILE)
+    file = file or read_project(root).path_of("selftest")
+    test = load(root / file, shown=str(file))
     missing = [name for name in (test.suite, test.guard) if not (root / name).is_file()]
     if missing:
-        raise SuiteError(tuple(f"{FILE}: there is no suite {name}" for name in missing), fix=f"correct {FILE}")
+        raise SuiteError(tuple(f"{file}: there is no suite {name}" for name in missing), fix=f"correct {file}")
     return test
 
 
 def run_live(test: SelfTest, request: Request, progress: Progress, base: Path | None = None) -> SelfTestResult:
-    """Measure the mutants here, then tamper with the evidence. ``base``: the base's ``gates/selftest.toml``."""
+    """Measure the mutants here, then tamper with the evidence. ``base``: the base's self-test."""
     return _score(test, gate.gate(_by_guard(test, request), progress), request.out, progress, base)
 
 
 def run_recorded(test: SelfTest, request: Request, progress: Progress, base: Path | None = None) -> SelfTestResult:
     """Judge the recording, then tamper with its evidence. ``base`` as for ``run_live``."""
+    if not test.recording:
+        raise SuiteError((f"{test.file}: it names no recording",), fix='omit --recorded, or write recording = "FILE"')
     run = request.root / test.recording
     return _score(test, gate.judge_run(run, _by_guard(test, request), progress), run, progress, base)
 
@@ -54,8 +56,8 @@ def _by_guard(test: SelfTest, request: Request) -> Request:
 def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: Path | None) -> SelfTestResult:
     idle = score.idle_globs(test, report)
     if idle:
-        problems = tuple(f'{FILE}: clean: "{glob}" matches no target of {test.suite}' for glob in idle)
-        raise SuiteError(problems, fix=f"correct {FILE}")
+        problems = tuple(f'{test.file}: clean: "{glob}" matches no target of {test.suite}' for glob in idle)
+        raise SuiteError(problems, fix=f"correct {test.file}")
     progress("tampering with evidence")
     content = read_run(run)
     with scratch_folder() as scratch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from flashcore_ci.selftest.model import REFUSED, Detection, SelfTestResult
 
@@ -12,6 +13,15 @@ HEAD = ("defect", "gate", "reason", "seconds")
 def as_text(result: SelfTestResult) -> str:
     """Write the table and its summary for a terminal."""
     return "\n".join([*_lines(result.detections), "", *summary(result)]) + "\n"
+
+
+def plain(result: SelfTestResult) -> dict[str, Any]:
+    """Return the table and its summary as JSON values."""
+    rows = [
+        {"defect": row.defect.name, "gate": _gate(row), "reason": row.reason, "caught": row.is_right, "seconds": row.seconds}
+        for row in result.detections
+    ]
+    return {"detections": rows, "summary": summary(result)}
 
 
 def as_markdown(result: SelfTestResult) -> list[str]:

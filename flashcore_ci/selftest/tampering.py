@@ -20,7 +20,7 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Kind, Trust, Waiver
 from flashcore_ci.model.verdict import Outcome, Report
-from flashcore_ci.selftest import lowered_bar
+from flashcore_ci.selftest import look_alikes, lowered_bar
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store import statement
 from flashcore_ci.store.codec import encode
@@ -171,12 +171,25 @@ def _altered_log(alter: Callable[[bytes], bytes]) -> Callable[[GoodRun, str], st
 
 def _waived_crash(good: GoodRun, gate: str) -> str:
     """Let a green check crash under a waiver that names every code."""
-    kind, target = good.green_check(gate)
-    crash, evidence = Missing(code=Code.CRASH, message="planted"), good.run.evidence
-    changed = (replace(old, missing=crash) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations)
-    end = evidence.provenance.collected_at[:10]
+    end = good.run.evidence.provenance.collected_at[:10]
+    _, target = good.green_check(gate)
     waiver = Waiver(gate=gate, target=target, reason="planted", owner="the self-test", expires=end, codes=tuple(Code))
-    report = good.judge(replace(good.run, evidence=replace(evidence, observations=tuple(changed))), (waiver,))
+    return _blocking_reason(good, gate, Code.CRASH, (waiver,))
+
+
+def _claimed_first_run(good: GoodRun, gate: str) -> str:
+    """Let a missing reading say that its machine is the first of its kind."""
+    return _blocking_reason(good, gate, Code.FIRST_RUN, ())
+
+
+def _blocking_reason(good: GoodRun, gate: str, code: Code, waivers: tuple[Waiver, ...]) -> str:
+    """Take the reading of a green check away, and return why the gate blocks."""
+    kind, target = good.green_check(gate)
+    missing, evidence = Missing(code=code, message="planted"), good.run.evidence
+    changed = (
+        replace(old, missing=missing) if (old.kind, old.target) == (kind, target) else old for old in evidence.observations
+    )
+    report = good.judge(replace(good.run, evidence=replace(evidence, observations=tuple(changed))), waivers)
     verdict = next(v for v in report.verdicts if (v.gate, v.target) == (gate, target))
     return verdict.reason.code if verdict.blocks else ACCEPTED
 
@@ -193,6 +206,22 @@ def _not_isolated(good: GoodRun, gate: str) -> str:
     _, target = good.green_check(gate)
     descriptions = tuple(replace(description, trust=Trust.NONE) for description in good.plan.descriptions)
     report = good.judge_plan(replace(good.plan, descriptions=descriptions), good.run)
+    return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
+
+
+def _other_sources(good: GoodRun, gate: str) -> str:
+    """Judge a green check as if its kernel was compiled when it ran, after a file that it imports has changed."""
+    kind, target = good.green_check(gate)
+    of = next(check.subject for check in good.plan.checks if check.key == (gate, target))
+    plan = replace(
+        good.plan, descriptions=tuple(replace(d, build=None) if d.subject == of else d for d in good.plan.descriptions)
+    )
+    evidence = good.run.evidence
+    builds = tuple(replace(b, binding="now", dependencies=(("torch", "1"),)) if b.subject == of else b for b in evidence.builds)
+    seen = next(old for old in evidence.observations if (old.kind, old.target) == (kind, target))
+    then = replace(seen, identity=replace(seen.identity, binding="then"))
+    others = (old for old in evidence.observations if old is not seen)
+    report = good.judge_plan(plan, replace(good.run, evidence=replace(evidence, builds=builds, observations=(then, *others))))
     return next(v.reason.code for v in report.verdicts if (v.gate, v.target) == (gate, target))
 
 
@@ -238,6 +267,10 @@ def _lowered_bar(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: A
     return ACCEPTED if reason == lowered_bar.NOT_SEEN else reason
 
 
+def _look_alike(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: ARG001 - as above
+    return REFUSED if look_alikes.is_seen(good.scratch, tampering) else ACCEPTED
+
+
 TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "truncated-report": _altered_report(lambda data: data[: len(data) // 2]),
     "flipped-report": _altered_report(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
@@ -254,8 +287,10 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "future-evidence": _altered_provenance(collected_at="2999-01-01T00:00:00Z"),
     "old-evidence": _altered_provenance(collected_at="2000-01-01T00:00:00Z"),
     "waived-crash": _waived_crash,
+    "claimed-first-run": _claimed_first_run,
     "number-against-its-file": _altered_observation(_number_against_its_file),
     "sealed-report": _sealed_report,
+    "other-sources": _other_sources,
     "wrong-kernel": _wrong_kernel,
     "not-isolated": _not_isolated,
     "missing-workload": _altered_observation(lambda _: ()),
@@ -268,4 +303,5 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "piped-result": _piped_result,
     "endless-text": _endless_text,
     **{name: partial(_lowered_bar, tampering=name) for name in lowered_bar.TAMPERINGS},
+    **{name: partial(_look_alike, tampering=name) for name in look_alikes.PAIRS},
 }

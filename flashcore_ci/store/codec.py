@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.bounded.values import loads, shorten
 from flashcore_ci.model.errors import EvidenceError
@@ -19,7 +20,8 @@ OPTIONAL_FIELDS = frozenset(
     {
         *("base", "histograms", "thread", "block", "count", "finding", "judged_commit"),
         *("preprocessed", "host_objects", "dependencies", "machine_class", "trust", "candidate"),
-        *("codes", "accepts"),
+        *("codes", "accepts", "head", "compile", "defaults"),
+        *("estimated", "output_shapes"),
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""
@@ -51,13 +53,19 @@ def decode(record: type[T], data: bytes, *, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        raise _decode_error(where, shorten(f"{path}: {first['msg']}")) from None
+        raise _decode_error(where, shorten(f"{path}: {complaint(first['type'], first.get('ctx', {}))}")) from None
     except ValueError as error:
         raise EvidenceError(f"{where}: not valid JSON: {error}", fix="collect again: the file was cut or altered") from None
     absent = ".".join(_find_absent(parsed, _adapter(record).dump_python(decoded, mode="json")))
     if absent:
         raise _decode_error(where, f"{absent}: the field is absent")
     return cast("T", decoded)
+
+
+def canonical(record: Any) -> bytes:
+    """Encode for a digest: sorted, and without fields that have their default, so that newer optional fields change nothing."""
+    plain = _adapter(type(record)).dump_python(record, mode="json", exclude_defaults=True)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def schema_of(record: type[Any]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ PACKED = ".xz"
 DECODER_MEMORY = 80 << 20
 """Bytes for the decoder. The largest preset of xz needs 65 MiB."""
 MAX_RECORDS = 200
-"""Files of one folder."""
+"""Files of one folder, which hold ``MAX_BYTES`` of JSON together."""
+MAX_BYTES = 2 * files.MAX_RECORD
 
 
 def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
@@ -25,19 +26,38 @@ def read_all(record: type[T], folder: Path) -> tuple[tuple[Path, T], ...]:
     found = sorted(folder.glob(PATTERN))
     if len(found) > MAX_RECORDS:
         raise EvidenceError(f"{folder} holds {len(found)} records, and {MAX_RECORDS} are allowed", fix="remove old ones")
-    return tuple((file, read(record, file)) for file in found)
+    records, total = [], 0
+    for file in found:
+        data = _read(file)
+        total += len(data)
+        if total > MAX_BYTES:
+            raise EvidenceError(f"{folder} holds more than {MAX_BYTES >> 20} MiB of records", fix="remove old ones")
+        records.append((file, decode(record, data, where=str(file))))
+    return tuple(records)
 
 
 def read(record: type[T], file: Path) -> T:
     """Read one record. EvidenceError if it is not whole."""
+    return decode(record, _read(file), where=str(file))
+
+
+def _read(file: Path) -> bytes:
     try:
         data = files.read(file, limit=files.MAX_RECORD)
         if file.suffix == PACKED:
-            data = lzma.LZMADecompressor(memlimit=DECODER_MEMORY).decompress(data, files.MAX_RECORD + 1)
-    except (OSError, lzma.LZMAError, EOFError) as error:
+            data = _unpacked(data)
+    except (OSError, lzma.LZMAError, EOFError, MemoryError) as error:
         why = getattr(error, "strerror", None) or error
         raise EvidenceError(f"{file}: cannot be read: {why}", fix="restore the file, or remove it") from None
-    return decode(record, data, where=str(file))
+    return data
+
+
+def _unpacked(data: bytes) -> bytes:
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DECODER_MEMORY)
+    plain = decoder.decompress(data, files.MAX_RECORD + 1)
+    if (not decoder.eof and len(plain) <= files.MAX_RECORD) or decoder.unused_data:
+        raise EOFError("it was cut, or bytes follow its end")
+    return plain
 
 
 def write(record: object, file: Path) -> None:

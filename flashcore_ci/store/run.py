@@ -13,11 +13,13 @@ Reports, ``build`` and ``logs`` (jobs, results and output of processes) may be t
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from flashcore_ci.bounded import files
@@ -47,11 +49,12 @@ MAX_DEPTH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as read back, with the tools' own ``files``. ``is_v1``: its evidence is of the first schema."""
+    """A run as read back, with the tools' own ``files``. ``is_v1``: its evidence is of the first schema. ``plan_digest``: SHA-256."""
 
     plan: Plan
     evidence: Evidence
     is_v1: bool = False
+    plan_digest: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -103,13 +106,23 @@ def read_run(path: Path) -> Run:
         content = verify_files(manifest, packed, packed.__getitem__, where=where)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
-    plan = decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
+    plan = _plan(content[PLAN]) or decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
     return Run(
         plan=plan,
+        plan_digest=hashlib.sha256(content[PLAN]).hexdigest(),
         evidence=legacy.decode_v1(content[EVIDENCE], plan, where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
         is_v1=is_v1,
         files={name: data for name, data in content.items() if name not in RUN_FILES},
     )
+
+
+@lru_cache(maxsize=1)
+def _plan(data: bytes) -> Plan | None:
+    """Decode a plan once for all shards of it. None: it is damaged."""
+    try:
+        return decode(Plan, data, where=PLAN)
+    except EvidenceError:
+        return None
 
 
 def tool_files(path: Path) -> dict[str, bytes]:
@@ -128,11 +141,12 @@ def pack(run: Path, file: Path) -> None:
     """Pack the run reproducibly. EvidenceError if it is not whole, UsageError if ``file`` is another."""
     read_run(run)
     data = bundle.pack_files(files_of(run))
-    if not write_new(file, data) and not _holds(file, data):
+    if not write_new(file, data) and not holds(file, data):
         raise UsageError(f"{file} exists and is not this run", fix="give another file name, or remove this file")
 
 
-def _holds(file: Path, data: bytes) -> bool:
+def holds(file: Path, data: bytes) -> bool:
+    """Tell whether a plain file holds exactly ``data``."""
     try:
         return files.read(file, limit=len(data)) == data
     except OSError:

@@ -12,9 +12,10 @@ from flashcore_ci.model.bar import Acceptance, BarDifference
 from flashcore_ci.model.errors import CannotCollectError, SuiteError, UsageError
 from flashcore_ci.suite.loader import read_document
 from flashcore_ci.suite.problems import Problems
-from flashcore_ci.suite.tables import Table, Text
+from flashcore_ci.suite.tables import Prose, Table
 
 FOLDER = "acceptances"
+MAX_FILES = 200
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -23,13 +24,17 @@ class AcceptanceTable(Table):
 
     base: Digest
     difference: Digest
-    why: Text
-    owner: Text
+    why: Prose
+    owner: Prose
 
 
 def read_acceptances(suite: Path) -> tuple[Acceptance, ...]:
     """Read all acceptances next to ``suite``, by name. SuiteError lists every problem."""
     files = sorted((suite.parent / FOLDER).glob("*.toml"))
+    if len(files) > MAX_FILES:
+        raise SuiteError(
+            (f"{suite.parent / FOLDER} holds {len(files)} files, and {MAX_FILES} are allowed",), fix="remove spent ones"
+        )
     read = [(f"{suite.parent.name}/{FOLDER}/{file.name}", _read(file)) for file in files]
     return tuple(Acceptance(file=name, **table.model_dump()) for name, table in read)
 

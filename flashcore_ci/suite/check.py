@@ -26,11 +26,9 @@ from flashcore_ci.model.suite import (
     scope_of,
 )
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import ProtocolTable, SubjectTable, WaiverTable
+from flashcore_ci.suite.tables import RELATIVE, ProtocolTable, SubjectTable, WaiverTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
-"""Metrics with a statistic of their own, which compares measurements."""
 LIMIT_CODES = frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT})
 WAIVABLE_BY_STATISTIC = {
     Statistic.VALUE: LIMIT_CODES,

@@ -10,9 +10,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from flashcore_ci.model.suite import Scalar, Workload
-from flashcore_ci.suite.tables import WorkloadTable
+
+if TYPE_CHECKING:  # completion needs `fill` without pydantic
+    from flashcore_ci.suite.tables import WorkloadTable
 
 MAX_FILLED = 300
 FIELD = re.compile(r"\{(\w+)(?:\?([^{}]*))?\}")

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 
 from flashcore_ci.bounded import files
 from flashcore_ci.bounded.values import refuse_large, shorten
+from flashcore_ci.model import options
+from flashcore_ci.model.devices import GPUS
 from flashcore_ci.model.errors import SuiteError
 from flashcore_ci.model.suite import (
     Accepts,
@@ -25,10 +27,23 @@ from flashcore_ci.model.suite import (
     Waiver,
     Workload,
 )
-from flashcore_ci.suite import check
+from flashcore_ci.suite import check, subject_text
+from flashcore_ci.suite.defaults import complete
 from flashcore_ci.suite.expand import expand, size_of
+from flashcore_ci.suite.lines import lines_of
 from flashcore_ci.suite.problems import Problems, suggest
-from flashcore_ci.suite.tables import AcceptsTable, GateTable, SubjectTable, SuiteTable, WaiversTable, WaiverTable, WorkloadTable
+from flashcore_ci.suite.project import FILE as PROJECT
+from flashcore_ci.suite.project import TABLE, read_project
+from flashcore_ci.suite.tables import (
+    AcceptsTable,
+    GateTable,
+    RidgeTable,
+    SubjectTable,
+    SuiteTable,
+    WaiversTable,
+    WaiverTable,
+    WorkloadTable,
+)
 
 M = TypeVar("M", bound=BaseModel)
 WAIVERS = "waivers.toml"
@@ -36,22 +51,30 @@ MAX_SUITE = 512 * files.KIB
 MAX_LINE, MAX_DOTS = 4096, 200
 MAX_WORKLOADS = 2000
 MAX_TABLES = 500
+NO_SUITE = f'give --suite FILE, or write suite = "FILE" in {TABLE} of {PROJECT}'
 """The largest suite that is committed has 24 KiB and 60 workloads."""
 
 
 def load(path: Path, *, root: Path) -> Suite:
     """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
     reader = _Reader(Problems(_shown(path, root)))
-    top = read_document(path, shown=reader.problems.file)
+    text = read_text(path)
+    reader.problems.places = lines_of(text)
+    made = complete(parse(text, reader.problems.file), stem=path.stem, subjects=read_project(root).subjects)
+    top = made.document
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
+    reader.subject_files(subjects, workloads, root)
     gates = reader.gates(reader.tables(top, "gate", GateTable))
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)
     waiver_problems, waivers = _waivers(path.parent / WAIVERS, root, reader, gates)
+    ridge = _ridge(head.ridge, reader.problems) if head else None
+    for mistake in options.mistakes(head.build if head else {}):
+        reader.problems.add("build", mistake)
     problems = (*reader.problems.lines, *waiver_problems)
-    if problems or head is None:
+    if problems or head is None or ridge is None:
         raise SuiteError(problems, fix="correct the file, then run `flashcore-ci plan`")
     for key in ("name", "ridge", "protocol"):
         reader.remember(key, key)
@@ -63,24 +86,39 @@ def load(path: Path, *, root: Path) -> Suite:
         workloads=tuple(workloads.values()),
         gates=tuple(gates.values()),
         waivers=waivers,
-        ridge=Ridge(**head.ridge.model_dump()),
+        ridge=ridge,
         protocol=Protocol(**{**head.protocol.model_dump(), "timeouts": timeouts}),
         sources=tuple(reader.sources.items()),
         accepts=_accepts(head.accepts),
+        build=options.read(head.build),
+        defaults=tuple(made.filled),
     )
 
 
 def read_document(path: Path, *, shown: str = "") -> dict[str, Any]:
     """Read the TOML in ``path``, which errors call ``shown``. SuiteError on failure."""
+    return parse(read_text(path), shown or str(path))
+
+
+def read_text(path: Path) -> str:
+    """Read a suite file. SuiteError if there is none, or no text."""
     try:
-        return _decode(files.read(path, limit=MAX_SUITE).decode("utf-8"))
+        return files.read(path, limit=MAX_SUITE).decode("utf-8")
     except FileNotFoundError:
         there = [file.name for file in sorted(path.parent.glob("*.toml")) if file.name != WAIVERS]
-        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix="give --suite FILE") from None
+        raise SuiteError((f"{path}: there is no such file{suggest(path.name, there)}",), fix=NO_SUITE) from None
     except OSError as error:
         raise SuiteError((f"{path}: cannot be read: {error.strerror}",), fix="give --suite FILE") from None
+    except ValueError as error:
+        raise SuiteError((shorten(f"{path}: not valid TOML: {error}"),), fix="correct the file") from None
+
+
+def parse(text: str, shown: str) -> dict[str, Any]:
+    """Decode TOML, which errors call ``shown``. SuiteError on failure."""
+    try:
+        return _decode(text)
     except (ValueError, RecursionError) as error:
-        raise SuiteError((shorten(f"{shown or path}: not valid TOML: {error}"),), fix="correct the file") from None
+        raise SuiteError((shorten(f"{shown}: not valid TOML: {error}"),), fix="correct the file") from None
 
 
 def _decode(text: str) -> dict[str, Any]:
@@ -127,6 +165,20 @@ class _Reader:
             self.remember(f"subject {table.name}", key)
         return found
 
+    def subject_files(self, subjects: dict[str, SubjectRef], workloads: dict[str, Workload], root: Path) -> None:
+        """Report what is wrong in the subjects' files. It needs no GPU, and runs none of their code."""
+        for subject in subjects.values():
+            params = {workload.id: dict(workload.params) for workload in workloads.values() if workload.subject == subject.name}
+            for file, names in _functions_in(subject, measured=bool(params)):
+                if not files.resolve(root / file).is_relative_to(files.resolve(root)):
+                    continue  # reported above
+                try:
+                    text = files.read(root / file, limit=files.MAX_SOURCE).decode("utf-8")
+                except (OSError, ValueError):
+                    continue  # reported above, or by the worker
+                for line, mistake in subject_text.mistakes(text, subject_text.Part(needed=names, workloads=params)):
+                    self.problems.add_line(f"{file}:{line}: {mistake}")
+
     def workloads(self, tables: list[tuple[str, WorkloadTable]]) -> dict[str, Workload]:
         found: dict[str, Workload] = {}
         for key, table in tables:
@@ -162,12 +214,30 @@ class _Reader:
         return found
 
 
+def _ridge(table: RidgeTable, problems: Problems) -> Ridge | None:
+    """Complete the datasheet of a known device."""
+    gpu = GPUS.get(table.device)
+    flops, bandwidth = table.flops or (gpu.flops if gpu else None), table.bandwidth or (gpu.bandwidth if gpu else None)
+    if flops is None or bandwidth is None:
+        problems.add("ridge", f"give flops and bandwidth: {table.device!r} is not a known device{suggest(table.device, GPUS)}")
+        return None
+    return Ridge(device=table.device, flops=flops, bandwidth=bandwidth)
+
+
 def _accepts(table: AcceptsTable | None) -> Accepts | None:
     if table is None:
         return None
     tools = tuple(sorted((name, VersionRange(**each.model_dump())) for name, each in table.tools.items()))
     driver = VersionRange(**table.driver.model_dump())
     return Accepts(devices=tuple(table.devices), driver=driver, tools=tools, max_age_days=table.max_age_days)
+
+
+def _functions_in(subject: SubjectRef, *, measured: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Say which functions each file of a subject needs. What is only built needs no others."""
+    needed = ("build", "problem", *subject_text.MEASURED) if measured else ("build",)
+    if not subject.candidate:
+        return [(subject.file, needed)]
+    return [(subject.file, tuple(name for name in needed if name != "run")), (subject.candidate[0], ("run",))]
 
 
 def _gate(table: GateTable) -> Gate:
@@ -179,8 +249,9 @@ def _gate(table: GateTable) -> Gate:
 def _waivers(path: Path, root: Path, suite: _Reader, gates: dict[str, Gate]) -> tuple[list[str], tuple[Waiver, ...]]:
     if not path.exists():
         return [], ()
-    reader = _Reader(Problems(_shown(path, root)), suite.sources)
-    top = read_document(path, shown=reader.problems.file)
+    text = read_text(path)
+    reader = _Reader(Problems(_shown(path, root), places=lines_of(text)), suite.sources)
+    top = parse(text, reader.problems.file)
     reader.problems.read(WaiversTable, top, "")
     waivers = {}
     for key, table in reader.tables(top, "waiver", WaiverTable):

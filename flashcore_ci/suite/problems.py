@@ -10,7 +10,9 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.values import shorten
+from flashcore_ci.suite.lines import Lines
 
 M = TypeVar("M", bound=BaseModel)
 MAX_PROBLEMS = 200
@@ -33,11 +35,19 @@ class Problems:
 
     file: str
     lines: list[str] = field(default_factory=list)
+    places: Lines = field(default_factory=Lines)
 
     def add(self, key: str, message: str) -> None:
-        """Report ``message`` at ``key`` (empty: the file)."""
+        """Report ``message`` at ``key`` (empty: the file), with the line if it is known."""
         if len(self.lines) < MAX_PROBLEMS:
-            self.lines.append(shorten(": ".join(part for part in (self.file, key, message) if part)))
+            line = self.places.of(key)
+            place = f"{self.file}:{line}" if line else self.file
+            self.add_line(": ".join(part for part in (place, key, message) if part))
+
+    def add_line(self, line: str) -> None:
+        """Report a problem of another file."""
+        if len(self.lines) < MAX_PROBLEMS and shorten(line) not in self.lines:
+            self.lines.append(shorten(line))
 
     def read(self, model: type[M], table: Any, key: str) -> M | None:
         """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
@@ -67,7 +77,11 @@ def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
     if detail["type"] == "enum":
         expected = str(detail["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f'"{detail["input"]}" is not an allowed value{suggest(detail["input"], expected)}'
-    return f"{detail['msg']}, not {detail['input']!r}"
+    return f"{complaint(detail['type'], detail.get('ctx', {}))}, not {_shown(detail['input'])}"
+
+
+def _shown(value: Any) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), MAX_WORD)
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

@@ -12,6 +12,11 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
+MAX_SECONDS = 24 * 3600.0
+MAX_ROWS = 500
+"""Of one list. The longest that is committed has 20."""
+RELATIVE = {"slowdown/primary": Statistic.SLOWDOWN, "drift/primary": Statistic.DRIFT}
+"""Metrics with a statistic of their own, which compares measurements."""
 Template = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
@@ -24,6 +29,8 @@ def _parameter(value: Any) -> Scalar:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
+Prose = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"[\p{L}\p{N}]")]
+"""What a person wrote, and can be seen."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -39,11 +46,11 @@ class Table(BaseModel):
 
 
 class RidgeTable(Table):
-    """``[ridge]``: the datasheet of the device that roofs are checked against."""
+    """``[ridge]``: the device, and its datasheet for the check of roofs (by default that of ``model/devices.py``)."""
 
     device: Text
-    flops: Positive
-    bandwidth: Positive
+    flops: Positive | None = None
+    bandwidth: Positive | None = None
 
 
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9}){0,9}$")]
@@ -68,9 +75,9 @@ class AcceptsTable(Table):
 class ProtocolTable(Table):
     """``[protocol]``: how much to measure. ``timeouts`` are seconds per process."""
 
-    timing_processes: Count
-    repeats: Count
-    timeouts: dict[Kind, Positive]
+    timing_processes: Annotated[int, Field(ge=1, le=1000)]
+    repeats: Annotated[int, Field(ge=1, le=1000)]
+    timeouts: dict[Kind, Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]]
 
 
 class SubjectTable(Table):
@@ -79,7 +86,7 @@ class SubjectTable(Table):
     name: Name
     file: Path
     trust: Trust | None = None
-    candidate: list[Path] = []
+    candidate: Annotated[list[Path], Field(max_length=MAX_ROWS)] = []
 
 
 class WorkloadTable(Table):
@@ -114,14 +121,14 @@ class GateTable(Table):
     evidence: Kind
     metric: Text
     rule: Rule
-    limits: Annotated[list[LimitTable], Field(min_length=1)]
-    why: Text
-    owner: Text
+    limits: Annotated[list[LimitTable], Field(min_length=1, max_length=MAX_ROWS)]
+    why: Prose
+    owner: Prose
     statistic: Statistic = Statistic.VALUE
     min_samples: Count = 1
-    on: Annotated[list[Text], Field(min_length=1)] = ["*"]
-    roofs: list[Roof] = []
-    tags: list[Text] = []
+    on: Annotated[list[Text], Field(min_length=1, max_length=MAX_ROWS)] = ["*"]
+    roofs: Annotated[list[Roof], Field(max_length=MAX_ROWS)] = []
+    tags: Annotated[list[Text], Field(max_length=MAX_ROWS)] = []
 
 
 Tables = Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -135,6 +142,7 @@ class SuiteTable(Table):
     ridge: RidgeTable
     protocol: ProtocolTable
     accepts: AcceptsTable | None = None
+    build: dict[str, Any] = {}
     subject: Tables
     workload: Tables
     gate: Tables
@@ -145,8 +153,8 @@ class WaiverTable(Table):
 
     gate: Text
     target: Text
-    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    owner: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    reason: Prose
+    owner: Prose
     codes: Annotated[list[Code], Field(min_length=1)] = [Code.OVER_LIMIT, Code.UNDER_LIMIT]
     expires: dt.date | None = None
     pair: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}\.\.[0-9a-f]{12}$")] = ""

@@ -9,10 +9,16 @@ import importlib
 import sys
 from pathlib import Path
 
-from flashcore_ci.worker import file_reads
+from flashcore_ci.worker import file_reads, foreign_files
 from flashcore_ci.worker.job import Job, Result
 
-JOBS = {**{kind: kind for kind in ("describe", "probe", "correctness", "launch", "profile", "timing")}, "control": "planted_bug"}
+JOBS = {
+    **{
+        kind: kind
+        for kind in ("describe", "versions", "probe", "correctness", "launch", "profile", "timing", "machine_code", "estimate")
+    },
+    "control": "planted_bug",
+}
 """The module of each kind of job."""
 CONTEXT_LOST = 3
 
@@ -29,6 +35,7 @@ def main(argv: list[str]) -> int:
     result = Result(job, Path(argv[1]))
     result.write()
     file_reads.ignore_bytecode(job.root)
+    foreign_files.redirect(job)
     completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
     if not completed:
         return CONTEXT_LOST

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashcore_ci.model.errors import group_mistakes
+from flashcore_ci.worker.imports import missing_imports
 from flashcore_ci.worker.job import Job, Result, Subject
 from flashcore_ci.worker.subject_file import last_line, load, location_in
 
@@ -22,7 +23,11 @@ def _describe(job: Job, subject: Subject) -> dict[str, Any]:
         module = load(subject)
         build = module.build(job.root)
     except Exception as error:  # noqa: BLE001 - a subject's file may raise anything
-        return {"problems": [f"{location_in(subject.file)}{last_line(error)}"]}
+        inside = ". Import it inside of the functions that use it" if isinstance(error, ModuleNotFoundError) else ""
+        return {"problems": [f"{location_in(subject.file)}{last_line(error)}{inside}"]}
+    absent = missing_imports(subject.file, job.root)
+    if absent:
+        return {"problems": absent}
     mistakes, problems = [], []
     for workload in job.workloads:
         if workload.subject != subject.name:

@@ -17,6 +17,7 @@ _SOURCE_READERS = ("linecache.py", "tokenize.py")
 _as_data: set[Path] = set()
 _by_import: set[Path] = set()
 _watched: list[Path] = []
+_copies: set[Path] = set()
 _is_hooked = False
 
 
@@ -42,7 +43,20 @@ def watch(root: Path) -> None:
     if not _is_hooked:
         sys.addaudithook(_record)
         _is_hooked = True
-    _watched[:] = [resolved(str(root))]
+    _watched[:] = [resolved(str(root)), *_copies]
+
+
+def watch_copy(folder: Path) -> None:
+    """Also record what is read in ``folder``, which holds copies of a candidate's files."""
+    _copies.add(resolved(str(folder)))
+    _watched.append(resolved(str(folder)))
+
+
+def candidate_read(files: set[Path]) -> Path | None:
+    """Return one of a candidate's ``files``, or a copy, that this process read or imported."""
+    seen = _as_data | _by_import
+    copies = (path for path in seen if any(path.is_relative_to(folder) for folder in _copies))
+    return min((*(seen & files), *copies), default=None)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import file_reads
+from flashcore_ci.worker import file_reads, foreign_files
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.file_reads import resolved
 from flashcore_ci.worker.job import Job, Result, Work, missing
@@ -42,9 +42,16 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
         began = time.monotonic()
         outcome = attempt(work, action)
         if "missing" not in outcome and (file := undeclared_import(job)):
-            outcome = missing(
-                Code.RAISED, f"reads {file}, which build() does not name in binding, or reads its source: changes would go unseen"
+            why = (
+                "no import and no string of the subject names" if job.options.get("exact") else "build() does not name in binding"
             )
+            outcome = missing(Code.RAISED, f"reads {file}, which {why}, or reads its source: changes would go unseen")
+        if "missing" not in outcome and (file := foreign_files.find(job)):
+            outcome = missing(
+                Code.RAISED, f"imports {file}, another copy of this repository: install it with pip install -e, in place"
+            )
+        if "missing" not in outcome and (read := file_reads.candidate_read(_candidate_files(job))) is not None:
+            outcome = missing(Code.RAISED, f"the definition reads {read.name} of the candidate, so both sides could be one")
         broken = context_error()
         if broken:
             outcome = missing(Code.CRASH, broken)
@@ -60,6 +67,10 @@ def _run_each(job: Job, result: Result, action: Action, subjects: Subjects, spar
             gc.freeze()  # imports remain: collecting them again took 0.1 s per workload
             torch.cuda.empty_cache()
     return True
+
+
+def _candidate_files(job: Job) -> set[Path]:
+    return {resolved(str(job.root / file)) for subject in job.subjects for file in subject.candidate}
 
 
 def attempt(work: Work, action: Action) -> dict[str, Any]:
@@ -87,10 +98,13 @@ def undeclared_import(job: Job) -> str:
         return ""
     known = {resolved(str(job.root / file)) for file in declared}
     files = {getattr(module, "__file__", None) or "" for module in tuple(sys.modules.values())}
-    root, exempt = resolved(str(job.root)), (resolved(sys.prefix), resolved(__file__).parents[1])
+    root, exempt = resolved(str(job.root)), [resolved(sys.prefix), resolved(__file__).parents[1]]
+    exempt += [resolved(folder) for folder in (job.options.get("caches"),) if folder]
     loaded = {resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
     inside = (path for path in loaded - known if path.is_relative_to(root))
     libraries = {resolved(str(subject.library)) for subject in job.subjects if subject.library is not None}
+    if job.options.get("exact"):
+        libraries |= known
     read = {path for path in file_reads.undeclared(known, libraries) if path.is_relative_to(root)}
     undeclared = (path for path in {*inside, *read} if not any(path.is_relative_to(folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")

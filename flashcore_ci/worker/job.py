@@ -39,7 +39,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. ``digest`` and ``nonce`` bind the result to it. ``folder`` holds job and result."""
+    """What to do. ``digest`` and ``nonce`` bind the result to it. ``folder`` holds job and result.
+
+    ``root`` is the measured checkout of ``repository``.
+    """
 
     kind: str
     nonce: str
@@ -49,6 +52,7 @@ class Job:
     subjects: tuple[Subject, ...]
     workloads: tuple[Work, ...]
     options: dict[str, Any]
+    repository: Path | None = None
 
     @classmethod
     def read(cls, path: Path) -> Job:
@@ -66,6 +70,7 @@ class Job:
             subjects=tuple(_subject(subject) for subject in content["subjects"]),
             workloads=tuple(Work(**workload) for workload in content["workloads"]),
             options=content["options"],
+            repository=Path(content.get("repository", content["root"])),
         )
 
 

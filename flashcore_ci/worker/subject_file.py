@@ -62,8 +62,10 @@ class Subjects:
                 subject.end()
 
     def _isolated(self, subject: Subject) -> Any:
+        from flashcore_ci.worker import file_reads
         from flashcore_ci.worker.supervisor import IsolatedSubject
 
+        file_reads.watch(self._job.root)  # before the definition is imported, which may not read the candidate
         return IsolatedSubject(self._job, subject, load(subject))
 
     def _trusted(self, subject: Subject) -> ModuleType:

@@ -134,6 +134,7 @@ class Candidate:
             copy.parent.mkdir(parents=True, exist_ok=True)
             with file_reads.unrecorded():
                 shutil.copyfile(source, copy)
+        file_reads.watch_copy(tree)
         for path in tree.rglob("*"):
             path.chmod(0o555 if path.is_dir() else 0o444)
         return [copy for _, copy in pairs]

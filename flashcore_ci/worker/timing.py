@@ -23,6 +23,7 @@ from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, 
 from flashcore_ci.worker import guard, isolated_timing, launchers, steady_state
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
+from flashcore_ci.worker.compiled import Observer
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, SingleLaunch, TimingContext
@@ -63,6 +64,7 @@ def run(job: Job, result: Result) -> bool:
     """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
     import torch
 
+    observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
     subjects.prepare(SPARE_PROCESSES, fresh=True)
     guard.begin(job, result)
@@ -75,6 +77,12 @@ def run(job: Job, result: Result) -> bool:
     with_reference = random.choice(works) if works else None  # noqa: S311 - the subject must not be able to predict it
 
     def measure(work: Work) -> dict[str, Any]:
+        if observer is None:
+            return measure_alone(work)
+        observer.forget()
+        return measure_alone(work) | {"choices": observer.choices()}
+
+    def measure_alone(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             subject, by_reference = subjects[work.subject], work is with_reference
             if isinstance(subject, IsolatedSubject):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 import replayed
 import tiny_kernel
-from comment_server import Comments
+from comment_server import Comments, serving
+from repository import GREEN, RED, Repository
 
 from flashcore_ci.build import toolchain as tools
 from flashcore_ci.build.subjects import build_subjects
@@ -63,7 +63,7 @@ def cli(checkout: Path, environment: dict[str, str]) -> Cli:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=600,
         )
 
     return run
@@ -89,13 +89,24 @@ def machine(tmp_path: Path, defects: Path) -> Iterator[replayed.Machine]:
 @pytest.fixture
 def comments() -> Iterator[Comments]:
     """The comments of a pull request, as GitHub serves them."""
-    server = Comments()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Comments()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The checkout of these tests as a repository."""
+    return Repository(tmp_path_factory.mktemp("github") / "repository", {**replayed.environ(), "PYTHONPATH": str(ROOT)})
+
+
+@pytest.fixture(scope="module")
+def runs(repository: Repository) -> dict[str, Path]:
+    """Run folders as a GPU leaves them: of this commit, green and red."""
+    base = repository.folder.with_name("runs")
+    base.mkdir()
+    found = {GREEN: repository.measured(base / GREEN), RED: repository.measured(base / RED, difference=0.5)}
+    shutil.rmtree(repository.folder / "build")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -121,15 +132,24 @@ def root(workshop: Path) -> Path:
 def build(toolchain: Toolchain, cache: Path) -> Callable[..., tuple[BuildEvidence, ...]]:
     """Build subjects of a checkout. ``told`` has the progress."""
 
-    def run(root: Path, descriptions: Any = None, *, out: Path | None = None, cache: Path = cache) -> tuple[BuildEvidence, ...]:
+    def run(
+        root: Path,
+        descriptions: Any = None,
+        *,
+        out: Path | None = None,
+        cache: Path = cache,
+        with_tools: Toolchain = toolchain,
+        **libraries: Any,
+    ) -> tuple[BuildEvidence, ...]:
         return build_subjects(
             descriptions or (tiny_kernel.description(),),
             root=root,
-            toolchain=toolchain,
+            toolchain=with_tools,
             out=out or root.parent / "out",
             cache=cache,
             jobs=2,
             progress=lambda done, total, what: told.append((done, total, what)),
+            **libraries,
         )
 
     told: list[tuple[int, int, str]] = []

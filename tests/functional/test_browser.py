@@ -17,6 +17,8 @@ from flashcore_ci.report.html import page
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--virtual-time-budget=2000", "--enable-logging=stderr", "--v=0")  # fmt: skip
 
+WIDTHS = (320, 768, 1280)
+
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
 
@@ -24,7 +26,7 @@ def complaints(file: Path, *flags: str) -> list[str]:
     """Return the browser's console messages about the page."""
     profile = f"--user-data-dir={file.parent / 'profile'}"
     argv = [str(BROWSER), *FLAGS, profile, *flags, file.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
     return re.findall(r":CONSOLE[:(].*", done.stderr)
 
 
@@ -42,15 +44,14 @@ def test_a_script_is_refused_and_the_refusal_is_seen(tmp_path: Path) -> None:
     assert any("Content Security Policy" in line for line in complaints(tmp_path / "report.html", "--dump-dom"))
 
 
-@pytest.mark.parametrize("width", [320, 768, 1280])
 @pytest.mark.parametrize("name", REPORTS)
-def test_no_page_is_wider_than_its_window(tmp_path: Path, name: str, width: int) -> None:
+def test_no_page_is_wider_than_its_window(tmp_path: Path, name: str) -> None:
     shown = html.escape(page.render(REPORTS[name], DOSSIERS[name]))
-    measure = "const root = event.target.contentDocument.documentElement; document.title = root.scrollWidth - root.clientWidth"
-    (tmp_path / "frame.html").write_text(
-        f'<meta charset="utf-8"><iframe width="{width}" frameborder="0" srcdoc="{shown}" onload="{measure}"></iframe>',
-        encoding="utf-8",
+    measure = (
+        "const root = event.target.contentDocument.documentElement; document.title += ` ${root.scrollWidth - root.clientWidth}`"
     )
-    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frame.html").as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
-    assert re.findall(r"<title>(\d+)</title>", done.stdout) == ["0"]
+    frames = [f'<iframe width="{width}" frameborder="0" srcdoc="{shown}" onload="{measure}"></iframe>' for width in WIDTHS]
+    (tmp_path / "frames.html").write_text(f'<meta charset="utf-8">{"".join(frames)}', encoding="utf-8")
+    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frames.html").as_uri()]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=600)
+    assert re.findall(r"<title>(.*)</title>", done.stdout) == [" ".join("0" for _ in WIDTHS)]

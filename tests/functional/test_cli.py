@@ -191,7 +191,7 @@ def interrupted(checkout: Path, environment: dict[str, str], marker: Path, signa
     for number in signals:
         tool.send_signal(number)
         time.sleep(0.1)
-    _, errors = tool.communicate(timeout=20)
+    _, errors = tool.communicate(timeout=600)
     assert not alive(int(marker.read_text()))
     return tool.returncode, errors
 

@@ -25,7 +25,7 @@ def post(comments: Comments, file: Path, **variables: str) -> subprocess.Complet
         "GH_TOKEN": "the-token",
         **variables,
     }
-    return subprocess.run([sys.executable, PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def report(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from replayed import CORRECTNESS, PROFILE, SANITIZERS, SPEED, UNBUILT, Machine, all_are, of, once_green, only, valid
+from replayed import CORRECTNESS, PATIENT, PROFILE, SANITIZERS, SPEED, UNBUILT, Machine, all_are, of, once_green, only, valid
 
 from flashcore_ci.store.claim import MARKER
 
@@ -26,11 +26,12 @@ def waits(machine: Machine) -> Path:
 def test_a_gate_that_is_killed_at_any_stage_leaves_nothing_that_could_be_judged(
     machine: Machine, gates: tuple[str, ...], stage: str
 ) -> None:
+    machine.suite = PATIENT
     machine.together(stage)["waits_for"] = str(machine.folder / "never")
     tool = machine.start(*only(*gates))
     machine.wait_until_waiting(tool)
     os.kill(tool.pid, signal.SIGKILL)
-    tool.communicate(timeout=60)
+    tool.communicate(timeout=600)
     assert not (machine.folder / "run/report.json").exists()
     assert machine.judge("run", "again").returncode == 4
     machine.end()  # the worker, and the tool that waits for it, would wait for ever
@@ -43,7 +44,7 @@ def test_a_gate_that_is_killed_leaves_no_verdict_and_does_not_hinder_the_next(ma
     tool = machine.start(*only(*PROFILE))
     machine.wait_until_waiting(tool)
     os.kill(tool.pid, signal.SIGKILL)
-    tool.communicate(timeout=60)
+    tool.communicate(timeout=600)
     assert sorted(file.name for file in (machine.folder / "run").iterdir()) == [MARKER, "artifacts", "logs", "plan.json"]
     refused = machine.judge("run", "again")
     assert refused.returncode == 4
@@ -57,7 +58,7 @@ def test_a_gate_that_is_killed_leaves_no_verdict_and_does_not_hinder_the_next(ma
 def test_a_gate_that_is_killed_while_it_builds_or_plans_leaves_no_verdict(machine: Machine) -> None:
     tool = machine.start(*only(*PROFILE))
     os.kill(tool.pid, signal.SIGKILL)
-    tool.communicate(timeout=60)
+    tool.communicate(timeout=600)
     assert not (machine.folder / "run/report.json").exists()
     assert machine.judge("run", "again").returncode == 4
 
@@ -90,7 +91,7 @@ def test_a_clock_that_is_set_back_loses_no_result(machine: Machine) -> None:
 def test_two_gates_that_start_at_once_measure_one_after_the_other(machine: Machine) -> None:
     tools = {out: machine.start(*only(*PROFILE), out=out) for out in ("one", "two")}
     for tool in tools.values():
-        tool.communicate(timeout=120)
+        tool.communicate(timeout=600)
     spans = []
     for out in tools:
         assert machine.verdicts(out) == of(machine.recorded, *PROFILE)

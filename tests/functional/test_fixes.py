@@ -163,4 +163,4 @@ def test_the_rules_can_fail() -> None:
         list(command_lines("flashcore-ci mend"))
     with pytest.raises(AssertionError):
         parse(["collect", "--recorded"])
-    assert options_of(resolve(["toolchain", "install"])[0]) == {"--help"}
+    assert options_of(resolve(["toolchain", "install"])[0]) == {"--help", "--json"}

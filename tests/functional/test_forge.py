@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
 import yaml
+from comment_server import serving
 from replayed import ROOT
 from scratch_server import REPOSITORY, ScratchServer
 
@@ -18,19 +18,14 @@ NAMES = ("name", "grant", "skip", "own-gate", "artifact", "signature", "tool", "
 
 @pytest.fixture
 def scratch() -> Iterator[ScratchServer]:
-    server = ScratchServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(ScratchServer()) as server:
+        yield server
 
 
 def forge(scratch: ScratchServer, repository: str = REPOSITORY, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"GITHUB_API_URL": scratch.url, "GH_TOKEN": "the-token"}
     argv = [sys.executable, FORGE, repository, "--poll=0.01", *arguments]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert "Traceback" not in done.stderr
     return done
 

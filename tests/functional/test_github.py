@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import workflow_runner
 from jobs import GitHub
 from replayed import ROOT, environ, valid
-from repository import Repository
+from repository import GREEN, RED, Repository
 from workflow_runner import Runner
 
 from flashcore_ci.run.host import has_gpu
 
 NOBODY = SimpleNamespace(runs=[{"id": 1}], url="")
 """The API for jobs that ask it nothing."""
-GREEN, RED, UNKNOWN = "green", "red", "inconclusive"
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    return Repository(tmp_path_factory.mktemp("github") / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
-
-
-@pytest.fixture(scope="module")
-def runs(repository: Repository) -> dict[str, Path]:
-    """Run folders as a GPU leaves them: of this commit green and red, and none."""
-    base = repository.folder.with_name("runs")
-    base.mkdir()
-    found = {GREEN: repository.measured(base / GREEN), RED: repository.measured(base / RED, difference=0.5)}
-    shutil.rmtree(repository.folder / "build")
-    return found
+UNKNOWN = "inconclusive"
 
 
 def alone(repository: Repository, tmp_path: Path, **inputs: str) -> Runner:
@@ -158,6 +144,54 @@ def test_the_nightly_suites(repository: Repository, runs: dict[str, Path], tmp_p
     }
 
 
+@pytest.fixture
+def action() -> ModuleType:
+    """The program of our actions."""
+    spec = importlib.util.spec_from_file_location("run_of_the_actions", ROOT / ".github/actions/run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("extra", "locks"),
+    [("", ["required.lock"]), ("[measure]", ["required.lock", "measure.lock"]), ("[gpu]", ["required.lock", "measure.lock"])],
+)
+def test_the_action_installs_what_is_locked_once(
+    action: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: str, locks: list[str]
+) -> None:
+    """The nightly test below installs for real."""
+    started: list[list[str]] = []
+
+    def run(argv: list[object]) -> int:
+        started.append([str(word) for word in argv])
+        return 0 if len(started) <= succeed else 1
+
+    monkeypatch.setattr(action, "_run", run)
+    for succeed in (0, 1, 2):
+        started.clear()
+        assert action.install(tmp_path / "tool", extra) is None
+        assert len(started) == succeed + 1
+    succeed = 9
+    started.clear()
+    (tmp_path / "tool").mkdir()
+    assert action.install(tmp_path / "tool", extra) == tmp_path / "tool/bin/flashcore-ci"
+    environment, pinned, tool, *others = started
+    assert environment == [sys.executable, "-m", "venv", str(tmp_path / "tool")]
+    assert {"--require-hashes", "--only-binary=:all:"} <= set(pinned)
+    files = [Path(word.partition("=")[2]) for word in pinned if word.startswith("--requirement=")]
+    assert [file.name for file in files] == locks
+    assert all("--hash=sha256:" in file.read_text() for file in files)
+    assert {"--no-deps", "--no-index", "--no-build-isolation", str(ROOT)} <= set(tool)
+    assert [words[-1] for words in others] == ([f"{ROOT}[gpu]"] if extra == "[gpu]" else [])
+    started.clear()
+    assert action.install(tmp_path / "tool", extra) == tmp_path / "tool/bin/flashcore-ci"
+    assert started == []
+
+
+@pytest.mark.nightly
 def test_the_action_installs_the_tool(tmp_path: Path) -> None:
     """For real, once: an environment of its own, from this checkout's sources."""
     program = (

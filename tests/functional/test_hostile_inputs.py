@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import lzma
@@ -25,8 +26,7 @@ from flashcore_ci.store import bundle
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz"
 SMOKE = (ROOT / "gates/smoke.toml").read_text(encoding="utf-8")
-MAX_SECONDS, MAX_KIB, STOP_SECONDS = 10.0, 500_000, 2.0
-SLACK = float(os.environ.get("FLASHCORE_CI_SLACK", "5"))  # a shared machine is slower
+MAX_SECONDS, MAX_KIB, STOP_SECONDS = 10.0, 500_000, 2.5
 ALLOWED = {2, 3, 4, 10, 11}
 
 Make = Callable[[Path], Any]
@@ -98,7 +98,7 @@ def run(argv: list[str], folder: Path, *, stop_after: float | None = None) -> tu
             cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         kib = 0
-        deadline = began + (stop_after if stop_after is not None else 120.0)
+        deadline = began + (stop_after if stop_after is not None else 600.0)
         while True:
             kib = max(kib, peak(tool.pid))
             pid, status, usage = os.wait4(tool.pid, os.WNOHANG)
@@ -106,7 +106,7 @@ def run(argv: list[str], folder: Path, *, stop_after: float | None = None) -> tu
                 break
             if time.monotonic() > deadline:
                 tool.send_signal(signal.SIGTERM if stop_after is not None else signal.SIGKILL)
-                deadline = time.monotonic() + 30.0
+                deadline = time.monotonic() + 100.0
                 stop_after = None
             time.sleep(0.01)
         tool.returncode = os.waitstatus_to_exitcode(status)
@@ -160,14 +160,21 @@ def sealed(files: dict[str, bytes]) -> bytes:
         {"path": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(files.items())
     ]
     manifest = (json.dumps({"files": members, "schema": "run-v1"}, indent=1) + "\n").encode()
-    return bundle.pack_files({"manifest.json": manifest, **dict(sorted(files.items()))})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "PRESET", 0)  # which one is read alike, and 9 takes five seconds
+        return bundle.pack_files({"manifest.json": manifest, **dict(sorted(files.items()))})
+
+
+@functools.cache
+def recorded() -> dict[str, bytes]:
+    return bundle.unpack(RECORDED)
 
 
 def evidence(alter: Callable[[dict[str, Any]], object]) -> Make:
     """Alter the recorded evidence, and seal it again."""
 
     def make(path: Path) -> None:
-        files = bundle.unpack(RECORDED)
+        files = dict(recorded())
         files.pop("manifest.json")
         content = json.loads(files["evidence.json"])
         content["schema"] = "evidence-v2"
@@ -182,8 +189,9 @@ def evidence(alter: Callable[[dict[str, Any]], object]) -> Make:
     return make
 
 
-def each(key: str, value: Any) -> Callable[[dict[str, Any]], object]:
-    return lambda content: [observation.update({key: value}) for observation in content["observations"]]
+def some(count: int, key: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    """Alter so many observations, and stay below the size at which a bundle is refused unread: "a bomb" is above it."""
+    return lambda content: [observation.update({key: value}) for observation in content["observations"][:count]]
 
 
 FINDING = {"tool": "memcheck", "message": "m" * 4000, "kernel": "", "file": "", "line": 0, "thread": "", "block": "", "count": 1}
@@ -192,11 +200,11 @@ BUNDLES: dict[str, Make] = {
     "a bomb of tar headers": lambda path: path.write_bytes(lzma.compress((b"a" * 100 + bytes(412)) * 100_000, preset=0)),
     "a device of 8 million characters": evidence(lambda content: content["provenance"]["device"].update(name="x" * 8_000_000)),
     "a device of 4,000 characters": evidence(lambda content: content["provenance"]["device"].update(name="\x1b" * 4000)),
-    "notes without end": evidence(each("notes", ["n" * 4000] * 500)),
-    "findings without end": evidence(each("findings", [FINDING] * 300)),
-    "artifacts listed many times": evidence(each("artifacts", ["artifacts/timing/process-0.json"] * 50_000)),
-    "a message of 10 million characters": evidence(each("missing", {"code": "crash", "message": "m" * 10_000_000, "kind": "missing"})),
-    "many observations": evidence(lambda content: content.update(observations=content["observations"] * 150)),
+    "notes without end": evidence(some(20, "notes", ["n" * 4000] * 500)),
+    "findings without end": evidence(some(30, "findings", [FINDING] * 300)),
+    "artifacts listed many times": evidence(some(20, "artifacts", ["artifacts/timing/process-0.json"] * 50_000)),
+    "a message of 10 million characters": evidence(some(4, "missing", {"code": "crash", "message": "m" * 10_000_000, "kind": "missing"})),
+    "many observations": evidence(lambda content: content.update(observations=content["observations"] * 16)),
 }  # fmt: skip
 
 
@@ -219,7 +227,7 @@ def test_a_packed_run(tmp_path: Path, make: Make) -> None:
 )
 def test_a_run_folder(tmp_path: Path, name: str, kind: str) -> None:
     run_folder = tmp_path / "run"
-    for member, data in bundle.unpack(RECORDED).items():
+    for member, data in recorded().items():
         (run_folder / member).parent.mkdir(parents=True, exist_ok=True)
         (run_folder / member).write_bytes(data)
     if (run_folder / name).is_dir():
@@ -260,7 +268,6 @@ def test_a_long_name(tmp_path: Path, argv: list[str]) -> None:
 def test_sigterm_is_obeyed(tmp_path: Path, make: Make) -> None:
     make(tmp_path / "suite.toml")
     argv = ["gate", "--recorded", "--suite", str(tmp_path / "suite.toml"), "--out", str(tmp_path / "out")]
-    began = time.monotonic()
-    code, errors, _, _ = run(argv, tmp_path, stop_after=0.3)
-    assert code != 1, errors
-    assert time.monotonic() - began < (0.3 + STOP_SECONDS) * SLACK
+    code, errors, seconds, _ = run(argv, tmp_path, stop_after=0.3)
+    assert code not in {1, -signal.SIGKILL}, errors
+    assert seconds < 0.3 + STOP_SECONDS

@@ -141,8 +141,8 @@ def test_the_second_gate_on_a_gpu_waits_and_says_so(machine: Machine, waits: Pat
     said = next(line for line in second.stderr if "another gate" in line)
     assert f"process {first.pid}" in said
     waits.touch()
-    first.communicate(timeout=60)
-    second.communicate(timeout=60)
+    first.communicate(timeout=600)
+    second.communicate(timeout=600)
     assert machine.verdicts("first") == machine.verdicts("second") == of(machine.recorded, *PROFILE)
 
 
@@ -151,5 +151,5 @@ def test_waiting_for_a_gpu_has_an_end(machine: Machine, waits: Path) -> None:
     machine.wait_until_waiting(first)
     refused(machine, "--lock-timeout", "0.5", *only(*PROFILE), because="another gate has held this GPU")
     waits.touch()
-    first.communicate(timeout=60)
+    first.communicate(timeout=600)
     assert machine.verdicts("first") == of(machine.recorded, *PROFILE)

@@ -52,7 +52,7 @@ def test_a_damaged_report_is_invalid(machine: Machine, damage: str) -> None:
 def test_a_report_may_end_its_reader_and_not_the_gate(tmp_path: Path) -> None:
     (tmp_path / "fatal.ncu-rep").write_bytes(fatal(b""))
     argv = ncu.reading_argv(tmp_path / "ncu", tmp_path / "fatal.ncu-rep")
-    done = process.run(argv, logs=tmp_path, name="read", timeout=60, variables={"PYTHONPATH": str(ROOT)})
+    done = process.run(argv, logs=tmp_path, name="read", timeout=600, variables={"PYTHONPATH": str(ROOT)})
     assert done.signal_name == "SIGABRT"
     assert ncu.parse_actions(done.text()) == ()
 

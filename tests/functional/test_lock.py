@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,27 +10,25 @@ import pytest
 from flashcore_ci.adapters import lock
 from flashcore_ci.model.errors import CannotCollectError
 
-HOLDER = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); f.write('4711'); f.flush(); print('held', flush=True); time.sleep(float(sys.argv[2]))"
+HOLDER = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); f.write('4711'); f.flush(); print('held', flush=True); time.sleep(600)"
 
 
 @pytest.fixture
-def held(tmp_path):
-    """A lock file that another process holds for so many seconds."""
-    holders = []
+def holder(tmp_path):
+    """Another process, which holds the file until it is killed."""
+    file = lock.path(tmp_path / "locks", "GPU-1")
+    file.parent.mkdir()
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(file)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    yield holder
+    holder.kill()
+    holder.communicate()
 
-    def hold(seconds: float) -> Path:
-        file = lock.path(tmp_path / "locks", "GPU-1")
-        file.parent.mkdir()
-        holders.append(
-            subprocess.Popen([sys.executable, "-c", HOLDER, str(file), str(seconds)], stdout=subprocess.PIPE, text=True)
-        )
-        assert holders[0].stdout.readline() == "held\n"
-        return file
 
-    yield hold
-    for holder in holders:
-        holder.kill()
-        holder.communicate()
+@pytest.fixture
+def held(tmp_path, holder):
+    """A lock file that another process holds."""
+    return lock.path(tmp_path / "locks", "GPU-1")
 
 
 def test_a_free_gpu_is_taken_without_a_word(tmp_path):
@@ -40,17 +39,21 @@ def test_a_free_gpu_is_taken_without_a_word(tmp_path):
     assert said == []
 
 
-def test_the_second_waits_and_says_so_once(held):
+def test_the_second_waits_and_says_so_once(held, holder):
     said = []
-    with lock.hold(held(1.0), timeout=20, waiting=said.append):
+
+    def waiting(line):
+        said.append(line)
+        threading.Timer(0.5, holder.kill).start()  # after some more looks at the lock
+
+    with lock.hold(held, timeout=300, waiting=waiting):
         pass
     (line,) = said
     assert "4711" in line
 
 
 def test_waiting_has_an_end(held):
-    file = held(60)
-    with pytest.raises(CannotCollectError, match="has held"), lock.hold(file, timeout=0.5, waiting=lambda _: None):
+    with pytest.raises(CannotCollectError, match="has held"), lock.hold(held, timeout=0.5, waiting=lambda _: None):
         raise AssertionError("nobody else may hold it")
 
 
@@ -62,7 +65,7 @@ from flashcore_ci.adapters import lock
 lock.POLL_SECONDS = 0.002
 count = Path(sys.argv[2])
 for _ in range(10):
-    with lock.hold(Path(sys.argv[1]), timeout=60, waiting=lambda _: None):
+    with lock.hold(Path(sys.argv[1]), timeout=300, waiting=lambda _: None):
         count.write_text(str(int(count.read_text()) + 1))
 """
 
@@ -78,13 +81,12 @@ def test_who_races_for_it_has_it_alone(tmp_path, monkeypatch):
         str(tmp_path / "count"),
     ]
     racers = [subprocess.Popen(argv) for _ in range(4)]
-    assert [racer.wait(60) for racer in racers] == [0] * 4
+    assert [racer.wait(300) for racer in racers] == [0] * 4
     assert (tmp_path / "count").read_text() == "40"
 
 
 def test_another_gpu_is_another_lock(held):
-    file = held(60)
-    with lock.hold(lock.path(file.parent, "GPU-2"), timeout=0.5, waiting=lambda _: None):
+    with lock.hold(lock.path(held.parent, "GPU-2"), timeout=0.5, waiting=lambda _: None):
         pass
 
 

@@ -41,7 +41,7 @@ def asked(tmp_path: Path, tags: dict[str, dict[str, str]]) -> subprocess.Complet
     (tmp_path / "git").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "TAGS": json.dumps(tags)}
     argv = [sys.executable, ".github/checks/check_pins.py"]
-    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_pins_that_are_their_tags(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from replayed import PROFILE, Machine, only
 
 from flashcore_ci.adapters import process
 
-KILLS = int(os.environ.get("FLASHCORE_CI_KILLS", "10"))
+KILLS = int(os.environ.get("FLASHCORE_CI_KILLS", "3"))
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 5.0
+LIMIT_SECONDS = 30.0
+"""On a busy machine. What is left behind would sleep for 600 s."""
 DAEMON = """
 import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -128,7 +129,7 @@ def start(folder: Path, kind: str, *, seconds: float, timeout: float = 60.0) -> 
 
 
 def wait_until(file: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -160,17 +161,22 @@ def test_nothing_outlives_a_killed_gate_and_the_lock_lives_as_long_as_a_child(tm
 @pytest.mark.parametrize("kind", WAYS)
 def test_nothing_outlives_a_child_that_ended(tmp_path: Path, kind: str) -> None:
     gate, mark = start(tmp_path, kind, seconds=0)
-    output, _ = gate.communicate(timeout=20)
+    output, _ = gate.communicate(timeout=300)
     assert output == "0 False\n"
-    assert marked(mark) == []
+    assert none_left(mark)
 
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_a_child_that_attacks_its_supervisor_is_ended(tmp_path: Path, kind: str) -> None:
-    gate, mark = start(tmp_path, kind, seconds=600, timeout=2)
-    output, _ = gate.communicate(timeout=30)
-    assert output in {"-9 False\n", "-9 True\n", "-15 True\n"}
-    assert none_left(mark)
+    for timeout in (2, 20, 100):
+        folder = tmp_path / str(timeout)
+        folder.mkdir()
+        gate, mark = start(folder, kind, seconds=600, timeout=timeout)
+        output, _ = gate.communicate(timeout=300)
+        assert none_left(mark)
+        if output != "-15 True\n":  # then it ended before it could attack
+            break
+    assert output in {"-9 False\n", "-9 True\n"}
 
 
 def test_a_child_that_prints_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def seen(checkout: Path, environment: dict[str, str], *arguments: str, columns: 
             break
         said += block
     os.close(master)
-    return child.wait(timeout=60), said.decode().replace("\r\n", "\n")
+    return child.wait(timeout=600), said.decode().replace("\r\n", "\n")
 
 
 GATE = ("gate", "--suite", "suite.toml", "--recorded")
@@ -79,7 +79,8 @@ def test_a_log_has_no_spinner(checkout: Path, environment: dict[str, str], varia
 
 
 def test_an_error_starts_on_its_own_line(checkout: Path, environment: dict[str, str]) -> None:
-    (checkout / "subject.py").write_text("raise ValueError('no')")
+    subject = checkout / "subject.py"
+    subject.write_text("raise ValueError('no')\n" + subject.read_text())
     status, said = seen(checkout, environment, *GATE)
     assert status != 0
     assert f"{CLEAR}flashcore-ci: " in said

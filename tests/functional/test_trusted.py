@@ -12,26 +12,9 @@ import pytest
 import workflow_runner
 from comment_server import Comments
 from jobs import GitHub
-from replayed import ROOT, environ
-from repository import Repository
+from repository import GREEN, RED, Repository
 
-GREEN, RED = "green", "red"
 Finished = Callable[[Path, Comments], GitHub]
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    return Repository(tmp_path_factory.mktemp("github") / "repository", {**environ(), "PYTHONPATH": str(ROOT)})
-
-
-@pytest.fixture(scope="module")
-def runs(repository: Repository) -> dict[str, Path]:
-    """Run folders as a GPU leaves them: of this commit green and red."""
-    base = repository.folder.with_name("runs")
-    base.mkdir()
-    found = {GREEN: repository.measured(base / GREEN), RED: repository.measured(base / RED, difference=0.5)}
-    shutil.rmtree(repository.folder / "build")
-    return found
 
 
 def nightly(name: str) -> list[dict[str, Any]]:

@@ -23,6 +23,11 @@ def test_pages_of_codes_are_up_to_date() -> None:
     assert list(generate.stale(ROOT, generate.codes())) == []
 
 
+def test_the_reference_and_the_schemas_are_up_to_date() -> None:
+    generate = generator()
+    assert list(generate.stale(ROOT, {**generate.reference(), **generate.schemas()})) == []
+
+
 def test_every_exit_code_and_every_reason_is_there() -> None:
     from flashcore_ci.model.codes import NEXT_STEP, PASSING, Code
     from flashcore_ci.model.errors import MEANING, ExitCode

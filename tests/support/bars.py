@@ -145,13 +145,15 @@ ENTRIES = (
     make_entry_spec("scale_f32", max_registers=64, requires=("HGMMA", "LDG"), max_waits_per_hgmma=0.5),
     make_entry_spec("scale_f16", max_registers=96, requires=("HGMMA",), max_waits_per_hgmma=0.5),
 )
+STAR = "from elsewhere import *\n"
+"""A subject whose functions cannot be read."""
 ORIGIN = Origin(kind="live", detail="a test")
 
 
 def read(folder: Path, suite: str = SUITE, waivers: str = WAIVERS, **changes: Any) -> Side:
     """Load this suite from a new folder, with ordinary subjects and references."""
     folder.mkdir(exist_ok=True)
-    for name, text in (("tiny.toml", suite), ("waivers.toml", waivers), ("scale.py", ""), ("other.py", "")):
+    for name, text in (("tiny.toml", suite), ("waivers.toml", waivers), ("scale.py", STAR), ("other.py", STAR)):
         (folder / name).write_text(text, encoding="utf-8")
     loaded = load(folder / "tiny.toml", root=folder)
     values: dict[str, Any] = {

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 REPOSITORY = "/repos/flashcore/flashcore-ci"
 TRUSTED = "flashcore/flashcore-ci/.github/workflows/trusted.yml@refs/heads/main"
+
+Server = TypeVar("Server", bound=ThreadingHTTPServer)
+
+
+@contextlib.contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """Serve in a thread."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 class Comments(ThreadingHTTPServer):

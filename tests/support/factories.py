@@ -27,7 +27,7 @@ from flashcore_ci.model.suite import (
     scope_of,
 )
 
-LIVE_KINDS = tuple(kind for kind in Kind if kind not in STATIC_KINDS | {Kind.COMPARISON})
+LIVE_KINDS = tuple(kind for kind in Kind if kind not in STATIC_KINDS | {Kind.COMPARISON, Kind.MACHINE_CODE})
 
 
 def make_workload(workload="big", **changes) -> Workload:

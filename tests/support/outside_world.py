@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-TEST_TOOLS = frozenset({"hypothesis", "_pytest", "xdist", "execnet"})  # these time the tests themselves
+TEST_TOOLS = frozenset({"hypothesis", "_pytest", "xdist", "execnet", "sqlalchemy"})
+"""These time the tests themselves, and the last one its connections."""
 
 
 class OutsideWorldError(AssertionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -13,14 +14,18 @@ from replayed import ROOT
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock
-from flashcore_ci.build.records import read_builds
+from flashcore_ci.build import toolchain
+from flashcore_ci.build.subjects import build_subjects
+from flashcore_ci.model.evidence import BuildEvidence
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.store.codec import decode
+from flashcore_ci.run.plan import load_suite, make_plan
+from flashcore_ci.run.request import Request
 from flashcore_ci.store.run import pack, prepare_run, write_run
 
 SUITE = "gates/hopper.toml"
+GREEN, RED = "green", "red"
 COMMAND = (sys.executable, "-m", "flashcore_ci.cli.main")
 AUTHOR = ("-c", "user.name=tests", "-c", "user.email=tests@example.org", "-c", "commit.gpgsign=false")
 
@@ -63,14 +68,34 @@ class Repository:
         """Run ``flashcore-ci`` here."""
         argv = [*COMMAND, *map(str, arguments)]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=300
+            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=600
         )
+
+    def built(self) -> tuple[Plan, tuple[BuildEvidence, ...]]:
+        """The plan, and what ``flashcore-ci build`` would write to ``build``: in this process, since each command takes a second."""
+        request = Request(
+            suite=Path(SUITE),
+            out=self.folder / "runs",
+            libraries=self.folder / "build",
+            environ=self.environment,
+            checkout=self.folder,
+        )
+        plan = make_plan(load_suite(request), request, ignore)
+        builds = build_subjects(
+            plan.descriptions,
+            root=self.folder,
+            toolchain=pinned_tools(request.settings.home),
+            out=request.binaries,
+            cache=request.settings.home / "cache",
+            jobs=request.compilers,
+            progress=ignore,
+        )
+        assert all(build.error is None for build in builds)
+        return plan, builds
 
     def measured(self, into: Path, *, difference: float = 0.0, **provenance: object) -> Path:
         """A run folder with made-up measurements of the commit that is checked out: ``difference`` is what max-diff finds."""
-        assert self.tool("build", "--out", "build").returncode == 0
-        plan = decode(Plan, self.tool("plan", "--json").stdout.encode(), where="plan")
-        builds = read_builds(self.folder / "build").builds
+        plan, builds = self.built()
         observation = good_observation(
             plan,
             builds[0],
@@ -88,6 +113,16 @@ class Repository:
         file.parent.mkdir(parents=True, exist_ok=True)
         pack(self.measured(file.with_suffix(".run"), **changes), file)
         return file
+
+
+@functools.cache
+def pinned_tools(home: Path) -> toolchain.Toolchain:
+    """The pinned CUDA tools. Their bytes are checked once."""
+    return toolchain.install(home, sys.executable, ignore)
+
+
+def ignore(*_: object) -> None:
+    """Take progress that nobody reads."""
 
 
 READINGS = (("diff/max", "abs"), ("error/ratio", "ratio"), ("finite/bad-values", "count"), ("repeat/differing-runs", "count"))

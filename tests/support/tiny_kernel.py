@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flashcore_ci.model.options import CompileOptions
 from flashcore_ci.model.subject import BuildSpec, Description, EntrySpec
 
 HEADER = """#pragma once
@@ -40,6 +41,7 @@ def description(**changes):
         "includes": ("kernel/include",),
         "binding": ("kernel/tiny.py",),
         "entries": (entry,),
+        "compile": CompileOptions(architectures=("sm_90a",), fast_math=True),
         **changes,
     }
     return Description(subject="tiny", file="kernel/subject.py", build=BuildSpec(**spec), problems=())

@@ -226,7 +226,7 @@ class Runner:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=300,
+            timeout=600,
         )
         self.log += done.stdout
         self.ran.append(step["run"])

@@ -8,24 +8,34 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools/bench"), str(ROOT / "tools/docs")]
 
 import roofline  # noqa: E402 - from the folders above, which are not installed
+import suite_reference as suites  # noqa: E402
 from blocks import filled  # noqa: E402
 from peerbench import page, samples  # noqa: E402
 from peerbench.columns import lines  # noqa: E402
 
 from flashcore_ci.model.codes import NEXT_STEP, Code  # noqa: E402
 from flashcore_ci.model.errors import MEANING, ExitCode, FlashcoreError  # noqa: E402
-from flashcore_ci.report.explain import verdict_of  # noqa: E402
+from flashcore_ci.model.metrics import METRICS  # noqa: E402
+from flashcore_ci.model.subject import FUNCTIONS, BuildSpec, EntrySpec  # noqa: E402
+from flashcore_ci.model.suite import STATIC_KINDS, Kind, Rule  # noqa: E402
+from flashcore_ci.report.explain import EVIDENCE, verdict_of  # noqa: E402
+from flashcore_ci.report.formatting import CONDITIONS  # noqa: E402
 from flashcore_ci.run.request import Request  # noqa: E402
 from flashcore_ci.selftest import table  # noqa: E402
 from flashcore_ci.selftest.selftest import load_selftest, run_recorded  # noqa: E402
 from flashcore_ci.store.run import read_run  # noqa: E402
 from flashcore_ci.store.schemas import PUBLISHED, schema_text  # noqa: E402
+from flashcore_ci.suite.project import MEANING as PROJECT_KEYS  # noqa: E402
+from flashcore_ci.suite.project import Project  # noqa: E402
+
+SPECS = (("build()", BuildSpec), ("an entry of `entries`", EntrySpec))
 
 
 def fill(path: str, **blocks: str) -> str:
@@ -49,8 +59,36 @@ def codes() -> dict[str, str]:
 
 
 def schemas() -> dict[str, str]:
-    """Derive the JSON schemas from the records."""
-    return {f"docs/schemas/{name}": schema_text(name) for name in PUBLISHED}
+    """Derive the JSON schemas from the records, and that of suites from their tables."""
+    published = {f"docs/schemas/{name}": schema_text(name) for name in PUBLISHED}
+    return {**published, f"docs/schemas/{suites.SCHEMA}": suites.schema_text()}
+
+
+def reference() -> dict[str, str]:
+    """List suite keys, metrics, rules, kinds of evidence and the functions of a subject."""
+    judged = {str(kind): "no" if kind in STATIC_KINDS else "yes" for kind in Kind}
+    metrics = ((f"`{name}`", m.kind, m.unit, m.meaning, "yes" if m.sampled else "") for name, m in METRICS.items())
+    functions = (
+        (f"`{name}({', '.join(each.parameters)})`", each.meaning, ", ".join(map("`{}`".format, each.keys)))
+        for name, each in FUNCTIONS.items()
+    )
+    spec = [
+        (record, f"`{field.name}`", "" if field.default is MISSING else str(field.default))
+        for record, kind in SPECS
+        for field in fields(kind)
+    ]
+    project = ((f"`{key}`", meaning, f"`{Project().resolved()[key]}`") for key, meaning in PROJECT_KEYS.items())
+    tables = {
+        "keys": lines(("table", "key", "meaning", "default"), suites.key_rows()),
+        "standard": lines(("gate", "metric", "at most"), suites.standard_rows()),
+        "metrics": lines(("metric", "evidence", "unit", "meaning", "one sample per process"), metrics),
+        "rules": lines(("rule", "a value passes if it is"), ((f"`{rule}`", f"{CONDITIONS[rule]} the limit") for rule in Rule)),
+        "kinds": lines(("kind", "source", "in `collect`"), ((f"`{kind}`", EVIDENCE[kind], judged[str(kind)]) for kind in Kind)),
+        "functions": lines(("function", "meaning", "keys that it returns"), functions),
+        "spec": lines(("record", "key", "default"), spec),
+        "project": lines(("key", "meaning", "default"), project),
+    }
+    return {"docs/reference.md": fill("docs/reference.md", **tables)}
 
 
 def selftest() -> dict[str, str]:
@@ -87,6 +125,7 @@ def roofs() -> dict[str, str]:
 GENERATORS: dict[str, Callable[[], dict[str, str]]] = {
     "codes": codes,
     "schemas": schemas,
+    "reference": reference,
     "selftest": selftest,
     "performance": performance,
     "roofline": roofs,

@@ -27,11 +27,13 @@ from flashcore_ci.build import toolchain
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.compiler import find_host_compiler
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.model import options
 from flashcore_ci.model.identity import digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("FLASHCORE_CI_HOME") or Path.home() / ".cache/flashcore-ci")
 INCLUDES = ("kernel/include",)
+OPTIONS = options.read(tomllib.loads((ROOT / "gates/hopper.toml").read_text(encoding="utf-8"))["build"])
 SECONDS = 600.0
 _REGISTERS = re.compile(rb"\x04\x2f\x08\x00.{4}(.{4})", re.DOTALL)  # attribute 0x2F of `.nv.info`: symbol, register count
 _COMPARED = re.compile(r"\.(text|nv\.constant|nv\.global|nv\.shared|nv\.local)")
@@ -60,11 +62,12 @@ def machine_code(cubin: bytes) -> str:
 def compiled(root: Path, symbol: str, tools: toolchain.Toolchain) -> str:
     """Compile one entry function of the checkout in ``root`` and digest its machine code."""
     source, sources, cache = f"kernel/instantiations/{symbol}.cu", Sources(root), Cache(folder=HOME / "study")
-    key = digest_of("cubin", tools.digest, nvcc.OPTIONS, source, sources.c_digest(sources.closure(source, INCLUDES)))
+    key = digest_of("cubin", tools.digest, nvcc.options_of(OPTIONS), source, sources.c_digest(sources.closure(source, INCLUDES)))
     if cache.load(Cubin, key) is None:
         with cache.workspace() as work:
             target, rule = work / "unit.o", work / "unit.d"
-            argv = nvcc.compile_argv(tools.nvcc, source=source, includes=INCLUDES, target=target, dependencies=rule, keep=work)
+            outputs = {"target": target, "dependencies": rule, "keep": work}
+            argv = nvcc.compile_argv(tools.nvcc, source=source, options=OPTIONS, includes=INCLUDES, **outputs)
             environment = {**find_host_compiler().environment, "TMPDIR": str(work)}
             done = process.run(["nice", *argv], logs=work, name="nvcc", timeout=SECONDS, cwd=root, env=environment)
             if done.returncode:

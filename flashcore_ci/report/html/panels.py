@@ -46,9 +46,10 @@ def roofline(dossier: Dossier) -> Roofline | None:
 def roofline_point(dossier: Dossier, workload: str) -> RooflinePoint | None:
     """Return the point of declared FLOP and bytes and median time."""
     problem, times = dossier.problem(workload), _samples(dossier.observation(Kind.TIMING, workload), TIME)
-    if problem is None or times is None or not min(problem.flops, problem.bytes, *times.values) > 0:
+    seconds = statistics.median(times.values) * 1e-3 if times is not None else 0.0
+    if problem is None or times is None or not min(problem.flops, problem.bytes, seconds, *times.values) > 0:
         return None
-    intensity, rate = problem.flops / problem.bytes, problem.flops / (statistics.median(times.values) * 1e-3)
+    intensity, rate = problem.flops / problem.bytes, problem.flops / seconds
     is_drawn = DRAWN_INTENSITY[0] < intensity < DRAWN_INTENSITY[1] and DRAWN_RATE[0] < rate < DRAWN_RATE[1]
     return RooflinePoint(intensity=intensity, rate=rate) if is_drawn else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.adapters import git
@@ -15,6 +15,7 @@ from flashcore_ci.report import formatting
 from flashcore_ci.run.bar import compare_trees
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.codec import encode
 from flashcore_ci.suite.acceptances import write_acceptance
@@ -39,6 +40,7 @@ def show(revision: str, request: Request, progress: Progress, *, accept: str | N
     """Compare with the fork point. ``accept`` writes the acceptance. UsageError if there is nothing to accept."""
     with scratch_folder() as scratch:
         commit = git.fork_point(request.root, revision, logs=scratch)
+        request = by_suite_of_base(replace(request, base=commit), logs=scratch)
         compared = compare_bar(commit, request, progress, scratch=scratch)
     written = _accept(compared, request, accept, owner) if accept is not None else None
     verdicts = judge_bar(compared.difference, compared.acceptances, origin=compared.origin)

@@ -83,7 +83,7 @@ def environment(environ: Mapping[str, str], tool: Tool, libraries: Sequence[str]
     """Return the environment of the tool's process, which imports other packages from ``libraries``."""
     kept = {name: value for name, value in environ.items() if name in KEPT_VARIABLES}
     path = os.pathsep.join((str(tool.folder), *libraries))
-    return {**kept, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def libraries_of(path: Sequence[str], root: Path) -> tuple[str, ...]:

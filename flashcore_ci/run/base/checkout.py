@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, git
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.identity import digest_of
 from flashcore_ci.run.request import Request
 
@@ -35,7 +36,9 @@ def check_out(
             files = Path(new) / "files"
             git.export(request.repository, commit, into=files, logs=scratch)
             for name in other_files:
+                _refuse_link(files, name, commit)
                 (files / name).parent.mkdir(parents=True, exist_ok=True)
+                (files / name).unlink(missing_ok=True)
                 shutil.copyfile(source / name, files / name)
             with contextlib.suppress(OSError):  # another run was quicker, and its files are the same
                 files.rename(tree)
@@ -43,6 +46,13 @@ def check_out(
     with contextlib.suppress(OSError):  # the folder may belong to another user
         os.utime(tree)
     return tree
+
+
+def _refuse_link(files: Path, name: str, commit: str) -> None:
+    """CannotCollectError if ``name`` would be written elsewhere: a commit may hold a link to any folder."""
+    if (files / name).parent.resolve() != files.resolve() / Path(name).parent:
+        fix = "put a folder in the place of the link"
+        raise CannotCollectError(f"{name} is behind a link in {git.short(commit)}", fix=fix)
 
 
 def evict(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The base of a comparison: check it out, describe it, build it.
 
 Both sides run head's subject files, but their own libraries and bindings. The base's own subject says how its library is built
-and which entry functions run a workload, so a renamed kernel is still compared. What the base cannot run is inconclusive, unless
+and which entry functions run a workload, so a renamed kernel is still compared. The base's own suite says how it is compiled. What the base cannot run is inconclusive, unless
 the base's own suite does not have it.
 """
 
@@ -20,6 +20,7 @@ from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.errors import SuiteError, UsageError
 from flashcore_ci.model.evidence import Identity, Provenance
 from flashcore_ci.model.identity import is_same_code, workload_digest, workload_identity
+from flashcore_ci.model.options import DEFAULTS
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Suite, Workload
@@ -27,7 +28,8 @@ from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
-from flashcore_ci.run.build import Builds, compile_subjects
+from flashcore_ci.run.build import Builds, bind, compile_subjects
+from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
@@ -37,7 +39,8 @@ def with_fork_point(request: Request, revision: str) -> Request:
     if not host.is_live(request):
         raise UsageError("--base needs a GPU: both sides are timed here", fix="omit --base, or run where the GPU is")
     with host.scratch_folder() as logs:
-        return replace(request, base=git.fork_point(request.root, revision, logs=logs))
+        base = git.fork_point(request.root, revision, logs=logs)
+        return by_suite_of_base(replace(request, base=base), logs=logs)
 
 
 @contextlib.contextmanager
@@ -57,6 +60,7 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
     with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
+        suite = compiled_as(_own_suite(committed, request.suite), suite)
         describer = BaseDescriber(checkout=committed, python=request.settings.python, scratch=scratch / "describe")
         answers = describer.describe_base_subjects(suite, workloads)
         built = {description.subject for description in plan.descriptions if description.build is not None}
@@ -99,19 +103,31 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
     return InterimLooks(rounds=INTERIM_LOOKS, is_final=is_final)
 
 
+def compiled_as(own_suite: Suite | None, suite: Suite) -> Suite:
+    """Return head's suite with the base's options: a slower build must not make the base as slow."""
+    return replace(suite, build=own_suite.build if own_suite is not None else DEFAULTS)
+
+
+def _own_suite(committed: Path, suite: Path) -> Suite | None:
+    try:
+        return load(committed / suite, root=committed)
+    except SuiteError:
+        return None
+
+
 def _new_workloads(workloads: Workloads, committed: Path, suite: Path) -> frozenset[str]:
     """Name the workloads whose problem the base's own suite does not have. None is new if that suite cannot be read."""
-    try:
-        known = load(committed / suite, root=committed).workloads
-    except SuiteError:
+    own_suite = _own_suite(committed, suite)
+    if own_suite is None:
         return frozenset()
+    known = own_suite.workloads
     ids, problems = {old.id for old in known}, {workload_digest(old) for old in known}
     return frozenset(new.id for new in workloads if new.id not in ids and workload_digest(new) not in problems)
 
 
 def _build(descriptions: Descriptions, root: Path, libraries: Path, request: Request, progress: Progress) -> Builds:
     if request.base_build is not None:
-        return load_builds(request.base_build, descriptions, root=root)
+        return bind(load_builds(request.base_build, descriptions, root=root), descriptions, request, root)
     progress("building the base")
     return compile_subjects(descriptions, request, progress, root=root, out=libraries, side=" of the base")
 

@@ -30,11 +30,12 @@ from flashcore_ci.run.bar import subject_files
 from flashcore_ci.run.base import prepare
 from flashcore_ci.run.base.bar import ComparedBar
 from flashcore_ci.run.base.checkout import check_out
+from flashcore_ci.run.base.describe import Descriptions
 from flashcore_ci.run.build import Builds, compile_subjects
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.suite.loader import load
 
-ARTIFACTS = "artifacts/base-subject"
+FOLDER = "base-subject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,9 @@ class SecondJudgement:
         if self.plan is None or self.base is None or not self.plan.checks:
             return evidence
         head.progress("judging the kernels with the base's subject files")
-        logs = head.scratch / "base-subject"
+        logs = head.scratch / FOLDER
         logs.mkdir()
-        files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=ARTIFACTS)
+        files = replace(head, root=self.root, libraries=self.libraries, scratch=logs, artifacts=f"{head.artifacts}/{FOLDER}")
         session = replace(files, plan=drop_comparisons(self.plan, self.base.cannot), builds=self.builds)
         second = collect(session, (self.base, prepare.interim_looks(self.base, self.plan, self.builds, request)))
         return _add(evidence, second)
@@ -147,7 +148,10 @@ def _prepare(
     root = check_out(head, request, scratch, other_files=files, other=base)
     if any((root / name).read_bytes() != (base / name).read_bytes() for name in files):
         raise CannotCollectError(f"{root} was altered", fix="remove this folder")
-    descriptions = describe(part, root=root, python=request.settings.python, scratch=scratch / "describe")
+    options = load(request.root / request.suite, root=request.root).build
+    descriptions = describe(replace(part, build=options), root=root, python=request.settings.python, scratch=scratch / "describe")
+    if lost := less_work(before, descriptions):
+        raise SuiteError((f"the base's subject file asks less of {lost} here: it reads a file that head changed",))
     builds = compile_subjects(
         descriptions, request, progress, root=root, out=scratch / "libraries", side=" with the base's subject"
     )
@@ -160,6 +164,16 @@ def _prepare(
         libraries=scratch / "libraries",
         references=references.of(base / request.suite),
     )
+
+
+def less_work(before: Descriptions, here: Descriptions) -> str:
+    """Name a workload that is another problem than in the base, or launches fewer entry functions. Names may differ."""
+    asked = {problem.workload: problem for description in here for problem in description.problems}
+    for old in (problem for description in before for problem in description.problems):
+        new = asked.get(old.workload)
+        if new is None or (new.flops, new.bytes) != (old.flops, old.bytes) or len(set(new.entries)) < len(set(old.entries)):
+            return old.workload
+    return ""
 
 
 def _only(suite: Suite, names: tuple[str, ...]) -> Suite:

@@ -75,4 +75,4 @@ def _tool_changed(root: Path, commit: str, logs: Path) -> bool:
     if not package.is_relative_to(root.resolve()):
         return False
     inside = package.relative_to(root.resolve()).as_posix()
-    return git.differs(root, commit, (inside, f":(exclude){inside}/report"), logs=logs)
+    return git.differs(root, commit, inside, except_for="report", logs=logs)

@@ -89,7 +89,7 @@ def _command(name: str, *arguments: str) -> Attack:
 
 def _suite(name: str, text: str) -> Attack:
     def attempt(folder: Path) -> bool:
-        (folder / "scale.py").write_text("")
+        (folder / "scale.py").write_text("from elsewhere import *\n")
         (folder / "suite.toml").write_text(text)
         with contextlib.chdir(folder):
             return bool(FORBIDDEN.search(_said("explain", "finite", "--suite", "suite.toml")))

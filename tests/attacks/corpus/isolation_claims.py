@@ -66,7 +66,9 @@ def member(numbers: random.Random) -> Attack:
     name = numbers.choice(FIELDS)
     word = getattr(FULL, name)
     at = numbers.randrange(len(word) + 1)
-    damaged = word[:at] + numbers.choice("xyz \t\u00a0") + word[at + numbers.randrange(3) :]
+    damaged = word
+    while damaged == word:
+        damaged = word[:at] + numbers.choice("xyz \t\u00a0") + word[at + numbers.randrange(3) :]
     return _attack(f"{name} is {damaged!r}", _with(**{name: damaged}))
 
 

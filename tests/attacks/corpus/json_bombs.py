@@ -124,8 +124,8 @@ def member(draw: random.Random) -> Attack:
 
 
 def mutant(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(values, "refuse_many", lambda _: None)
-    patch.setattr(values, "refuse_large", lambda _: None)
+    patch.setattr(values, "refuse_many", lambda *_, **__: None)
+    patch.setattr(values, "refuse_large", lambda *_, **__: None)
     patch.setattr(values, "_refuse_duplicates", dict)
 
 

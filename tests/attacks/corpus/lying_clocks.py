@@ -94,7 +94,7 @@ def member(numbers: random.Random) -> Attack:
     if kind == "events":
         wrong = launch + numbers.choice((-1, 1)) * off * numbers.uniform(1.0, 20.0)
         return _attack("events", lambda n: launch * n, lambda n: wrong * n)
-    hidden = numbers.uniform(1.2, 10.0) * clocks.SHARED_MS
+    hidden = numbers.uniform(1.2, 10.0) * max(clocks.SHARED_MS, COUNT * max(clocks.TOLERANCE * launch, clocks.TOLERANCE_MS))
     if kind == "waits":
         slope = launch - hidden / COUNT
         return _attack("waits", lambda n: launch * n + hidden * (n == COUNT), lambda n: slope * n)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attacking import Attack, AttackClass
@@ -12,6 +14,9 @@ from bars import ORIGIN, blocks
 
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.judge import bar as judging
+from flashcore_ci.model.bar import BarDifference
+from flashcore_ci.model.codes import LOOSENING, PASSING
+from flashcore_ci.model.verdict import Verdict
 from flashcore_ci.run.base import bar
 from flashcore_ci.run.request import Request
 
@@ -108,7 +113,7 @@ def member(numbers: random.Random) -> Attack:
 
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let head's tool compare with all variables, and take silence for equality."""
+    """Let head's tool compare with all variables, and take silence and unknown words for equality."""
 
     class Everything(tuple[str, ...]):
         __slots__ = ()
@@ -118,7 +123,17 @@ def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(bar, "KEPT_VARIABLES", Everything())
     monkeypatch.setattr(bar, "tool_of", lambda _, head: bar.Tool(folder=head, name="head's tool"))
-    monkeypatch.setattr(judging, "judge_bar", lambda *_, **__: ())
+    known = judging.judge_bar
+
+    def believing(difference: BarDifference, *rest: Any, **more: Any) -> tuple[Verdict, ...]:
+        """Take absent digests, unknown codes, and a problem with a harmless code for nothing."""
+        changes = tuple(change for change in difference.changes if change.code in LOOSENING)
+        digests = {"base": difference.base or "0", "digest": difference.digest or "0"}
+        problem = "" if difference.problem_code in PASSING else difference.problem
+        return known(replace(difference, changes=changes, problem=problem, **digests), *rest, **more)
+
+    monkeypatch.setattr(judging, "judge_bar", believing)
+    monkeypatch.setattr(bar, "unknown", lambda *_: BarDifference(base="0", digest="0", changes=()))
 
 
 CLASS = AttackClass(name="a tool that lies", attacks=ATTACKS, member=member, mutant=mutant)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from attacking import Attack, AttackClass
+from special_kinds import KINDS, asks
 
 from flashcore_ci.adapters import host, process
 from flashcore_ci.bounded import files
@@ -17,7 +17,6 @@ from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.library import LinkedLibrary
 from flashcore_ci.build.sources import Sources
 from flashcore_ci.collect import child
-from flashcore_ci.model.errors import FlashcoreError
 from flashcore_ci.model.noise import Noise
 from flashcore_ci.run import calibrate, dossier, reports
 from flashcore_ci.run.durations import Durations
@@ -26,14 +25,6 @@ from flashcore_ci.store import run as runs
 from flashcore_ci.suite import loader
 
 MOST = 1 << 20
-KINDS: dict[str, Callable[[Path], object]] = {
-    "a pipe": os.mkfifo,
-    "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
-    "a link to /dev/urandom": lambda path: path.symlink_to("/dev/urandom"),
-    "a link to /dev/null": lambda path: path.symlink_to("/dev/null"),
-    "a link to /dev/full": lambda path: path.symlink_to("/dev/full"),
-    "a folder": Path.mkdir,
-}
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a worker's result": ("result.json", lambda file: child.read_result(file, kind="k", nonce="n", job="j", began=0.0)),
     "a suite": ("suite.toml", loader.read_document),
@@ -64,21 +55,7 @@ def attempt(reader: str, kind: str) -> Callable[[Path], bool]:
             target.mkdir()
             target /= "record.json"
         KINDS[kind](target)
-        asked, real = [], os.read
-
-        def counted(descriptor: int, size: int) -> bytes:
-            asked.append(size)
-            return b"" if len(asked) > 4 else real(descriptor, size)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files.os, "read", counted)
-            try:
-                read(folder / name)
-            except FlashcoreError:
-                pass
-            except OSError:
-                return True
-        return bool(asked)
+        return asks(lambda: read(folder / name))
 
     return fooled
 

@@ -91,7 +91,7 @@ def member(draw: random.Random) -> Attack:
 
 
 def mutant(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(loader, "refuse_large", lambda _: None)
+    patch.setattr(loader, "refuse_large", lambda *_, **__: None)
     for name in ("MAX_LINE", "MAX_DOTS", "MAX_WORKLOADS", "MAX_SUITE", "MAX_TABLES"):
         patch.setattr(loader, name, 1 << 40)
     patch.setattr(expand, "MAX_FILLED", 1 << 40)

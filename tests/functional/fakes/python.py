@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
         daemonize()
     process = replay.process_of(job)
     write(result, job, process, {"environment": {}, "started": None, "finished": False, "outcomes": {}})
-    if (replay.FOLDER / "lost").exists():
+    if any((replay.FOLDER / name).exists() for name in ("lost", f"lost-{os.environ.get('CUDA_VISIBLE_DEVICES')}")):
         return lost(result, job, process, "probe" if content["kind"] == "probe" else None)
     if "go" in content["options"]:
         replay.wait_for(Path(content["options"]["go"]))

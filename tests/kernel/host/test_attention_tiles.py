@@ -72,13 +72,13 @@ class Tile:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("tiles") / "tiles"
     options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HOST / 'stubs'}", f"-I{INCLUDE}"]
-    subprocess.run(["g++", *options, str(HOST / "attention_tiles.cpp"), "-o", str(out)], check=True, timeout=120)
+    subprocess.run(["g++", *options, str(HOST / "attention_tiles.cpp"), "-o", str(out)], check=True, timeout=600)
     return out
 
 
 def scheduled(program: Path, batches: list[Batch]) -> list[list[Tile]]:
     text = "\n".join(batch.line() for batch in batches)
-    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=600)
     found: list[list[Tile]] = []
     expected_tiles = 0
     for line in done.stdout.splitlines():

@@ -48,13 +48,13 @@ class Plan:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plan") / "plan"
     options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HOST / 'stubs'}", f"-I{INCLUDE}", "-x", "c++"]
-    subprocess.run(["g++", *options, str(HOST / "decode_plan.cpp"), "-o", str(out)], check=True, timeout=120)
+    subprocess.run(["g++", *options, str(HOST / "decode_plan.cpp"), "-o", str(out)], check=True, timeout=600)
     return out
 
 
 def plans_of(program: Path, problems: list[Problem]) -> list[Plan]:
     text = "\n".join(problem.line() for problem in problems)
-    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=600)
     rows = [map(int, line.split()) for line in done.stdout.splitlines()]
     return [Plan(**dict(zip(Plan.__dataclass_fields__, row, strict=True))) for row in rows]
 

@@ -78,13 +78,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-o",
         str(out),
     ]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=600)
     return out
 
 
 def split_work(program: Path, cases: list[Case]) -> list[WorkList]:
     text = "\n".join(case.line() for case in cases)
-    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=600)
     found: list[WorkList] = []
     for line in done.stdout.splitlines():
         words = line.split()

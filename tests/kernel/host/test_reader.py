@@ -77,7 +77,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     """Words used, or what was refused; and all words."""
     out = tmp_path_factory.mktemp("abi") / "abi.so"
     options = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{STUBS}", f"-I{KERNEL / 'include'}", "-shared", "-fPIC"]
-    subprocess.run(["g++", *options, "-x", "c++", str(KERNEL / "src/abi.cu"), "-o", str(out)], check=True, timeout=120)
+    subprocess.run(["g++", *options, "-x", "c++", str(KERNEL / "src/abi.cu"), "-o", str(out)], check=True, timeout=600)
     function = ctypes.PyDLL(str(out)).flashcore_read
     function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function.restype = ctypes.c_int64

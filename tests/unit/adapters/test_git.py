@@ -25,13 +25,26 @@ def test_a_name_that_looks_like_an_option_is_none():
     assert argv.index("--") < argv.index("--output=/etc/passwd")
 
 
-def test_the_files_of_a_commit_and_the_difference_from_it():
-    assert git.archive_argv(Path("/a/b"), SHA, Path("/t/base.tar"))[-2:] == ("--output=/t/base.tar", SHA)
-    assert git.difference_argv(Path("/a/b"), SHA, ("tool", ":(exclude)tool/report"))[-3:] == (
-        "--",
-        "tool",
-        ":(exclude)tool/report",
-    )
+@pytest.mark.parametrize(
+    ("revision", "refs", "count"),
+    [
+        ("origin/main", ["refs/remotes/origin/main"], 1),
+        ("origin/main", ["refs/remotes/origin/main", "refs/tags/origin/main"], 2),
+        ("origin/main~2", ["refs/remotes/origin/main", "refs/heads/origin/main"], 2),
+        ("main@{1}", ["refs/heads/main", "refs/tags/main"], 2),
+        ("main", ["refs/heads/main", "refs/tags/main/1"], 1),
+        ("abc1234", ["refs/tags/abc1234"], 2),
+        ("v1-3-gabc1234", ["refs/tags/v1-3-gabc1234"], 2),
+        (SHA, ["refs/tags/" + SHA], 1),
+        ("HEAD", [], 0),
+    ],
+)
+def test_a_revision_has_one_meaning(revision, refs, count):
+    assert len(git.meanings(revision, refs)) == count
+
+
+def test_git_stashes_without_programs_of_its_settings():
+    assert {"core.fsmonitor=false", "core.hooksPath=/dev/null"} <= set(git.snapshot_argv(Path("/a/b")))
 
 
 def test_variables_that_point_git_elsewhere_are_dropped():

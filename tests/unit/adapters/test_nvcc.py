@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flashcore_ci.adapters import nvcc
 from flashcore_ci.model.evidence import CompileError
+from flashcore_ci.model.options import CompileOptions
 
 RECORDINGS = Path(__file__).parents[2] / "recordings/nvcc"
 
@@ -108,15 +110,50 @@ def test_one_run_leaves_object_cubin_and_dependencies():
     argv = nvcc.compile_argv(
         Path("/t/nvcc"),
         source="k/a.cu",
+        options=FLASHCORE,
         includes=["k/include"],
         target=Path("/w/a.o"),
         dependencies=Path("/w/a.d"),
         keep=Path("/w"),
     )
     assert argv[0] == "/t/nvcc"
-    assert argv[1 : 1 + len(nvcc.OPTIONS)] == nvcc.OPTIONS
+    assert argv[1 : 1 + len(OPTIONS)] == OPTIONS
     assert argv[-2:] == ("-c", "k/a.cu")
-    assert argv[1 + len(nvcc.OPTIONS) : 3 + len(nvcc.OPTIONS)] == ("-I", "k/include")
+    assert argv[1 + len(OPTIONS) : 3 + len(OPTIONS)] == ("-I", "k/include")
+
+
+FLASHCORE = CompileOptions(architectures=("sm_90a",), fast_math=True)
+OPTIONS = (
+    "-std=c++17", "-O3", "--use_fast_math", "-Xptxas", "-v,-warn-lmem-usage",
+    "-lineinfo", "-gencode=arch=compute_90a,code=sm_90a", "-Xcompiler", "-fPIC",
+)  # fmt: skip
+"""What recorded evidence was compiled with. Its digests cover exactly this list."""
+
+
+def test_the_options_of_flashcore_are_those_of_its_recorded_evidence():
+    assert nvcc.options_of(FLASHCORE) == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"architectures": ("sm_120",)}, "-gencode=arch=compute_120,code=sm_120"),
+        ({"standard": "c++20"}, "-std=c++20"),
+        ({"optimization": 1}, "-v,-warn-lmem-usage,-O1"),
+        ({"flush_denormals": True}, "-ftz=true"),
+        ({"precise_division": False}, "-prec-div=false"),
+        ({"precise_square_root": False}, "-prec-sqrt=false"),
+        ({"fused_multiply_add": False}, "-fmad=false"),
+        ({"extended_lambda": True}, "--extended-lambda"),
+        ({"relaxed_constexpr": True}, "--expt-relaxed-constexpr"),
+        ({"defines": ("TILE=64",)}, "-DTILE=64"),
+    ],
+)
+def test_each_setting_changes_one_option(changes, option):
+    plain = CompileOptions(architectures=("sm_90a",))
+    assert option in nvcc.options_of(replace(plain, **changes))
+    assert option not in nvcc.options_of(plain)
+    assert "--use_fast_math" not in nvcc.options_of(replace(plain, **changes))
 
 
 TRANSLATED = """# 1 "kernel/a.cu"

@@ -5,7 +5,7 @@ from factories import make_description, make_entry_spec
 
 from flashcore_ci.adapters import nvcc, nvdisasm
 from flashcore_ci.build.objects import CompiledEntry, CompiledUnit
-from flashcore_ci.build.subjects import find_unnamed_entries
+from flashcore_ci.build.subjects import _entry_evidence, find_unnamed_entries
 from flashcore_ci.model.evidence import CompileError
 
 KERNEL, LAUNCHER = "kernel/scale_f32.cu", "kernel/scale.cu"
@@ -56,3 +56,13 @@ def test_several_entries_of_one_source_may_all_be_named() -> None:
     entries = tuple(make_entry_spec(symbol, source=KERNEL) for symbol in ("a", "b"))
     spec = type(SPEC)(library="l", launchers=(), includes=(), binding=(), entries=entries)
     assert find_unnamed_entries(spec, {KERNEL: unit("a", "b")}) == []
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("sm_90a", True), ("sm_80", True), ("sm_86", False), ("sm_120", False)])
+def test_shared_memory_that_no_block_of_the_architecture_has_is_an_error(name: str, accepted: bool) -> None:
+    spec = make_entry_spec("scale_f32", dynamic_shared_bytes=99 * 1024 + 1)
+    found = _entry_evidence(spec, unit("scale_f32"), name)
+    assert isinstance(found, CompileError) != accepted
+    if not accepted:
+        message = f"scale_f32 takes 101377 byte of shared memory per block, and {name} has at most 101376"
+        assert found == CompileError(file=spec.source, line=0, message=message)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flashcore_ci.build import programs, toolchain
+from flashcore_ci.cli import options
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.store import codec
 
@@ -34,7 +35,7 @@ PROGRAMS = {
 @pytest.fixture(autouse=True)
 def _pinned(monkeypatch):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in PROGRAMS.items()}
-    monkeypatch.setattr(programs, "pinned_programs", lambda: digests)
+    monkeypatch.setattr(programs, "pinned_programs", lambda version: digests)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -66,15 +67,18 @@ def test_the_machines_own_tools_are_known_by_their_bytes(tmp_path):
     assert programs.check_programs(cuda, {}) != before
 
 
-def test_the_shipped_list_names_the_programs_that_run():
-    lines = resources.files(programs.__package__).joinpath("toolchain-x86_64.sha256").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("version", toolchain.VERSIONS)
+def test_the_shipped_list_names_the_programs_that_run(version):
+    file = resources.files(programs.__package__).joinpath(f"toolchain-{version}-x86_64.sha256")
+    lines = file.read_text(encoding="utf-8").splitlines()
     names = {line.partition("  ")[2] for line in lines}
     assert {"bin/nvcc", "bin/ptxas", "bin/cudafe++", "bin/fatbinary", "bin/nvdisasm", "nvvm/bin/cicc"} <= names
     assert {"compute-sanitizer/compute-sanitizer", "lib/libcudart_static.a"} <= names
 
 
-def test_every_part_is_pinned_with_hashes():
-    requirements = re.sub(r"\\\n", " ", toolchain.lock_text())
+@pytest.mark.parametrize("version", toolchain.VERSIONS)
+def test_every_part_is_pinned_with_hashes(version):
+    requirements = re.sub(r"\\\n", " ", toolchain.lock_text(version))
     lines = [line for line in requirements.splitlines() if line and not line.startswith("#")]
     assert len(lines) == 8
     for line in lines:
@@ -138,3 +142,26 @@ def test_pips_failures_in_one_line(output, message):
     found, fix = toolchain.explain_pip_failure(output)
     assert found == message
     assert fix
+
+
+def test_the_toolchains_are_installed_next_to_each_other_and_chosen_by_name(tmp_path):
+    assert [toolchain.version_of(name) for name in ("pip", "13.0", "13.5")] == ["13.0", "13.0", "13.5"]
+    assert len({toolchain._folder(tmp_path, version) for version in toolchain.VERSIONS}) == 2
+    install(tmp_path)
+    assert toolchain.find(tmp_path, "13.0") is not None
+    assert toolchain.find(tmp_path, "13.5") is None
+
+
+def test_the_command_line_offers_exactly_the_pinned_versions():
+    assert options.PINNED == toolchain.VERSIONS
+
+
+def test_a_statement_names_the_pins_of_the_compiler_that_ran():
+    assert toolchain.version_with({"nvcc 13.5.37"}) == "13.5"
+    assert toolchain.version_with({"nvcc 13.0.88"}) == "13.0"
+    assert toolchain.version_with({"nvcc 12.8.93"}) == toolchain.DEFAULT
+
+
+@pytest.mark.parametrize(("version", "floor"), [("13.0.88", 580), ("13.5.37", 580), ("12.8.93", 525), ("14.0.1", 580), ("", 580)])
+def test_the_driver_floor_follows_the_toolchain(version, floor):
+    assert toolchain.driver_floor(version) == floor

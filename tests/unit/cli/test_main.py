@@ -89,7 +89,7 @@ def test_help_and_version_pass(capsys: pytest.CaptureFixture) -> None:
 
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_is_where_the_table_says(name: str) -> None:
-    command = importlib.import_module(f"flashcore_ci.cli.{name}").command
+    command = importlib.import_module(f"flashcore_ci.cli.{main.MODULES.get(name, name)}").command
     assert command.name == name
     assert command.help
 

@@ -23,7 +23,7 @@ def test_a_sound_gpu_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("arch", {"compute_capability": "8.0"}),
+        ("arch", {"compute_capability": "7.5"}),
         ("driver", {"driver": "570.86.10"}),
         ("driver", {"driver": "unknown"}),
         ("mode", {"compute_mode": "prohibited"}),
@@ -64,3 +64,27 @@ def test_counters(code: Code) -> None:
 def test_disk() -> None:
     assert checks.diagnose_disk("runs", 1 << 20).fix
     assert not checks.diagnose_disk("runs", 1 << 40).problem
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "arch", "roofs"),
+    [
+        ("NVIDIA H200", "9.0", "(sm_90a): 227 KiB", "ridge at 206 FLOP/byte"),
+        ("NVIDIA A100-SXM4-80GB", "8.0", "(sm_80): 163 KiB", "ridge at 153 FLOP/byte"),
+        ("NVIDIA GeForce RTX 4090", "8.9", "(sm_89): 99 KiB", "ridge at 164 FLOP/byte"),
+        ("NVIDIA B200", "10.0", "(sm_100): 227 KiB", "ridge at 281 FLOP/byte"),
+        ("a new product", "12.0", "(sm_120): 99 KiB", "unknown for this product"),
+    ],
+)
+def test_limits_and_roofs_follow_the_device(name: str, capability: str, arch: str, roofs: str) -> None:
+    lines = {line.name: line for line in checks.diagnose_gpu(replace(SOUND, name=name, compute_capability=capability))}
+    assert arch in lines["arch"].fact
+    assert roofs in lines["roofs"].fact
+    assert not lines["arch"].problem
+
+
+def test_the_driver_floor_follows_the_toolchain() -> None:
+    old = replace(SOUND, driver="570.86.10")
+    assert not {line.name: line for line in checks.diagnose_gpu(old, cuda="12.8.93")}["driver"].problem
+    found = {line.name: line for line in checks.diagnose_gpu(old, cuda="13.5.37")}["driver"]
+    assert (found.problem, found.fix) == (True, "install driver 580 or newer: CUDA 13.5.37 needs it")

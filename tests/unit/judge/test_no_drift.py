@@ -7,13 +7,14 @@ from comparing import CHECK, COMPUTE, NO_DRIFT, NO_SLOWER, comparison, lognormal
 from evidence_factories import good_observation, make_evidence, make_provenance
 from factories import make_build, make_check, make_limit
 from judging import judged
+from report_factories import LIVE
 
 from flashcore_ci.judge.references import References
 from flashcore_ci.model.baseline import Baseline, BaselineRow
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing, Samples
-from flashcore_ci.model.suite import Kind, Roof
-from flashcore_ci.model.verdict import Outcome
+from flashcore_ci.model.suite import Accepts, Kind, Roof, VersionRange
+from flashcore_ci.model.verdict import Origin, Outcome
 
 DRIFT = make_check(NO_DRIFT)
 PLAN = plan_of(DRIFT)
@@ -157,3 +158,49 @@ def test_a_baseline_from_the_same_run_is_noted():
 
 def test_the_two_gates_are_different_questions():
     assert CHECK.gate.evidence is not DRIFT.gate.evidence
+
+
+CLASS = {"machine_class": "NVIDIA H200, sm_90, 132 multiprocessors"}
+RECORDED = Origin(kind="recorded", detail="a recording")
+ACCEPTED = Accepts(devices=("NVIDIA H200",), driver=VersionRange(first="1", below="999"), tools=(), max_age_days=7)
+
+
+class TestFirstRun:
+    """A machine class without a baseline does not start red. Whoever could choose the class is not believed."""
+
+    def test_a_live_run_does_not_block_and_says_how_to_propose_a_baseline(self):
+        report = first_run()
+        found = report.verdicts[0]
+        assert (found.outcome, found.reason.code, found.blocks) == (Outcome.INCONCLUSIVE, Code.FIRST_RUN, False)
+        assert "flashcore-ci baseline propose RUN" in found.next_step
+        assert any("1 checks apply once this kind of machine has a baseline" in note for note in report.notes)
+        assert (report.outcome, report.exit_code) == (Outcome.PASS, 0)
+
+    def test_a_recording_counts_if_the_suite_accepts_the_device_by_name(self):
+        assert blocks(first_run(origin=RECORDED))
+        assert not blocks(first_run(origin=RECORDED, accepts=ACCEPTED))
+        assert blocks(first_run(origin=RECORDED, accepts=replace(ACCEPTED, devices=("NVIDIA H100",))))
+
+    @pytest.mark.parametrize("changes", [{"driver": "570"}, {"clock_policy": "locked"}, {"device": "nvidia-h200"}, {"rows": ()}])
+    def test_any_baseline_of_the_product_ends_it(self, changes):
+        report = first_run(baseline(**changes))
+        assert (report.verdicts[0].reason.code, blocks(report)) == (Code.NO_BASELINE, True)
+
+    @pytest.mark.parametrize("changes", [{"multiprocessors": 66}, {"compute_capability": "8.0"}, {"name": "NVIDIA H200 NVL"}])
+    def test_a_device_that_is_not_what_it_says_ends_it(self, changes):
+        assert blocks(first_run(device=replace(make_provenance().device, **changes)))
+
+    def test_evidence_cannot_say_so_itself(self):
+        missing = Missing(code=Code.FIRST_RUN, message="no baseline yet")
+        report = first_run(observation=timing(missing=missing, samples=()))
+        assert (report.verdicts[0].reason.code, blocks(report)) == (Code.FIRST_RUN, True)
+
+
+def first_run(*baselines, observation=None, origin=LIVE, accepts=None, device=None):
+    provenance = make_provenance(**CLASS, **({"device": device} if device else {}))
+    evidence = make_evidence(observations=(observation or timing(),), provenance=provenance)
+    return judged(evidence, plan=replace(PLAN, accepts=accepts), origin=origin, references=References(baselines=baselines))
+
+
+def blocks(report):
+    return report.verdicts[0].blocks

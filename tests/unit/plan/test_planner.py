@@ -94,6 +94,21 @@ class TestChecks:
         assert all("no machine code" in excluded.why for excluded in static)
         assert "finite" in {check.gate.id for check in plan.checks}
 
+    def test_a_build_gate_judges_the_workloads_whose_machine_code_is_collected(self):
+        workloads = (make_workload("big", collect=(Kind.CORRECTNESS, Kind.MACHINE_CODE)), SMALL)
+        suite = make_suite(workloads=workloads, gates=(SPILLS, FINITE))
+        plan = planned(suite, descriptions=(make_description(build=None),))
+        (check,) = [check for check in plan.checks if check.gate.id == "spills"]
+        assert (check.target, check.scope, check.gate.evidence) == ("big", Scope.WORKLOAD, Kind.MACHINE_CODE)
+        (excluded,) = [excluded for excluded in plan.excluded if excluded.gate == "spills"]
+        assert (excluded.target, 'name "machine-code"' in excluded.why) == ("small", True)
+        assert [workload.id for workload in plan.workloads_for(Kind.MACHINE_CODE)] == ["big"]
+
+    def test_machine_code_from_the_build_is_not_collected_again(self):
+        workloads = (make_workload("big", collect=(Kind.CORRECTNESS, Kind.MACHINE_CODE)), SMALL)
+        with pytest.raises(SuiteError, match="the machine code of scale comes from the build"):
+            planned(make_suite(workloads=workloads))
+
     def test_collectors_ask_for_what_workloads_want(self):
         workloads = (make_workload("big"), make_workload("small", collect=(Kind.CORRECTNESS,)))
         plan = planned(make_suite(gates=(FINITE,), workloads=workloads))

@@ -112,3 +112,11 @@ def test_nothing_but_sources_of_the_checkout_is_quoted(tmp_path: Path) -> None:
 @given(file=st.text(), line=st.integers())
 def test_any_name_is_no_error(file: str, line: int) -> None:
     source_of(Path(__file__).parent, file, line)
+
+
+def test_the_roofs_are_those_of_the_gpu_that_was_measured(tmp_path: Path) -> None:
+    good = good_evidence(PLAN)
+    device = replace(good.provenance.device, name="NVIDIA H100 80GB HBM3")
+    evidence = replace(good, provenance=replace(good.provenance, device=device))
+    made = dossier.make_dossier(make_suite(), PLAN, (make_build(),), [Source(origin=LIVE, evidence=evidence)], root=tmp_path)
+    assert (made.ridge.device, made.ridge.bandwidth) == ("NVIDIA H100 80GB HBM3", 3.35e12)

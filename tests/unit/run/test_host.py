@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tiny_kernel
+from factories import make_plan
+from sound_gpu import SOUND
 
 from flashcore_ci.adapters import nvml
 from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.options import CompileOptions
 from flashcore_ci.run import host
 from flashcore_ci.run.host import has_gpu
 
@@ -48,3 +53,24 @@ def test_a_driver_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(nvml, "read", lambda gpu: gpu)
     monkeypatch.setattr(host, "has_gpu", lambda: False)
     host.require_gpu("0")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "capability", "runs"),
+    [
+        ("sm_90a", "9.0", True),
+        ("sm_90a", "10.0", False),
+        ("sm_80", "8.6", True),
+        ("sm_86", "8.0", False),
+        ("sm_80", "9.0", False),
+    ],
+)
+def test_a_gpu_that_cannot_run_what_was_built_is_refused(architecture: str, capability: str, runs: bool) -> None:
+    described = tiny_kernel.description(compile=CompileOptions(architectures=(architecture,)))
+    plan, state = replace(make_plan(), descriptions=(described,)), replace(SOUND, compute_capability=capability)
+    if runs:
+        host.require_architecture(plan, state)
+        return
+    with pytest.raises(CannotCollectError, match=f"tiny is built for {architecture}, and NVIDIA H200 has compute cap") as caught:
+        host.require_architecture(plan, state)
+    assert "name this one in [ridge] of gates/tiny.toml" in caught.value.fix

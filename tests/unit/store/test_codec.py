@@ -53,7 +53,7 @@ def test_half_a_surrogate_pair_does_not_stop_a_report():
         ('{"workload": "a", "flops": -Infinity, "bytes": 2, "entries": []}', "-Infinity is not a number"),
         ('{"workload": "a", "flops": 1e999, "bytes": 2, "entries": []}', "1e999 is too large"),
         ('{"workload": "a", "flops": 1, "bytes": 2, "entries": [], "flops": 3}', "a key occurs twice"),
-        ('{"workload": "\\ud800", "flops": 1, "bytes": 2, "entries": []}', "the whole file: Invalid JSON"),
+        ('{"workload": "\\ud800", "flops": 1, "bytes": 2, "entries": []}', "the whole file: JSON is needed"),
         ('{"workload": "a", "flops": 1', "not valid JSON"),
         ("", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
@@ -100,7 +100,7 @@ def test_defaults_are_for_builders_not_for_files(old, new, words):
 
 def test_the_schema_asks_for_every_field_and_no_other():
     schema = schema_of(Problem)
-    assert schema["required"] == ["workload", "flops", "bytes", "entries"]
+    assert schema["required"] == ["workload", "flops", "bytes", "entries", "estimated", "output_shapes"]
     assert schema["additionalProperties"] is False
 
 

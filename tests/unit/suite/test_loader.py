@@ -48,9 +48,9 @@ class TestProblems:
         ("old", "new", "line"),
         [
             ("repeats = 3", "repeat = 3", 'gates/tiny.toml: protocol.repeat: unknown key "repeat" (did you mean "repeats"?)'),
-            ("repeats = 3", 'repeats = "3"', "gates/tiny.toml: protocol.repeats: Input should be a valid integer, not '3'"),
-            ("repeats = 3", "repeats = 0", "protocol.repeats: Input should be greater than or equal to 1, not 0"),
-            ("flops = 989e12", "flops = inf", "ridge.flops: Input should be a finite number"),
+            ("repeats = 3", 'repeats = "3"', 'gates/tiny.toml: protocol.repeats: a whole number is needed, not "3"'),
+            ("repeats = 3", "repeats = 0", "protocol.repeats: at least 1 is needed, not 0"),
+            ("flops = 989e12", "flops = inf", "ridge.flops: a finite number is needed"),
             (
                 "timing = 60",
                 "timings = 60",
@@ -58,7 +58,7 @@ class TestProblems:
             ),
             ("[[gate]]", "[[gates]]", 'gates: unknown key "gates" (did you mean "gate"?)'),
             ("[[gate]]", "[[gates]]", "gates/tiny.toml: gate: this key is missing"),
-            ('name = "tiny"', "", "gates/tiny.toml: name: this key is missing"),
+            ('name = "tiny"', "name = 3", "gates/tiny.toml: name: text in quotes is needed, not 3"),
             ('file = "scale.py"', 'file = "scales.py"', "subject[0] (scale).file: scales.py: there is no such file in"),
             (
                 'file = "scale.py"',
@@ -66,7 +66,7 @@ class TestProblems:
                 "subject[0] (scale).file: ../scale.py is not a path inside the checkout",
             ),
             ('file = "scale.py"', 'file = "/dev/null"', "subject[0] (scale).file: /dev/null is not a path inside the checkout"),
-            ('file = "scale.py"', 'file = "scale\\u0000.py"', "subject[0] (scale).file: String should match pattern"),
+            ('file = "scale.py"', 'file = "scale\\u0000.py"', "subject[0] (scale).file: text without a zero byte is needed"),
             (
                 'rule = "=="',
                 'rule = ">="',
@@ -89,11 +89,11 @@ class TestProblems:
                 '(big-{n}).roof: "memroy" is not an allowed value (did you mean "memory"?)',
             ),
             ('roof = "memory"', 'rof = "memory"', '(big-{n}).rof: unknown key "rof" (did you mean "roof"?)'),
-            ('roof = "memory"', "seed = -1", "(big-{n}).seed: Input should be greater than or equal to 0, not -1"),
-            ('["correctness", "timing"]', "[]", "(big-{n}).collect: List should have at least 1 item"),
-            ('["correctness", "timing"]', '"timing"', "(big-{n}).collect: Input should be a valid array"),
+            ('roof = "memory"', "seed = -1", "(big-{n}).seed: at least 0 is needed, not -1"),
+            ('["correctness", "timing"]', "[]", "(big-{n}).collect: at least 1 value is needed, not []"),
+            ('["correctness", "timing"]', '"timing"', "(big-{n}).collect: a list is needed"),
             ('["correctness", "timing"]', '["resources"]', '(big-{n}).collect: "resources" is not collected for workloads'),
-            ("each = { n = [1, 2] }", "each = { n = [] }", "(big-{n}).each.n: List should have at least 1 item"),
+            ("each = { n = [1, 2] }", "each = { n = [] }", "(big-{n}).each.n: at least 1 value is needed"),
             (
                 "each = { n = [1, 2] }",
                 "each = { n = [1, 1] }",
@@ -102,9 +102,9 @@ class TestProblems:
             (
                 "each = { n = [1, 2] }",
                 "each = { n = [[1]] }",
-                "each.n[0]: Value error, a parameter is text, a finite number, true or false",
+                "each.n[0]: a parameter is text, a finite number, true or false",
             ),
-            ("each = { n = [1, 2] }", "each = { n = [nan] }", "each.n[0]: Value error, a parameter is text"),
+            ("each = { n = [1, 2] }", "each = { n = [nan] }", "each.n[0]: a parameter is text"),
             ('id = "big-{n}"', 'id = "big-{m}"', "workload[0] (big-{m}).id: {m} is not given in every case (known: input, n)"),
             ('id = "big-{n}"', 'id = "big {n}"', '"big 1" is not an id: use letters, digits, dot, dash and underscore'),
             (
@@ -117,16 +117,15 @@ class TestProblems:
                 "finite/bad-value",
                 'gate[0] (finite).metric: unknown metric "finite/bad-value" (did you mean "finite/bad-values"?)',
             ),
-            (', unit = "count"', "", "gate[0] (finite).limits[0].unit: a limit has a unit: this key is missing"),
             (
                 'unit = "count"',
                 'unit = "ms"',
                 'gate[0] (finite).limits[0].unit: "finite/bad-values" is judged in "count", not "ms"',
             ),
             ('unit = "count"', 'unit = "count", vlaue = 3', '.limits[0].vlaue: unknown key "vlaue" (did you mean "value"?)'),
-            ("value = 0", "value = nan", "limits[0].value: Input should be a finite number"),
-            ('limits = [{ value = 0, unit = "count" }]', "limits = []", "(finite).limits: List should have at least 1 item"),
-            ('why = "because"', 'why = ""', "(finite).why: String should have at least 1 character"),
+            ("value = 0", "value = nan", "limits[0].value: a finite number is needed"),
+            ('limits = [{ value = 0, unit = "count" }]', "limits = []", "(finite).limits: at least 1 value is needed"),
+            ('why = "because"', 'why = ""', "(finite).why: text is needed"),
             (
                 'why = "because"',
                 'why = "x"\ntags = ["norm"]',
@@ -158,7 +157,7 @@ class TestProblems:
 
     def test_a_list_that_is_none(self, problems):
         found = problems("gate = 3\nworkload = [1]\n" + HEAD + SUBJECT)
-        assert any("gate: Input should be a valid array" in line for line in found)
+        assert any("gate: a list is needed" in line for line in found)
         assert any("workload[0]: " in line for line in found)
 
     def test_all_at_once(self, problems):
@@ -170,18 +169,18 @@ class TestProblems:
             .replace(', unit = "count"', "")
         ) + GATE
         found = "\n".join(problems(text))
-        for words in ("protocol.repeat:", ".rof:", '"scales"', "a limit has a unit", "given twice"):
+        for words in ("protocol.repeat:", ".rof:", '"scales"', "unknown metric", "given twice"):
             assert words in found
 
     def test_what_is_wrong_with_a_statistic(self, problems):
         gate = GATE.replace("correctness", "timing").replace("finite/bad-values", "cycles/gpu/cold")
-        found = problems(WITHOUT_GATES + gate.replace('"count"', '"Mcycle"'))
+        found = problems(WITHOUT_GATES + gate.replace("rule", 'statistic = "value"\nrule').replace('"count"', '"Mcycle"'))
         assert any('"cycles/gpu/cold" has samples, so it needs a statistic' in line for line in found)
         gate = gate.replace("rule", 'statistic = "relative-std"\nrule')
-        found = problems(WITHOUT_GATES + gate)
+        found = problems(WITHOUT_GATES + gate.replace("rule", "min_samples = 1\nrule"))
         assert any('"cycles/gpu/cold" is judged in "%"' in line for line in found)
         assert any("a spread needs at least 2 samples" in line for line in found)
-        found = problems(WITHOUT_GATES + gate.replace("rule", "min_samples = 6\nrule"))
+        found = problems(WITHOUT_GATES + gate.replace("rule =", "min_samples = 6\nrule ="))
         assert any("the gate needs 6 samples, but protocol.timing_processes is 5" in line for line in found)
 
     def test_static_gates_have_no_roofs_and_know_subjects(self, problems, read):

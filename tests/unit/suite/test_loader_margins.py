@@ -37,7 +37,7 @@ def test_they_are_read(read):
         ("0.3", "0", "can never be shown"),
         ("0.3", "-1.0", "can never be shown"),
         ('"%"', '"ms"', 'is judged in "%"'),
-        ('statistic = "slowdown"', "", "so it needs a statistic"),
+        ('statistic = "slowdown"', 'statistic = "value"', "so it needs a statistic"),
         ('statistic = "slowdown"', 'statistic = "relative-std"', 'is judged by the statistic "slowdown"'),
         ('"slowdown/primary"', '"head/clock/sm"', 'is judged by the statistic "relative-std"'),
         ('"comparison"', '"timing"', 'comes with the evidence "comparison"'),

@@ -9,7 +9,7 @@ FILE = 'file = "scale.py"'
 
 @pytest.fixture(autouse=True)
 def candidate(checkout):
-    (checkout / "candidate.py").write_text("")
+    (checkout / "candidate.py").write_text("from elsewhere import *\n")
     (checkout / "helper.py").write_text("")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import nvcc, process
+from flashcore_ci.model import options
 from tuner.choice import MASKS
 from tuner.space import Candidate, of_table
 
@@ -49,7 +50,8 @@ class Compiler:
     def compile(self, source: Path, target: Path, *includes: str) -> process.Completed:
         """Compile one source."""
         paths = [part for include in includes for part in ("-I", include)]
-        argv = ["nice", str(self.program), *nvcc.OPTIONS, *paths, "-o", str(target.resolve()), "-c", str(source)]
+        settings = options.read(tomllib.loads((self.root / "gates/hopper.toml").read_text(encoding="utf-8"))["build"])
+        argv = ["nice", str(self.program), *nvcc.options_of(settings), *paths, "-o", str(target.resolve()), "-c", str(source)]
         return process.run(argv, logs=target.parent, name=target.stem, timeout=TIMEOUT, cwd=self.root)
 
     def link(self, objects: Iterable[Path], target: Path, logs: Path) -> process.Completed:

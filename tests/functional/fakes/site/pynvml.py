@@ -4,6 +4,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,10 @@ class NVMLError_NotSupported(NVMLError):
     """The error for what a GPU does not support."""
 
 
+class NVMLError_Timeout(NVMLError):
+    """The error when nothing happened in time."""
+
+
 def _answers(value: Any) -> Any:
     def answer(*_: Any) -> Any:
         return value
@@ -38,15 +43,45 @@ def nvmlInit() -> None:
 nvmlShutdown = _answers(None)
 
 
-def _handle(_: Any) -> str:
-    if (Path(os.environ["RECORDING"]) / "lost").exists():
+_uuids = [f"{_device.get('uuid')}{'-' * bool(number)}{number or ''}" for number in range(int(os.environ.get("FAKE_GPUS", "1")))]
+
+
+def _handle(gpu: int | str) -> str:
+    """Return a GPU's UUID as its handle. A file ``lost`` loses all GPUs, and ``lost-UUID`` one of them."""
+    uuid = _uuids[gpu] if isinstance(gpu, int) else gpu
+    if any((Path(os.environ["RECORDING"]) / name).exists() for name in ("lost", f"lost-{uuid}")):
         raise NVMLError("GPU is lost")
-    return "handle"
+    return uuid
+
+
+def _uuid(handle: str) -> str:
+    return handle
 
 
 nvmlDeviceGetHandleByIndex = nvmlDeviceGetHandleByUUID = _handle
+nvmlDeviceGetCount = _answers(len(_uuids))
+nvmlEventTypeXidCriticalError = 8
+nvmlEventSetCreate = list
+nvmlEventSetFree = _answers(None)
+
+
+def nvmlDeviceRegisterEvents(handle: str, _: int, events: list[str]) -> None:
+    events.append(handle)
+
+
+def nvmlEventSetWait_v2(events: list[str], milliseconds: int) -> Any:
+    """Return the number in a file ``xid-UUID``, once."""
+    time.sleep(milliseconds / 1000)
+    for file in (Path(os.environ["RECORDING"]) / f"xid-{uuid}" for uuid in events):
+        if file.exists():
+            number = int(file.read_text())
+            file.unlink()
+            return SimpleNamespace(eventData=number)
+    raise NVMLError_Timeout
+
+
 nvmlDeviceGetName = _answers(_device.get("name"))
-nvmlDeviceGetUUID = _answers(_device.get("uuid"))
+nvmlDeviceGetUUID = _uuid
 nvmlSystemGetDriverVersion = _answers(_device.get("driver"))
 nvmlSystemGetCudaDriverVersion = _answers(13000)
 nvmlDeviceGetCudaComputeCapability = _answers((9, 0))

@@ -1,0 +1,6 @@
+"""The same with PyTorch."""
+
+
+def add(x, y):
+    """Return the sum."""
+    return x + y

@@ -1,0 +1,60 @@
+"""The command ``fleet``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flashcore_ci.cli import console, options, signals
+from flashcore_ci.fleet import run as fleet
+from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run.request import Request
+
+
+@click.group("fleet")
+def command() -> None:
+    """Measure one suite on several GPUs."""
+
+
+@command.command("run")
+@options.suite
+@options.out
+@options.evidence
+@options.only
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "slurm", "ci"]),
+    default="local",
+    show_default=True,
+    help="All GPUs of this machine, a Slurm array job, or the matrix of a GitHub job on standard output.",
+)
+@click.option("--gpus", type=click.IntRange(1, 256), default=2, show_default=True, help="Slurm and ci: shards at most.")
+@click.option("--slurm", "slurm", default="--gres=gpu:1 --exclusive", show_default=True, help="Options for sbatch.")
+@options.build
+@options.toolchain
+@options.allow_process
+@options.lock_timeout
+@options.jobs
+@options.as_json
+def run(*, out: Path, engine: str, gpus: int, slurm: str, as_json: bool, **arguments: Any) -> int:
+    """Cut the suite, measure every shard, join the bundles and judge.
+
+    A shard that a machine loses is measured again elsewhere. A failed check is not. `ci` writes the shards to --out.
+    """
+    request = Request(out=out, environ=os.environ, live=True, **arguments)
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        if engine == "ci":
+            text = fleet.matrix(request, progress, gpus=gpus)
+        elif engine == "slurm":
+            report = fleet.run_slurm(request, progress, nodes=gpus, options=tuple(shlex.split(slurm)))
+        else:
+            report = fleet.run_local(request, progress)
+    if engine == "ci":
+        click.echo(text)
+        return ExitCode.PASSED
+    console.show_results(report, out, as_json=as_json, environ=os.environ)
+    return report.exit_code

@@ -1,0 +1,128 @@
+"""The command ``history``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from flashcore_ci.cli import console, options
+from flashcore_ci.cli.extras import extra
+from flashcore_ci.model.errors import ExitCode
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT = "sqlite:///.flashcore-ci/history.db"
+
+
+def db(command: F) -> F:
+    """Add the option --db."""
+    text = "sqlite:///FILE or postgresql://USER@HOST/NAME. The password is in FLASHCORE_CI_DB_PASSWORD."
+    return click.option("--db", default=DEFAULT, show_default=True, metavar="URL", help=text)(command)
+
+
+@click.group("history")
+def command() -> None:
+    """Keep what runs measured in a database. Needs the extra `history`."""
+
+
+@command.command("add")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=options.FILE)
+@db
+@options.suite
+@click.option(
+    "--statement",
+    "statements",
+    multiple=True,
+    metavar="FILE",
+    type=options.FILE,
+    help="The in-toto statement of RUN. Once per RUN, in their order. Verify its signature before.",
+)
+@click.option(
+    "--protected",
+    default="origin/main",
+    show_default=True,
+    metavar="REF",
+    help="The branch that runs with a statement must be of.",
+)
+@click.option("--branch", default="", metavar="NAME", help="The branch of runs without a statement. It is only shown.")
+@click.option("--reviewed", is_flag=True, help="Mark the runs as unsigned, but reviewed.")
+def add(*, runs: tuple[Path, ...], **arguments: Any) -> int:
+    """Add runs: folders, or bundles that `pack` wrote.
+
+    A run is stored once. Only runs of the protected branch with their statement feed detection. All others are kept apart.
+    """
+    with extra():
+        from flashcore_ci.run import history  # noqa: PLC0415 - needs the extra
+    how = history.Import(environ=os.environ, **arguments)
+    with console.ProgressLine(os.environ) as progress:
+        for path, added in history.add(runs, how, progress):
+            click.echo(f"{path}: {added}", err=True)
+    return ExitCode.PASSED
+
+
+@command.command("list")
+@db
+@click.option("--newest", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
+def list_runs(*, db: str, newest: int) -> int:
+    """List runs, the newest first."""
+    with extra():
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
+    for line in history.listed(db, os.environ, newest=newest):
+        click.echo(line)
+    return ExitCode.PASSED
+
+
+@command.command("show")
+@click.argument("digest")
+@db
+def show(*, digest: str, db: str) -> int:
+    """Show the run whose digest begins with DIGEST: workloads, and the verdicts that are not a PASS."""
+    with extra():
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
+    for line in history.shown(db, os.environ, digest):
+        click.echo(line)
+    return ExitCode.PASSED
+
+
+@command.command("export")
+@db
+@click.option("--format", "form", type=click.Choice(["csv", "openmetrics"]), default="csv", show_default=True)
+def export(*, db: str, form: str) -> int:
+    """Write every point as CSV, or the newest of each series as OpenMetrics, to standard output."""
+    with extra():
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
+    for line in history.exported(db, os.environ, form):
+        sys.stdout.write(line)
+    return ExitCode.PASSED
+
+
+@command.command("retain")
+@db
+@click.option("--days", type=click.IntRange(min=1, max=36_500), required=True, help="Keep the runs of these days.")
+@click.option("--protected", is_flag=True, help="Also remove old runs that feed detection, or were reviewed.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+def retain(*, db: str, days: int, protected: bool, dry_run: bool) -> int:
+    """Remove old runs, and what only they used. Runs that an alert names stay."""
+    with extra():
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
+    count = history.retain(db, os.environ, days=days, protected=protected, dry_run=dry_run)
+    click.echo(f"{'would remove' if dry_run else 'removed'} {count} runs", err=True)
+    return ExitCode.PASSED
+
+
+@command.command("upgrade")
+@db
+@click.option(
+    "--to", type=click.Choice(["base", "0001", "0002"]), help="Another revision. `base` drops all tables.  [default: the newest]"
+)
+def upgrade(*, db: str, to: str | None) -> int:
+    """Migrate the tables to this version of the tool."""
+    with extra():
+        from flashcore_ci.run import history_reading as history  # noqa: PLC0415
+    before, after = history.upgrade(db, os.environ, to or "")
+    click.echo(f"from {before or 'nothing'} to {after or 'nothing'}", err=True)
+    return ExitCode.PASSED

@@ -1,0 +1,31 @@
+"""The command ``shard``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flashcore_ci.cli import console, options
+from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run import shards
+from flashcore_ci.run.request import Request
+
+
+@click.command("shard")
+@options.suite
+@click.option("--gpus", type=click.IntRange(1, 1000), required=True, help="How many GPUs will measure: at most so many shards.")
+@options.path("--out", default=Path("runs/shards"), text="Folder for the shard files.")
+@options.evidence
+def command(*, out: Path, gpus: int, **arguments: Any) -> int:
+    """Cut a suite into shards of about equal time, one file each.
+
+    `collect --shard FILE` measures one of them on any machine, and `merge` joins the results.
+    """
+    with console.ProgressLine(os.environ) as progress:
+        found = shards.cut(Request(out=out, environ=os.environ, **arguments), progress, gpus=gpus)
+    for shard, file in zip(found, shards.write(found, out), strict=True):
+        click.echo(f"{file}  {len(shard.units)} units, about {shard.needs.seconds:.0f} s")
+    return ExitCode.PASSED

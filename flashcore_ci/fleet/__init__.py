@@ -1,0 +1,1 @@
+"""Measure one plan on many GPUs: thin launchers over ``shard``, ``collect --shard`` and ``merge``."""

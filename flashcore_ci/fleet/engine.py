@@ -1,0 +1,51 @@
+"""What a launcher does: run shards somewhere, and say how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from flashcore_ci.model.shard import ShardFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A shard ``file`` to measure into the run folder ``out``, for the ``number``-th time, not on the GPUs in ``avoid``."""
+
+    shard: ShardFile
+    file: Path
+    out: Path
+    number: int = 1
+    avoid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a task ended on ``gpu``. ``lost``: why the machine ended it, by its own signs. ``failure``: any other reason.
+
+    ``is_broken``: the machine failed, and was not only taken away.
+    """
+
+    task: Task
+    gpu: str
+    lost: str = ""
+    is_broken: bool = True
+    failure: str = ""
+
+
+class Engine(Protocol):
+    """A launcher. Another scheduler is one more class."""
+
+    verified: bool
+    """Whether its bundles are one live run, so that nobody else could have written them."""
+
+    def slots(self) -> int:
+        """Return how many shards to cut."""
+
+    def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
+        """Run all tasks, and return how each ended. CannotCollectError if nothing can run."""
+
+    def put_aside(self, gpu: str) -> None:
+        """Use this GPU no more."""

@@ -1,0 +1,125 @@
+"""Measure a plan with an engine: cut it, run every shard, try again where the machine failed, and join the results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flashcore_ci.fleet.engine import Ended, Engine, Task
+from flashcore_ci.judge.judge import Source
+from flashcore_ci.model.codes import Code
+from flashcore_ci.model.errors import CannotCollectError, EvidenceError
+from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation
+from flashcore_ci.model.identity import workload_identity
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.reading import Missing
+from flashcore_ci.run import evidence as recorded
+from flashcore_ci.run import host, merge, shards
+from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store.run import Run, write_run
+
+MAX_TRIES = 3
+"""A shard whose machine failed is tried twice more."""
+FATAL = 2
+"""GPUs that a shard may lose before its code is to blame, and failures after which a GPU is put aside."""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The state of one measurement."""
+
+    engine: Engine
+    progress: Progress
+    done: list[merge.Part] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    blamed: list[Task] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    losses: Counter[str] = field(default_factory=Counter)
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run all tasks, and those again that a machine lost. CannotCollectError for any other failure."""
+        while tasks:
+            self.progress(f"measuring {len(tasks)} shards")
+            ended = self.engine.measure(tasks)
+            for failed in (one for one in ended if one.failure):
+                message = f"shard {failed.task.shard.index} on {failed.gpu}: {failed.failure}"
+                raise CannotCollectError(message, fix="run `flashcore-ci gate --gpu` on that GPU alone to see why")
+            tasks = [task for one in ended for task in self._settle(one)]
+
+    def _settle(self, ended: Ended) -> Iterator[Task]:
+        """Keep a result, or yield the task that repeats a lost one. Its files are not used."""
+        task = ended.task
+        self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=ended.lost))
+        if not ended.lost:
+            self._keep(task)
+            return
+        self.progress(f"shard {task.shard.index} lost {ended.gpu}: {ended.lost}")
+        if ended.is_broken:
+            self._count(ended)
+        lost = tuple(dict.fromkeys((*task.avoid, ended.gpu))) if ended.is_broken else task.avoid
+        if len(lost) >= FATAL:
+            self.blamed.append(task)
+        elif task.number < MAX_TRIES:
+            out = task.out.with_name(f"{task.out.name}-again-{task.number}")
+            yield replace(task, number=task.number + 1, avoid=lost, out=out)
+
+    def _count(self, ended: Ended) -> None:
+        self.losses[ended.gpu] += 1
+        if self.losses[ended.gpu] == FATAL:
+            self.engine.put_aside(ended.gpu)
+            self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
+
+    def _keep(self, task: Task) -> None:
+        try:
+            self.done += merge.read([task.out])
+        except EvidenceError as error:
+            self.notes.append(f"shard {task.shard.index} is lost: {str(error).splitlines()[0]}")
+
+
+def measure(
+    engine: Engine, plan: Plan, builds: tuple[BuildEvidence, ...], *, request: Request, progress: Progress, scratch: Path
+) -> Source:
+    """Measure ``plan`` on all machines of ``engine``, and write the run folder ``request.out``."""
+    found = shards.cut_plan(plan, request, gpus=engine.slots())
+    files = shards.write(found, scratch / "shards")
+    tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
+    fleet = Fleet(engine=engine, progress=progress)
+    fleet.run(tasks)
+    if not fleet.done:
+        raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
+    evidence, run = _joined(fleet, plan, builds, request)
+    merge.put_files(run, request.out)
+    write_run(request.out, plan, evidence)
+    origin = recorded.where_and_when(evidence.provenance)
+    return recorded.live_source(origin, evidence, request.out)
+
+
+def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request: Request) -> tuple[Evidence, Run]:
+    run = merge.merge(fleet.done, verified=fleet.engine.verified)
+    here = host.provenance(request)
+    provenance = replace(run.evidence.provenance, commit=here.commit, dirty=here.dirty)
+    blamed = (one for task in fleet.blamed for one in _lost_gpus(task, plan, builds))
+    evidence = replace(
+        run.evidence,
+        provenance=provenance,
+        observations=(*run.evidence.observations, *blamed),
+        attempts=tuple(sorted(fleet.attempts, key=lambda attempt: (attempt.number, attempt.gpu, attempt.reason))),
+        notes=(*run.evidence.notes, *fleet.notes),
+    )
+    return evidence, run
+
+
+def _lost_gpus(task: Task, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[Observation]:
+    """Give every unit of the shard the reason: its code lost two GPUs."""
+    workloads = {workload.id: workload for workload in plan.workloads}
+    built = {build.subject: build for build in builds}
+    missing = Missing(code=Code.LOST_GPU, message=f"shard {task.shard.index} lost {FATAL} GPUs")
+    for unit in task.shard.units:
+        workload = workloads[unit.workload]
+        if (build := built.get(workload.subject)) is not None:
+            problem = plan.description(workload.subject).problem(workload.id)
+            identity = workload_identity(unit.kind, workload, problem, build, plan.protocol)
+            if identity is not None:
+                yield Observation(kind=unit.kind, target=workload.id, identity=identity, missing=missing)

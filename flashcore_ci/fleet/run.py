@@ -1,0 +1,65 @@
+"""Gate with several GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from flashcore_ci.adapters import nvml
+from flashcore_ci.fleet import measure
+from flashcore_ci.fleet.engine import Engine
+from flashcore_ci.fleet.local import LocalEngine
+from flashcore_ci.fleet.slurm import SlurmEngine
+from flashcore_ci.model.errors import CannotCollectError, UsageError
+from flashcore_ci.model.verdict import Report
+from flashcore_ci.run import gate, host, shards
+from flashcore_ci.run.request import Progress, Request
+
+MIN_GPUS = 2
+MakeEngine = Callable[[Request, Path], Engine]
+
+
+def has_several_gpus(request: Request) -> bool:
+    """Tell whether a live run may use more than one GPU: a base is timed on one, and so are locked clocks."""
+    if not host.is_live(request) or request.base is not None or request.lock_clocks is not None:
+        return False
+    try:
+        return len(nvml.uuids()) >= MIN_GPUS
+    except CannotCollectError:
+        return False
+
+
+def run_local(request: Request, progress: Progress, *, gpus: tuple[str, ...] = ()) -> Report:
+    """Gate on all GPUs of this machine, or on those with these UUIDs."""
+    chosen = list(gpus or nvml.uuids())
+    unknown = sorted(set(chosen) - set(nvml.uuids()))
+    if unknown:
+        raise UsageError(f"this machine has no GPU {unknown[0]}", fix=f"its GPUs are {', '.join(nvml.uuids())}")
+    return _run(request, progress, lambda request, logs: LocalEngine(request=request, gpus=chosen, logs=logs))
+
+
+def run_slurm(request: Request, progress: Progress, *, nodes: int, options: tuple[str, ...]) -> Report:
+    """Gate by one Slurm array job. Its nodes share this folder."""
+    return _run(request, progress, lambda request, logs: SlurmEngine(request=request, count=nodes, options=options, logs=logs))
+
+
+def matrix(request: Request, progress: Progress, *, gpus: int) -> str:
+    """Write shards to ``request.out``, and return the matrix of a GitHub job."""
+    from flashcore_ci.fleet import ci  # noqa: PLC0415 - pure text, and seldom needed
+
+    found = shards.cut(request, progress, gpus=gpus)
+    return ci.matrix(found, shards.write(found, request.out))
+
+
+def _run(request: Request, progress: Progress, make_engine: MakeEngine) -> Report:
+    if request.base is not None:
+        raise UsageError("a comparison with a base is timed on one GPU", fix="flashcore-ci gate --gpu 0 --base REVISION")
+    with host.shared_scratch(request.out) as scratch:
+        engine = make_engine(request, scratch / "logs")
+        return gate.gate(
+            request,
+            progress,
+            measure=lambda plan, builds, request, progress: measure.measure(
+                engine, plan, builds, request=request, progress=progress, scratch=scratch
+            ),
+        )

@@ -1,0 +1,137 @@
+"""A Slurm cluster: one array job per round. The nodes share the checkout, the tool and the folders."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flashcore_ci.adapters import clock, process
+from flashcore_ci.fleet.engine import Ended, Task
+from flashcore_ci.fleet.local import MODULE, SPARE_SECONDS, TIMES
+from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.run.request import Request
+
+POLL_SECONDS = 2.0
+ANSWER_SECONDS = 60.0
+UNANSWERED = 30
+"""Polls in a row without an answer before the controller counts as lost."""
+BROKEN = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+LOST = BROKEN | {"PREEMPTED", "CANCELLED", "DEADLINE", "UNKNOWN"}
+"""States in which the cluster, and not the shard, ended the job."""
+STATE = re.compile(r"JobState=([A-Z_]+)")
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=flashcore-ci
+#SBATCH --output={logs}/%A_%a.out
+#SBATCH --time={minutes}
+{options}
+cd {root} || exit 4
+case "$SLURM_ARRAY_TASK_ID" in
+{cases}
+esac
+status=$?
+echo "$status" > {logs}/"$SLURM_ARRAY_JOB_ID"_"$SLURM_ARRAY_TASK_ID".exit
+exit "$status"
+"""
+
+
+@dataclass(slots=True)
+class SlurmEngine:
+    """``count`` jobs at a time, with the user's sbatch ``options``. Its bundles carry no signature."""
+
+    request: Request
+    count: int
+    options: tuple[str, ...]
+    logs: Path
+    verified: bool = False
+    aside: list[str] = field(default_factory=list)
+
+    def slots(self) -> int:
+        """Return how many shards to cut."""
+        return self.count
+
+    def put_aside(self, gpu: str) -> None:
+        """Exclude this node from the next rounds."""
+        self.aside.append(gpu)
+
+    def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
+        """Submit an array job, and follow it to its end. CannotCollectError if Slurm refuses."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        script = self.logs / f"round-{tasks[0].number}.sh"
+        script.write_text(self.script(tasks), encoding="utf-8")
+        job = self._slurm("sbatch", "--parsable", f"--array=0-{len(tasks) - 1}%{self.count}", str(script)).split(";")[0].strip()
+        if not job.isdecimal():
+            raise CannotCollectError(f"sbatch did not name a job: {job[:80]!r}", fix="run sbatch by hand with this script")
+        self._follow(job)
+        return [self._ended(job, index, task) for index, task in enumerate(tasks)]
+
+    def script(self, tasks: Sequence[Task]) -> str:
+        """Write the job script."""
+        longest = max(task.shard.needs.seconds for task in tasks)
+        avoid = sorted({*self.aside, *(node for task in tasks for node in task.avoid)})
+        options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
+        cases = [
+            f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{SLURM_JOB_GPUS:-0}}" ;;'
+            for index, task in enumerate(tasks)
+        ]
+        return SCRIPT.format(
+            logs=shlex.quote(str(self.logs)),
+            minutes=int((TIMES * longest + SPARE_SECONDS) / 60),
+            options="\n".join(f"#SBATCH {option}" for option in options),
+            root=shlex.quote(str(self.request.root.absolute())),
+            cases="\n".join(cases),
+        )
+
+    def _argv(self, task: Task) -> list[str | Path]:
+        request = self.request
+        options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out]
+        options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
+        return [sys.executable, "-m", MODULE, "collect", *options]
+
+    def _follow(self, job: str) -> None:
+        """Wait until the job has left the queue. A stopped run cancels it."""
+        unanswered = 0
+        while True:
+            try:
+                waiting = self._slurm("squeue", "--noheader", "--jobs", job, "--format=%i")
+                unanswered = 0
+            except CannotCollectError as error:
+                if "Invalid job id" in str(error):
+                    return
+                unanswered += 1
+                if unanswered >= UNANSWERED:
+                    raise
+                waiting = job
+            if not waiting.strip():
+                return
+            if process.stopping():
+                raise InterruptedRunError(f"the run was stopped. Slurm's job {job} may still run: scancel {job}")
+            clock.sleep(POLL_SECONDS)
+
+    def _ended(self, job: str, index: int, task: Task) -> Ended:
+        shown = self._slurm("scontrol", "--oneliner", "show", "job", f"{job}_{index}", missing="")
+        node = next(iter(re.findall(r" NodeList=(\S+)", shown)), "an unknown node")
+        state = next(iter(STATE.findall(shown)), "UNKNOWN")
+        status = process.read_text(self.logs / f"{job}_{index}.exit").strip()
+        if status == "0":
+            return Ended(task=task, gpu=node)
+        if state in LOST:
+            return Ended(task=task, gpu=node, lost=f"Slurm ended the job: {state}", is_broken=state in BROKEN)
+        lines = [
+            line for line in process.read_text(self.logs / f"{job}_{index}.out").splitlines() if line.startswith("flashcore-ci: ")
+        ]
+        why = lines[-1].removeprefix("flashcore-ci: ") if lines else f"exit status {status or 'unknown'}, state {state}"
+        return Ended(task=task, gpu=node, failure=why)
+
+    def _slurm(self, *argv: str, missing: str | None = None) -> str:
+        """Run a command of Slurm. CannotCollectError if it fails, unless there is a text for ``missing``."""
+        done = process.run(argv, logs=self.logs, name=argv[0], timeout=ANSWER_SECONDS)
+        if done.returncode == 0 and not done.timed_out:
+            return done.text()
+        if missing is not None:
+            return missing
+        said = (done.error_text().strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise CannotCollectError(f"{argv[0]}: {said[:200]}", fix=f"run `{argv[0]}` by hand on this machine")

@@ -1,0 +1,1 @@
+"""The history of runs in a database: the store, its migrations and its queries."""

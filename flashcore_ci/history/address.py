@@ -1,0 +1,53 @@
+"""The address of a database: ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME``, without a password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from flashcore_ci.model.errors import UsageError
+from flashcore_ci.model.text import visible
+
+Address = URL
+DEFAULT = "sqlite:///.flashcore-ci/history.db"
+PASSWORD = "FLASHCORE_CI_DB_PASSWORD"  # noqa: S105 - the name of a variable
+POSTGRESQL, SQLITE = "postgresql", "sqlite"
+ALLOWED = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "host", "port"})
+"""What a PostgreSQL address may say after ``?``. Any other name could hold a password, or run something."""
+FORMS = "give sqlite:///FILE or postgresql://USER@HOST/NAME"
+
+
+def parse(text: str, environ: Mapping[str, str]) -> URL:
+    """Read an address. UsageError if it holds a password, or is of another kind. The message never repeats it."""
+    try:
+        url = make_url(text)
+        port_is_number = url.port is None or url.port > 0
+    except (ArgumentError, ValueError):
+        raise UsageError("--db is not the address of a database", fix=FORMS) from None
+    if url.drivername not in {SQLITE, POSTGRESQL} or not url.database or not port_is_number:
+        raise UsageError("--db is neither a file of SQLite nor a database of PostgreSQL", fix=FORMS)
+    if url.password is not None:
+        raise UsageError("--db holds a password, which logs would keep", fix=f"remove it, and set {PASSWORD}")
+    if url.drivername == SQLITE:
+        return _file(url)
+    refused = sorted(set(url.query) - ALLOWED)
+    if refused or "=" in url.database or "://" in url.database:
+        raise UsageError("--db has an option that is not allowed", fix=f"use only {', '.join(sorted(ALLOWED))} after ?")
+    return url.set(drivername="postgresql+psycopg", password=environ.get(PASSWORD) or None)
+
+
+def shown(url: URL) -> str:
+    """Name the database in messages, without user and password."""
+    if url.drivername == SQLITE:
+        return visible(url.database or "")
+    return visible(f"{POSTGRESQL}://{url.host or url.query.get('host') or 'localhost'}/{url.database}")
+
+
+def _file(url: URL) -> URL:
+    name = url.database or ""
+    if url.query or url.host or name == ":memory:" or name.startswith("file:") or "\0" in name:
+        raise UsageError("--db is not a plain file of SQLite", fix="give sqlite:///FILE")
+    return url.set(database=str(Path(name)))

@@ -1,0 +1,99 @@
+"""The history as CSV and OpenMetrics. Cells and labels are text from outside."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from flashcore_ci.history import queries
+from flashcore_ci.model.history import Point, Series
+from flashcore_ci.model.verdict import Outcome
+
+FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet runs a cell that begins so."""
+VALUES = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std", "samples")
+ANCHORED = ("anchor", "log_ratio", "standard_error", "df", "rounds")
+COLUMNS = (
+    *(
+        "suite",
+        "workload",
+        "machine_class",
+        "scale",
+        "commit",
+        "position",
+        "collected_at",
+        "standing",
+        "code",
+        "epoch",
+        "outcome",
+    ),
+    *VALUES,
+    *ANCHORED,
+)
+GAUGES = {
+    "flashcore_ci_time_milliseconds": ("ms", "Mean time of the newest point."),
+    "flashcore_ci_megacycles": ("megacycles", "Mean SM cycles of the newest point, in millions."),
+    "flashcore_ci_sm_clock_megahertz": ("mhz", "Mean SM clock of the newest point."),
+}
+
+
+def csv_text(connection: Connection) -> Iterator[str]:
+    """Yield the table, one row per point of every series, a line at a time."""
+    yield _line(COLUMNS)
+    for series in queries.series(connection):
+        for point in queries.points(connection, series.id, standings=queries.ALL):
+            anchored = point.anchored
+            yield _line(
+                (
+                    *(
+                        _cell(value)
+                        for value in (series.suite, series.workload, series.machine_class, series.scale, point.commit)
+                    ),
+                    point.position,
+                    datetime.fromtimestamp(point.collected_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    *(point.standing.value, point.code, point.epoch, point.outcome.value),
+                    *(getattr(point, name) for name in VALUES),
+                    *(getattr(anchored, name) if anchored else None for name in ANCHORED),
+                )
+            )
+
+
+def openmetrics_text(connection: Connection) -> Iterator[str]:
+    """Yield the newest point of every series as gauges. Only runs that feed detection count."""
+    newest: list[tuple[Series, Point]] = []
+    for series in queries.series(connection):
+        newest += [(series, point) for point in queries.points(connection, series.id, newest=1)]
+    for name, (field, text) in GAUGES.items():
+        yield from _gauge(name, text, [(series, getattr(point, field)) for series, point in newest])
+    ratios = [(series, point.anchored.log_ratio if point.anchored else None) for series, point in newest]
+    yield from _gauge("flashcore_ci_log_ratio_to_anchor", "log(head / anchor) of the newest point.", ratios)
+    passed = [(series, float(point.outcome in {Outcome.PASS, Outcome.WAIVED})) for series, point in newest]
+    yield from _gauge("flashcore_ci_passed", "1 if every check of the workload passed or is waived.", passed)
+    yield "# EOF\n"
+
+
+def _gauge(name: str, text: str, values: Sequence[tuple[Series, float | None]]) -> Iterator[str]:
+    yield f"# TYPE {name} gauge\n# HELP {name} {text}\n"
+    for series, value in values:
+        if value is not None:
+            pairs = (("suite", series.suite), ("workload", series.workload), ("machine_class", series.machine_class))
+            labels = ",".join(f'{label}="{_escape(given)}"' for label, given in (*pairs, ("question", series.question[:12])))
+            yield f"{name}{{{labels}}} {value!r}\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _line(cells: tuple[object, ...]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()

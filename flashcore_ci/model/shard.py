@@ -1,0 +1,47 @@
+"""A shard: the part of a plan that one GPU measures, as a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flashcore_ci.model.suite import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One kind of evidence on one workload. A unit is never split over two GPUs."""
+
+    kind: Kind
+    workload: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a shard needs: ``gpus`` of this ``architecture`` (empty: any), alone, for about so many ``seconds``."""
+
+    gpus: int
+    architecture: str
+    exclusive: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFile:
+    """The content of a shard file: number ``index`` of ``count``, from 1, at this commit. ``plan``: SHA-256 of what it measures."""
+
+    suite: str
+    suite_file: str
+    plan: str
+    commit: str
+    index: int
+    count: int
+    units: tuple[Unit, ...]
+    needs: Needs
+    schema: Literal["shard-v1"] = "shard-v1"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= self.count:
+            raise ValueError(f"shard {self.index} of {self.count} is impossible")
+        if not self.units or len(set(self.units)) != len(self.units):
+            raise ValueError("a shard has no unit, or one of them twice")

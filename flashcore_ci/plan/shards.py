@@ -1,0 +1,73 @@
+"""Cut a plan into shards of about equal time. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.shard import Unit
+from flashcore_ci.model.suite import STATIC_KINDS, Kind
+from flashcore_ci.plan.planner import keep
+
+START_SECONDS = {Kind.CORRECTNESS: 6.0, Kind.SANITIZER: 12.0, Kind.PROFILE: 8.0, Kind.TIMING: 5.0, Kind.COMPARISON: 12.0}
+"""About what the first unit of a kind costs a shard: processes start. It moves work between shards, and no verdict."""
+UNKNOWN_SECONDS = 1.0
+MAX_SECONDS = 3600.0
+"""The longest time of a unit that is believed."""
+
+Seconds = Mapping[Unit, float]
+
+
+@dataclass(slots=True)
+class _Bin:
+    units: list[Unit] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def with_unit(self, unit: Unit, seconds: float) -> float:
+        """Return this shard's time with one more unit."""
+        started = any(unit.kind is other.kind for other in self.units)
+        return self.seconds + seconds + (0.0 if started else START_SECONDS[unit.kind])
+
+
+def units_of(plan: Plan) -> tuple[Unit, ...]:
+    """List what a GPU must measure, in the plan's order."""
+    needed = {(check.gate.evidence, check.target) for check in plan.checks}
+    kinds = [kind for kind in Kind if kind not in STATIC_KINDS]
+    return tuple(Unit(kind=kind, workload=one.id) for kind in kinds for one in plan.workloads if (kind, one.id) in needed)
+
+
+def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
+    """Divide the units into at most ``count`` shards, with the estimated seconds of each.
+
+    The longest unit goes first, into the shard that ends first with it (Graham 1969). Equal inputs give equal shards.
+    """
+    units = units_of(plan)
+    known = dict(_estimates(units, seconds))
+    order = {unit: number for number, unit in enumerate(units)}
+    bins = [_Bin() for _ in range(min(count, len(units)))]
+    for unit in sorted(units, key=lambda unit: (-known[unit], order[unit])):
+        ends = [shard.with_unit(unit, known[unit]) for shard in bins]
+        best = min(range(len(bins)), key=ends.__getitem__)
+        bins[best].units.append(unit)
+        bins[best].seconds = ends[best]
+    return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in bins if shard.units)
+
+
+def only(plan: Plan, units: Sequence[Unit]) -> Plan:
+    """Keep what these units measure. KeyError for a unit that the plan does not have."""
+    wanted = {(unit.kind, unit.workload) for unit in units}
+    for unit in set(units) - set(units_of(plan)):
+        raise KeyError(f"{unit.kind} of {unit.workload}")
+    return keep(plan, lambda check: (check.gate.evidence, check.target) in wanted)
+
+
+def _estimates(units: Sequence[Unit], seconds: Seconds) -> Iterator[tuple[Unit, float]]:
+    """Use the recorded time, else the median of its kind."""
+    believed = {unit: value for unit, value in seconds.items() if math.isfinite(value) and 0.0 <= value <= MAX_SECONDS}
+    for kind in {unit.kind for unit in units}:
+        same = [value for unit, value in believed.items() if unit.kind is kind]
+        usual = statistics.median(same) if same else UNKNOWN_SECONDS
+        yield from ((unit, believed.get(unit, usual)) for unit in units if unit.kind is kind)

@@ -1,0 +1,160 @@
+"""Join the bundles of shards into one run: the same bytes for any order, grouping and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, Shard
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.suite import Kind
+from flashcore_ci.run import statement as statements
+from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
+
+UNVERIFIED = 0
+"""The index of a merged run whose bundles had no signed statements. ``require`` refuses it."""
+FIX = "measure the shards of one cut, on one commit, with one machine class, and with the binaries of one build"
+BETWEEN = ","
+"""Between the UUIDs of GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A bundle of a shard, or of shards that were merged."""
+
+    where: str
+    run: Run
+
+
+def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
+    """Read bundles. EvidenceError lists every one that is damaged, is no shard, or is of another plan than it says."""
+    parts, problems = [], []
+    for bundle in bundles:
+        try:
+            parts.append(_checked(Part(where=str(bundle), run=read_run(bundle))))
+        except EvidenceError as error:
+            problems.append(str(error))
+    if problems:
+        raise EvidenceError("\n".join(problems), fix="give whole bundles, or leave these out: their checks are then inconclusive")
+    return tuple(parts)
+
+
+def _checked(part: Part) -> Part:
+    evidence = part.run.evidence
+    if part.run.is_v1:
+        raise EvidenceError(f"{part.where}: its evidence is of the first schema, which knows no shards", fix=FIX)
+    if evidence.shard is not None and evidence.shard.plan != part.run.plan_digest:
+        raise EvidenceError(f"{part.where}: it is of another plan than its shard says", fix=FIX)
+    planned = {(kind, workload.id) for workload in part.run.plan.workloads for kind in workload.collect}
+    for observation in evidence.observations:
+        if (observation.kind, observation.target) not in planned:
+            raise EvidenceError(
+                f"{part.where}: its plan does not ask for {observation.kind} of {observation.target[:80]}", fix=FIX
+            )
+    return part
+
+
+def merge(parts: Sequence[Part], *, verified: bool) -> Run:
+    """Join parts of one plan. ``verified``: each is of this live run, or has a signed statement.
+
+    EvidenceError if they differ in plan, commit, tools, machine class or build, or hold two contents of one file.
+    """
+    if not parts:
+        raise EvidenceError("there is nothing to merge", fix="give at least one bundle")
+    joined = reduce(_join, sorted(parts, key=lambda part: part.where))
+    evidence, plan = joined.run.evidence, joined.run.plan
+    cuts = {shard.count for part in parts if (shard := part.run.evidence.shard) is not None}
+    verified = verified and all(
+        shard is None or shard.index != UNVERIFIED for shard in (part.run.evidence.shard for part in parts)
+    )
+    if len(cuts) > 1:
+        raise EvidenceError(f"the bundles are of cuts into {' and '.join(map(str, sorted(cuts)))} shards", fix=FIX)
+    shard = None if verified else Shard(index=UNVERIFIED, count=max(cuts, default=1), plan=joined.run.plan_digest)
+    evidence = replace(evidence, observations=_in_order(evidence.observations, plan), shard=shard)
+    return replace(joined.run, evidence=evidence, files=dict(sorted(joined.run.files.items())))
+
+
+def write(run: Run, out: Path) -> None:
+    """Write the merged run to ``out``, which no other gate may use meanwhile."""
+    with claim_folder(out):
+        prepare_run(out, run.plan)
+        put_files(run, out)
+        write_run(out, run.plan, run.evidence)
+
+
+def put_files(run: Run, out: Path) -> None:
+    """Write the tools' files into a prepared run folder."""
+    for name, data in run.files.items():
+        file = out / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+
+def demand_statements(bundles: Sequence[Path], folder: Path, *, invocation: str) -> None:
+    """Demand the statement of each bundle, ``NAME.json`` in ``folder``. UnmetError for another or none."""
+    for bundle in bundles:
+        statements.demand(bundle, folder / f"{bundle.name}.json", invocation=invocation)
+
+
+def _join(left: Part, right: Part) -> Part:
+    ours, theirs = left.run.evidence, right.run.evidence
+    if left.run.plan_digest != right.run.plan_digest:
+        raise _differ(left, right, "the plan")
+    if ours.builds != theirs.builds:
+        raise _differ(left, right, "the build")
+    evidence = Evidence(
+        provenance=_join_provenance(left, right),
+        builds=ours.builds,
+        observations=_union(ours.observations, theirs.observations, ordered=False),
+        notes=_union(ours.notes, theirs.notes),
+        attempts=_union(ours.attempts, theirs.attempts),
+    )
+    run = replace(left.run, evidence=evidence, files=_join_files(left, right))
+    return Part(where=min(left.where, right.where), run=run)
+
+
+def _join_provenance(left: Part, right: Part) -> Provenance:
+    """Keep the earlier day, and every GPU's UUID."""
+    ours, theirs = left.run.evidence.provenance, right.run.evidence.provenance
+    for field in fields(Provenance):
+        if field.name not in {"collected_at", "device"} and getattr(ours, field.name) != getattr(theirs, field.name):
+            raise _differ(left, right, field.name.replace("_", " "))
+    if ours.device is None or theirs.device is None:
+        raise _differ(left, right, "the GPU")
+    for field in fields(Device):
+        if field.name not in {"uuid", "memory"} and getattr(ours.device, field.name) != getattr(theirs.device, field.name):
+            raise _differ(left, right, f"the GPU's {field.name.replace('_', ' ')}")
+    uuids = {uuid for device in (ours.device, theirs.device) for uuid in device.uuid.split(BETWEEN)}
+    memory = min(ours.device.memory, theirs.device.memory)
+    device = replace(ours.device, uuid=BETWEEN.join(sorted(uuids)), memory=memory)
+    return replace(ours, collected_at=min(ours.collected_at, theirs.collected_at), device=device)
+
+
+def _join_files(left: Part, right: Part) -> dict[str, bytes]:
+    ours, theirs = left.run.files, right.run.files
+    for name in ours.keys() & theirs.keys():
+        if ours[name] != theirs[name]:
+            message = f"{right.where} and {left.where} hold two contents of {name}: the shard was measured twice"
+            raise EvidenceError(message, fix="give one of them")
+    return {**ours, **theirs}
+
+
+def _union(left: tuple[Any, ...], right: tuple[Any, ...], *, ordered: bool = True) -> tuple[Any, ...]:
+    found = dict.fromkeys((*left, *right))
+    return tuple(sorted(found, key=repr)) if ordered else tuple(found)
+
+
+def _in_order(observations: Iterable[Observation], plan: Plan) -> tuple[Observation, ...]:
+    """Sort as the plan does. Two results of one unit stay, and contradict each other in the verdict."""
+    place = {(kind, workload.id): number for number, workload in enumerate(plan.workloads) for kind in workload.collect}
+    kinds = list(Kind)
+    return tuple(sorted(observations, key=lambda one: (kinds.index(one.kind), place[one.kind, one.target], repr(one))))
+
+
+def _differ(left: Part, right: Part, what: str) -> EvidenceError:
+    return EvidenceError(f"{left.where} and {right.where} differ in {what}", fix=FIX)

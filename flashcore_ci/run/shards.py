@@ -1,0 +1,125 @@
+"""Cut a suite into shards, and read a shard file for ``collect``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore_ci.bounded import files
+from flashcore_ci.bounded.files import MAX_RECORD
+from flashcore_ci.judge.judge import Source
+from flashcore_ci.model.errors import EvidenceError, UsageError
+from flashcore_ci.model.evidence import Provenance, Shard
+from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.plan import shards
+from flashcore_ci.run import evidence as recorded
+from flashcore_ci.run import host
+from flashcore_ci.run.plan import load_suite, make_plan
+from flashcore_ci.run.request import Progress, Request
+from flashcore_ci.store.claim import mark_folder
+from flashcore_ci.store.codec import decode, encode
+from flashcore_ci.store.files import write_new
+from flashcore_ci.store.manifest import ARTIFACTS
+
+FIX = "cut the suite again: flashcore-ci shard"
+NAME = "shard-{index:03}-{digest}.json"
+DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a plan that a shard measures."""
+
+    plan: Plan
+    shard: Shard
+
+    @property
+    def folder(self) -> str:
+        """The folder of its files in a run, which no other shard uses."""
+        return f"{ARTIFACTS}/shard-{self.shard.index}"
+
+
+def digest_of(part: Plan) -> str:
+    """Return the SHA-256 of what a part asks to measure. Its limits do not count: they judge, and measure nothing."""
+    return hashlib.sha256(encode(replace(part, checks=(), excluded=()))).hexdigest()
+
+
+def cut(request: Request, progress: Progress, *, gpus: int) -> tuple[ShardFile, ...]:
+    """Cut the suite into at most ``gpus`` shards, by the durations of recorded runs."""
+    return cut_plan(make_plan(load_suite(request), request, progress), request, gpus=gpus)
+
+
+def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...]:
+    """Cut this plan, as ``cut``. UsageError if it asks nothing of a GPU."""
+    parts = shards.cut(plan, _durations(recorded.read_bundles(request.evidence)), gpus)
+    if not parts:
+        raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
+    commit = host.provenance(request).commit
+    return tuple(
+        ShardFile(
+            suite=plan.suite,
+            suite_file=plan.suite_file,
+            plan=digest_of(shards.only(plan, units)),
+            commit=commit,
+            index=number,
+            count=len(parts),
+            units=units,
+            needs=Needs(gpus=1, architecture="", exclusive=True, seconds=round(seconds, 1)),
+        )
+        for number, (units, seconds) in enumerate(parts, start=1)
+    )
+
+
+def write(found: Iterable[ShardFile], folder: Path) -> tuple[Path, ...]:
+    """Write each shard to a file that its digest names. UsageError for other shards there."""
+    contents = [(shard, encode(shard)) for shard in found]
+    names = [NAME.format(index=shard.index, digest=hashlib.sha256(data).hexdigest()[:DIGITS]) for shard, data in contents]
+    with mark_folder(folder):
+        other = sorted(path.name for path in folder.glob("shard-*.json") if path.name not in names)
+        if other:
+            raise UsageError(f"{folder} holds {other[0]}, which is of another cut", fix="give --out a new folder")
+        for name, (_, data) in zip(names, contents, strict=True):
+            if not write_new(folder / name, data):
+                read(folder / name)  # refuses another content
+    return tuple(folder / name for name in names)
+
+
+def read(file: Path) -> ShardFile:
+    """Read a shard file. EvidenceError if it is damaged or renamed."""
+    try:
+        data = files.read(file, limit=MAX_RECORD)
+    except OSError as error:
+        raise EvidenceError(f"{file}: cannot be read: {error.strerror}", fix=FIX) from None
+    try:
+        shard = decode(ShardFile, data, where=str(file))
+    except EvidenceError as error:
+        raise EvidenceError(str(error), fix=FIX) from None
+    name = NAME.format(index=shard.index, digest=hashlib.sha256(data).hexdigest()[:DIGITS])
+    if file.name != name:
+        raise EvidenceError(f"{file}: its content belongs to {name}: it was altered or renamed", fix=FIX)
+    return shard
+
+
+def part_of(plan: Plan, shard: ShardFile, here: Provenance) -> Part:
+    """Return what the shard measures. UsageError if it was cut from another plan or commit."""
+    if shard.commit != here.commit:
+        raise UsageError(f"the shard is of commit {shard.commit[:7]}, and this checkout is at {here.commit[:7]}", fix=FIX)
+    try:
+        part = shards.only(plan, shard.units)
+    except KeyError as error:
+        raise UsageError(f"{plan.suite_file} does not ask for {error.args[0]}", fix=FIX) from None
+    if shard.plan != digest_of(part):
+        raise UsageError(f"the shard was cut from another version of {shard.suite_file} or of its subjects", fix=FIX)
+    whole = hashlib.sha256(encode(plan)).hexdigest()
+    return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole))
+
+
+def _durations(sources: Iterable[Source]) -> dict[Unit, float]:
+    return {
+        Unit(kind=observation.kind, workload=observation.target): observation.seconds
+        for source in sources
+        for observation in source.evidence.observations
+    }

@@ -1,0 +1,96 @@
+"""One suite on several GPUs: the real command line on a machine whose fake driver shows two."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replayed import COMMAND, SUITE, Machine, of, only
+
+from flashcore_ci.store.run import read_run
+
+GATES = ("finite", "stability")
+FIXED = ("--suite", SUITE, "--build", "build", "--toolchain", "system")
+
+
+@pytest.fixture
+def two(machine: Machine) -> Machine:
+    """The recorded machine with a second GPU of the same kind. Processes that fail as a whole stay out."""
+    machine.environment["FAKE_GPUS"] = "2"
+    for process in machine.content["processes"]:
+        process["exit_status"] = 0
+    return machine
+
+
+def evidence(machine: Machine, run: str = "run") -> Any:
+    return read_run(machine.folder / run).evidence
+
+
+def command(machine: Machine, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    (machine.recording / "recording.json").write_text(json.dumps(machine.content), encoding="utf-8")
+    argv = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(
+        argv, cwd=machine.checkout, env=machine.environment, text=True, capture_output=True, check=False, timeout=120
+    )
+
+
+def test_a_gate_without_gpu_uses_every_gpu(two: Machine) -> None:
+    done = two.gate(*only("stability"))
+    assert "measuring 2 shards" in done.stderr
+    assert two.verdicts() == of(two.recorded, "stability")
+    found = evidence(two)
+    first = two.content["device"]["uuid"]
+    assert {attempt.gpu for attempt in found.attempts} == {first, f"{first}-1"}
+    assert found.shard is None
+    assert found.provenance.device.uuid == f"{first},{first}-1"
+
+
+def test_a_gate_with_a_gpu_uses_that_one(two: Machine) -> None:
+    done = two.gate(*only("stability"), "--gpu", "0")
+    assert "shards" not in done.stderr
+    assert evidence(two).attempts == ()
+
+
+def test_the_joined_run_is_judged_again_like_any_other(two: Machine) -> None:
+    two.gate(*only("stability"))
+    assert two.judge("run", "again", *only("stability")).returncode in {0, 10, 11}
+    assert two.verdicts("again") == two.verdicts()
+
+
+def test_a_lost_gpu_is_left_and_its_shard_measured_elsewhere(two: Machine) -> None:
+    lost = f"{two.content['device']['uuid']}-1"
+    (two.recording / f"xid-{lost}").write_text("79")
+    done = two.gate(*only("stability"))
+    assert f"lost {lost}: Xid 79: GPU has fallen off the bus" in done.stderr
+    assert two.verdicts() == of(two.recorded, "stability")
+    reasons = {(attempt.number, attempt.gpu): attempt.reason for attempt in evidence(two).attempts}
+    assert reasons[1, lost] == "Xid 79: GPU has fallen off the bus"
+    assert any(number == 2 and gpu != lost and not reason for (number, gpu), reason in reasons.items())
+
+
+def test_a_fault_of_the_kernel_is_never_tried_again(two: Machine) -> None:
+    (two.recording / f"xid-{two.content['device']['uuid']}").write_text("31")
+    two.gate(*only("stability"))
+    assert {attempt.number for attempt in evidence(two).attempts} == {1}
+
+
+def test_shard_collect_and_merge_by_hand(two: Machine) -> None:
+    cut = command(two, "shard", "--suite", SUITE, "--gpus", "2", "--out", two.folder / "shards")
+    assert cut.returncode == 0, cut.stderr
+    files = sorted((two.folder / "shards").glob("shard-*.json"))
+    assert len(files) == 2
+    renamed = files[0].with_name("shard-001-000000000000.json")
+    renamed.write_bytes(files[0].read_bytes())
+    refused = command(two, "collect", *FIXED, "--shard", renamed, "--out", two.folder / "x")
+    assert refused.returncode == 4
+    assert "altered or renamed" in refused.stderr
+
+
+def test_the_matrix_of_ci(two: Machine) -> None:
+    done = command(two, "fleet", "run", "--engine", "ci", "--gpus", "2", "--suite", SUITE, "--out", two.folder / "shards")
+    matrix = json.loads(done.stdout)
+    assert [entry["name"] for entry in matrix["include"]] == ["shard 1 of 2", "shard 2 of 2"]
+    assert all((two.folder / "shards" / entry["shard"]).is_file() for entry in matrix["include"])

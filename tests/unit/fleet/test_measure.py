@@ -1,0 +1,110 @@
+"""What a fleet does when machines fail: try elsewhere, blame the code that loses two, and never repeat a failure of the code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.fleet import measure
+from flashcore_ci.fleet.engine import Ended, Task
+from flashcore_ci.fleet.measure import Fleet
+from flashcore_ci.model.errors import CannotCollectError
+from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.model.suite import Kind
+
+BROKEN = "Xid 79: GPU has fallen off the bus"
+
+
+@dataclass
+class Machines:
+    """An engine whose GPUs fail as told: (shard, GPU) to why it was lost."""
+
+    lost: dict[tuple[int, str], str] = field(default_factory=dict)
+    failure: str = ""
+    broken: bool = True
+    gpus: list[str] = field(default_factory=lambda: ["a", "b", "c"])
+    verified: bool = True
+    rounds: list[list[tuple[int, str]]] = field(default_factory=list)
+
+    def slots(self) -> int:
+        return len(self.gpus)
+
+    def put_aside(self, gpu: str) -> None:
+        self.gpus.remove(gpu)
+
+    def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
+        ended = []
+        for task in tasks:
+            gpu = next(gpu for gpu in self.gpus if gpu not in task.avoid)
+            lost = self.lost.get((task.shard.index, gpu), "")
+            ended.append(Ended(task=task, gpu=gpu, lost=lost, is_broken=self.broken, failure=self.failure))
+        self.rounds.append([(one.task.shard.index, one.gpu) for one in ended])
+        return ended
+
+
+def task(index: int) -> Task:
+    shard = ShardFile(
+        suite="tiny",
+        suite_file="gates/tiny.toml",
+        plan="f" * 64,
+        commit="1" * 40,
+        index=index,
+        count=2,
+        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),),
+        needs=Needs(gpus=1, architecture="", exclusive=True, seconds=1.0),
+    )
+    return Task(shard=shard, file=Path(f"shard-{index}.json"), out=Path(f"run-{index}"))
+
+
+def run(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    monkeypatch.setattr(measure.merge, "read", lambda bundles: tuple(str(bundle) for bundle in bundles))
+    fleet = Fleet(engine=machines, progress=lambda _: None)
+    fleet.run([task(1), task(2)])
+    return fleet
+
+
+def test_a_sound_machine_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = run(machines := Machines(), monkeypatch)
+    assert machines.rounds == [[(1, "a"), (2, "a")]]
+    assert fleet.done == ["run-1", "run-2"]
+    assert [(attempt.number, attempt.reason) for attempt in fleet.attempts] == [(1, ""), (1, "")]
+
+
+def test_a_lost_shard_goes_to_another_gpu_into_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = run(machines := Machines(lost={(2, "a"): BROKEN}), monkeypatch)
+    assert machines.rounds == [[(1, "a"), (2, "a")], [(2, "b")]]
+    assert fleet.done == ["run-1", "run-2-again-1"]
+    assert [(attempt.number, attempt.gpu, attempt.reason) for attempt in fleet.attempts[1:]] == [(1, "a", BROKEN), (2, "b", "")]
+    assert fleet.blamed == []
+
+
+def test_code_that_loses_two_gpus_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = run(machines := Machines(lost={(2, "a"): BROKEN, (2, "b"): BROKEN}), monkeypatch)
+    assert machines.rounds == [[(1, "a"), (2, "a")], [(2, "b")]]
+    assert [one.shard.index for one in fleet.blamed] == [2]
+    assert fleet.done == ["run-1"]
+
+
+def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = run(machines := Machines(lost={(1, "a"): BROKEN, (2, "a"): BROKEN}), monkeypatch)
+    assert machines.gpus == ["b", "c"]
+    assert fleet.notes == [f"a failed 2 times and was put aside: {BROKEN}"]
+    assert len(fleet.done) == 2
+
+
+def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(lost={(1, "a"): "PREEMPTED", (2, "a"): "PREEMPTED"}, broken=False)
+    fleet = run(machines, monkeypatch)
+    assert len(machines.rounds) == measure.MAX_TRIES
+    assert machines.gpus == ["a", "b", "c"]
+    assert fleet.blamed == fleet.notes == fleet.done == []
+
+
+def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(failure="no ncu")
+    with pytest.raises(CannotCollectError, match="shard 1 on a: no ncu"):
+        run(machines, monkeypatch)
+    assert len(machines.rounds) == 1

@@ -1,0 +1,91 @@
+import sqlite3
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from history_factories import add, new_run, url_of
+from sqlalchemy.exc import OperationalError
+
+from flashcore_ci.history import address, database, queries
+from flashcore_ci.history.tables import METADATA
+from flashcore_ci.model.errors import CannotCollectError, UsageError
+
+
+@pytest.fixture
+def url(tmp_path):
+    return address.parse(url_of(tmp_path), {})
+
+
+def test_migrations_go_up_and_down_and_keep_what_both_revisions_have(url, tmp_path):
+    assert database.upgrade(url) == ("", database.HEAD)
+    add(url_of(tmp_path), new_run())
+    with database.reading(url) as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        before = queries.runs(connection), queries.points(connection, 1)
+    assert database.upgrade(url, "0001") == (database.HEAD, "0001")
+    with pytest.raises(UsageError, match="older version") as caught, database.reading(url):
+        pass
+    assert caught.value.fix == "flashcore-ci history upgrade"
+    assert database.upgrade(url) == ("0001", database.HEAD)
+    with database.reading(url) as connection:
+        assert (queries.runs(connection), queries.points(connection, 1)) == before
+    assert database.upgrade(url, "base") == (database.HEAD, "")
+
+
+def test_a_newer_database_is_left_alone(url, tmp_path):
+    add(url_of(tmp_path), new_run())
+    with sqlite3.connect(tmp_path / "history.db") as plain:
+        plain.execute("UPDATE alembic_version SET version_num = '9999'")
+    for use in (lambda: add(url_of(tmp_path), new_run()), lambda: database.reading(url).__enter__()):
+        with pytest.raises(UsageError, match="newer version"):
+            use()
+
+
+def test_a_database_of_another_program_is_left_alone(url, tmp_path):
+    with sqlite3.connect(tmp_path / "history.db") as plain:
+        plain.execute("CREATE TABLE shop (id INTEGER)")
+    with pytest.raises(UsageError, match="another program, as shop"):
+        add(url_of(tmp_path), new_run())
+
+
+def test_reading_makes_no_database(url, tmp_path):
+    with pytest.raises(UsageError, match="there is no history"), database.reading(url):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(100)])
+def test_a_damaged_file_is_one_line(tmp_path, content):
+    (tmp_path / "history.db").write_bytes(content)
+    with pytest.raises(CannotCollectError) as caught:
+        add(url_of(tmp_path), new_run())
+    assert "\n" not in str(caught.value)
+    assert caught.value.fix
+    assert (tmp_path / "history.db").read_bytes() == content
+
+
+def test_work_that_another_writer_disturbs_is_done_again(url, monkeypatch):
+    monkeypatch.setattr(database.time, "sleep", lambda _: None)
+    database.upgrade(url)
+    tries = []
+
+    def work(connection):
+        tries.append(1)
+        if len(tries) < 3:
+            raise OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked"))
+        return len(tries)
+
+    assert database.write(url, work) == 3
+
+
+def test_work_that_fails_leaves_nothing(url, tmp_path):
+    add(url_of(tmp_path), new_run())
+
+    def work(connection):
+        connection.exec_driver_sql("DELETE FROM points")
+        raise OperationalError("x", {}, sqlite3.OperationalError("disk I/O error"))
+
+    with pytest.raises(CannotCollectError, match="disk I/O error"):
+        database.write(url, work)
+    with database.reading(url) as connection:
+        assert queries.counts(connection)["points"] == 2

@@ -1,0 +1,54 @@
+"""Cutting a plan: every unit once, in balance, the same each time."""
+
+from __future__ import annotations
+
+import pytest
+from factories import BUILD, make_check, make_plan
+
+from flashcore_ci.model.shard import Unit
+from flashcore_ci.model.suite import STATIC_KINDS, Kind
+from flashcore_ci.plan import shards
+
+PLAN = make_plan()
+UNITS = shards.units_of(PLAN)
+
+
+def test_units_are_what_a_gpu_measures() -> None:
+    assert UNITS
+    assert not {unit.kind for unit in UNITS} & STATIC_KINDS
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 500])
+def test_every_unit_is_in_one_shard(count: int) -> None:
+    parts = shards.cut(PLAN, {}, count)
+    assert sum(len(units) for units, _ in parts) == len(UNITS)
+    assert {unit for units, _ in parts for unit in units} == set(UNITS)
+    assert 1 <= len(parts) <= min(count, len(UNITS))
+    assert all(units for units, _ in parts)
+
+
+def test_the_longest_unit_is_alone_when_it_outweighs_the_rest() -> None:
+    longest = UNITS[0]
+    parts = shards.cut(PLAN, {**dict.fromkeys(UNITS, 1.0), longest: 1000.0}, 2)
+    assert any(units == (longest,) for units, _ in parts)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0, 1e12])
+def test_a_duration_that_cannot_be_is_not_believed(seconds: float) -> None:
+    assert shards.cut(PLAN, {UNITS[0]: seconds}, 2) == shards.cut(PLAN, {}, 2)
+
+
+def test_a_part_measures_its_units_and_nothing_else() -> None:
+    for units, _ in shards.cut(PLAN, {}, 2):
+        part = shards.only(PLAN, units)
+        assert set(shards.units_of(part)) == set(units)
+        assert {(check.gate.evidence, check.target) for check in part.checks} == {(unit.kind, unit.workload) for unit in units}
+
+
+def test_a_unit_that_the_plan_lacks_is_an_error() -> None:
+    with pytest.raises(KeyError, match="timing of nowhere"):
+        shards.only(PLAN, (Unit(kind=Kind.TIMING, workload="nowhere"),))
+
+
+def test_a_plan_without_gpu_work_has_no_shard() -> None:
+    assert shards.cut(make_plan((make_check(BUILD, "scale"),)), {}, 4) == ()

@@ -1,0 +1,176 @@
+"""Fill a history with made-up runs, and measure its size, one insert and the reading of a series.
+
+``python tools/study/history_size.py --runs 100000 --series 20`` writes the table of docs/history.md. Every number is drawn from a
+seed, and ``--changes`` says how many of 100 commits change the code of every workload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.history.measured import PointRows
+from flashcore_ci.history.rows import RunRows
+
+PROFILE = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu", "cycles/sm", "time/gpu/profiled", "launches/call")
+TIMING = ("std/within", "power/gpu", "temperature/gpu")
+CORRECTNESS = ("diff/max", "error/ratio", "finite/bad-values", "repeat/differing-runs")
+SANITIZER = tuple(
+    f"{tool}/{what}" for tool in ("memcheck", "racecheck", "synccheck", "initcheck") for what in ("findings", "launches")
+)
+START = 1_700_000_000
+OPCODES = '[["BAR",12],["FADD",310],["FFMA",840],["HGMMA",256],["LDS",96],["MUFU",420],["STS",64],["UTMALDG",18]]'
+
+
+def hexadecimal(*parts: object) -> str:
+    """Return a digest of the parts."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def made_run(number: int, *, series: int, version: int, standing: str = "protected") -> RunRows:
+    """Make run ``number``, whose code is ``version``. Equal arguments give equal rows."""
+    drawn = random.Random(number)  # noqa: S311 - made-up numbers
+    return RunRows(
+        run={
+            "digest": bytes.fromhex(hexadecimal("run", number)),
+            "suite": "made up",
+            "driver": "580.159.04",
+            "collected_at": START + 600 * number,
+            "dirty": 0,
+            "seconds": 150.0 + drawn.random(),
+            "standing": standing,
+            "outcome": "PASS",
+            "added_at": START + 600 * number + 60,
+            "bundle": hexadecimal("bundle", number),
+            "branch": "origin/main",
+            "headline": f"PASS: all {12 * series} checks passed",
+            "invocation": f"https://github.com/OWNER/flashcore-ci/actions/runs/{number}/attempts/1",
+        },
+        commit={
+            "sha": hexadecimal("commit", number)[:40],
+            "parent": hexadecimal("commit", number - 1)[:40],
+            "position": number + 1,
+            "committed_at": START + 600 * number - 60,
+            "subject": f"kernel: change number {number} of many, with a subject of usual length",
+        },
+        toolset={"tools": '[["flashcore-ci","0.1.0"],["ncu","2025.3.1.0"],["torch","2.11.0+cu130"]]'},
+        check_set={"count": 12 * series, "checks": b"made up"},
+        machine={
+            "name": "NVIDIA H200",
+            "uuid": f"GPU-{number % 2}",
+            "compute_capability": "9.0",
+            "multiprocessors": 132,
+            "memory": 150_754_820_096,
+            "l2": 62_914_560,
+            "machine_class": "NVIDIA H200, sm_90, 132 multiprocessors",
+        },
+        points=tuple(_point(index, version, drawn) for index in range(series)),
+    )
+
+
+def _point(index: int, version: int, drawn: random.Random) -> PointRows:
+    parts = {name: hexadecimal(name, version, index) for name in ("machine_code", "launcher", "binding", "subject")}
+    anchor = {name: hexadecimal(name, 0, index) for name in parts}
+    cycles = 1.1 * (index + 1) * drawn.gauss(1, 0.002)
+    entry = {"symbol": f"kernel_{index}", "machine_code": parts["machine_code"], "opcodes": OPCODES}
+    counts = ("registers", "highest_register", "spill_store_bytes", "spill_load_bytes", "stack_bytes")
+    counts += ("static_shared_bytes", "dynamic_shared_bytes", "waits")
+    values = random.Random(f"{version} {index}")  # noqa: S311
+    timed = {"ms": cycles / 1.6, "ms_std": 0.001 * drawn.random(), "megacycles": cycles, "megacycles_std": 0.001 * drawn.random()}
+    return PointRows(
+        series={
+            "suite": "made up",
+            "workload": f"prefill-fp16-b16-h16-s2048-d64-{index}",
+            "subject": "attention",
+            "roof": "compute",
+            "question": hexadecimal("question", index),
+            "scale": "megacycles",
+            "machine_class": "NVIDIA H200, sm_90, 132 multiprocessors",
+        },
+        epoch={"driver": "580.159.04", "clock_policy": "not locked", "collector": hexadecimal("collector")},
+        code={**parts, "identity": hexadecimal("code", version, index)},
+        entries=({**entry, **dict.fromkeys(counts, version)},),
+        point={"outcome": 0, "samples": 10},
+        own={**{name: drawn.uniform(1, 100) for name in (*PROFILE, *TIMING)}, **timed, "mhz": 1600.5, "mhz_std": drawn.random()},
+        shared={name: values.random() for name in CORRECTNESS} | {name: float("launches" in name) for name in SANITIZER},
+        ratios=(
+            (
+                {**anchor, "identity": hexadecimal("code", 0, index), "facts": ""},
+                {"log_ratio": drawn.gauss(0, 0.002), "standard_error": 0.0006 * (1 + drawn.random()), "df": 7.0, "rounds": 8},
+            ),
+        ),
+    )
+
+
+def made_runs(count: int, *, series: int, changes: int) -> Iterator[RunRows]:
+    """Make runs, of which ``changes`` of 100 have other code than the one before."""
+    version = 0
+    for number in range(count):
+        version += number * changes // 100 != (number - 1) * changes // 100
+        yield made_run(number, series=series, version=version)
+
+
+def fill(url: str, runs: Iterator[RunRows], batch: int) -> float:
+    """Write the runs, many per transaction. Return the seconds."""
+    parsed, start = address.parse(url, {}), time.monotonic()
+    pending: list[RunRows] = []
+
+    def flush() -> None:
+        database.write(parsed, lambda connection: [writing.add_run(connection, rows) for rows in pending])
+        pending.clear()
+
+    for rows in runs:
+        pending.append(rows)
+        if len(pending) == batch:
+            flush()
+    flush()
+    return time.monotonic() - start
+
+
+def measure(url: str, *, count: int, series: int, inserts: int) -> Iterator[str]:
+    """Yield a line per figure, on the filled database."""
+    parsed = address.parse(url, {})
+    seconds, cpu = [], []
+    for number in range(count, count + inserts):
+        rows = made_run(number, series=series, version=number)
+        start, before = time.monotonic(), time.process_time()
+        database.write(parsed, lambda connection, rows=rows: writing.add_run(connection, rows))
+        seconds.append(1000 * (time.monotonic() - start))
+        cpu.append(1000 * (time.process_time() - before))
+    median, least, busy = statistics.median(seconds), min(seconds), statistics.median(cpu)
+    yield f"one insert with new code: median {median:.0f} ms, best of {inserts} {least:.0f} ms, CPU {busy:.0f} ms"
+    with database.reading(parsed) as connection:
+        first = queries.series(connection)[0]
+        for newest in (200, None):
+            start = time.monotonic()
+            found = len(queries.points(connection, first.id, newest=newest))
+            yield f"{found} points of one series: {time.monotonic() - start:.2f} s"
+        yield ", ".join(f"{name} {rows}" for name, rows in queries.counts(connection).items() if rows)
+
+
+def main(arguments: list[str]) -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--db", default="sqlite:///build/history-size.db")
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--series", type=int, default=20)
+    parser.add_argument("--changes", type=int, default=3)
+    given = parser.parse_args(arguments)
+    took = fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
+    print(f"{given.runs} runs of {given.series} series, {given.changes} % change the code: filled in {took:.0f} s", flush=True)
+    for line in measure(given.db, count=given.runs, series=given.series, inserts=50):
+        print(line, flush=True)
+    if given.db.startswith("sqlite:///"):
+        print(f"size: {Path(given.db.removeprefix('sqlite:///')).stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
