@@ -11,7 +11,7 @@ import click
 
 from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import gate, hints, host, place
+from flashcore_ci.run import hints, host, place
 from flashcore_ci.run.request import Request
 
 
@@ -29,7 +29,7 @@ def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
     With --build, binaries from another machine are measured. That needs no compiler and no network.
     """
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        evidence = gate.collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
+        evidence = measuring.collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
     options_given = answers.given_options(click.get_current_context())
     following = hints.repeat(f"flashcore-ci judge {shlex.quote(place.seen_from_start(out))}", options_given)
     click.echo(f"{len(evidence.observations)} observations in {out}. Judge them: {following}", err=True)

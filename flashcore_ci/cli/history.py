@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from flashcore_ci.cli import console, options
+from flashcore_ci.cli import answers, console, options
 from flashcore_ci.cli.extras import extra
 from flashcore_ci.model.errors import ExitCode
 
@@ -50,7 +50,8 @@ def command() -> None:
 )
 @click.option("--branch", default="", metavar="NAME", help="The branch of runs without a statement. It is only shown.")
 @click.option("--reviewed", is_flag=True, help="Mark the runs as unsigned, but reviewed.")
-def add(*, runs: tuple[Path, ...], **arguments: Any) -> int:
+@options.as_json
+def add(*, runs: tuple[Path, ...], as_json: bool, **arguments: Any) -> int:
     """Add runs: folders, or bundles that `pack` wrote.
 
     A run is stored once. Only runs of the protected branch with their statement feed detection. All others are kept apart.
@@ -59,43 +60,48 @@ def add(*, runs: tuple[Path, ...], **arguments: Any) -> int:
         from flashcore_ci.run import history  # noqa: PLC0415 - needs the extra
     how = history.Import(environ=os.environ, **arguments)
     with console.ProgressLine(os.environ) as progress:
-        for path, added in history.add(runs, how, progress):
-            click.echo(f"{path}: {added}", err=True)
-    return ExitCode.PASSED
+        rows = [(str(path), str(added)) for path, added in history.add(runs, how, progress)]
+    for path, added in rows:
+        click.echo(f"{path}: {added}", err=True)
+    return answers.finish({"runs": dict(rows)}, ExitCode.PASSED, as_json=as_json)
 
 
 @command.command("list")
 @db
 @click.option("--newest", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
-def list_runs(*, db: str, newest: int) -> int:
+@options.as_json
+def list_runs(*, db: str, newest: int, as_json: bool) -> int:
     """List runs, the newest first."""
     with extra():
         from flashcore_ci.run import history_reading as history  # noqa: PLC0415
-    for line in history.listed(db, os.environ, newest=newest):
-        click.echo(line)
-    return ExitCode.PASSED
+    lines = list(history.listed(db, os.environ, newest=newest))
+    return answers.finish({"lines": lines}, ExitCode.PASSED, as_json=as_json, text="\n".join(lines))
 
 
 @command.command("show")
 @click.argument("digest")
 @db
-def show(*, digest: str, db: str) -> int:
+@options.as_json
+def show(*, digest: str, db: str, as_json: bool) -> int:
     """Show the run whose digest begins with DIGEST: workloads, and the verdicts that are not a PASS."""
     with extra():
         from flashcore_ci.run import history_reading as history  # noqa: PLC0415
-    for line in history.shown(db, os.environ, digest):
-        click.echo(line)
-    return ExitCode.PASSED
+    lines = list(history.shown(db, os.environ, digest))
+    return answers.finish({"lines": lines}, ExitCode.PASSED, as_json=as_json, text="\n".join(lines))
 
 
 @command.command("export")
 @db
 @click.option("--format", "form", type=click.Choice(["csv", "openmetrics"]), default="csv", show_default=True)
-def export(*, db: str, form: str) -> int:
+@options.as_json
+def export(*, db: str, form: str, as_json: bool) -> int:
     """Write every point as CSV, or the newest of each series as OpenMetrics, to standard output."""
     with extra():
         from flashcore_ci.run import history_reading as history  # noqa: PLC0415
-    for line in history.exported(db, os.environ, form):
+    lines = history.exported(db, os.environ, form)
+    if as_json:
+        return answers.finish({"format": form, "lines": list(lines)}, ExitCode.PASSED, as_json=True)
+    for line in lines:
         sys.stdout.write(line)
     return ExitCode.PASSED
 
@@ -105,13 +111,14 @@ def export(*, db: str, form: str) -> int:
 @click.option("--days", type=click.IntRange(min=1, max=36_500), required=True, help="Keep the runs of these days.")
 @click.option("--protected", is_flag=True, help="Also remove old runs that feed detection, or were reviewed.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-def retain(*, db: str, days: int, protected: bool, dry_run: bool) -> int:
+@options.as_json
+def retain(*, db: str, days: int, protected: bool, dry_run: bool, as_json: bool) -> int:
     """Remove old runs, and what only they used. Runs that an alert names stay."""
     with extra():
         from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     count = history.retain(db, os.environ, days=days, protected=protected, dry_run=dry_run)
     click.echo(f"{'would remove' if dry_run else 'removed'} {count} runs", err=True)
-    return ExitCode.PASSED
+    return answers.finish({"runs": count, "dry_run": dry_run}, ExitCode.PASSED, as_json=as_json)
 
 
 @command.command("upgrade")
@@ -119,10 +126,11 @@ def retain(*, db: str, days: int, protected: bool, dry_run: bool) -> int:
 @click.option(
     "--to", type=click.Choice(["base", "0001", "0002"]), help="Another revision. `base` drops all tables.  [default: the newest]"
 )
-def upgrade(*, db: str, to: str | None) -> int:
+@options.as_json
+def upgrade(*, db: str, to: str | None, as_json: bool) -> int:
     """Migrate the tables to this version of the tool."""
     with extra():
         from flashcore_ci.run import history_reading as history  # noqa: PLC0415
     before, after = history.upgrade(db, os.environ, to or "")
     click.echo(f"from {before or 'nothing'} to {after or 'nothing'}", err=True)
-    return ExitCode.PASSED
+    return answers.finish({"from": before, "to": after}, ExitCode.PASSED, as_json=as_json)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options
+from flashcore_ci.cli import answers, console, options
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run.request import Request
 from flashcore_ci.scaffold import importing
@@ -21,7 +22,8 @@ from flashcore_ci.scaffold import importing
 @click.option(
     "--workloads", type=click.IntRange(1, 200), default=20, show_default=True, help="Workloads per definition, at most."
 )
-def command(paths: tuple[Path, ...], *, workloads: int, **arguments: Any) -> int:
+@options.as_json
+def command(paths: tuple[Path, ...], *, workloads: int, as_json: bool, **arguments: Any) -> int:
     """Import problems of KernelBench, flashinfer-bench and SOL-ExecBench.
 
     Each becomes a subject that is not trusted, and a suite. Its code runs once on fake tensors, without network and files.
@@ -29,11 +31,13 @@ def command(paths: tuple[Path, ...], *, workloads: int, **arguments: Any) -> int
     request = Request(suite=Path("gates/new.toml"), out=options.DEFAULT_OUT, environ=os.environ)
     with console.ProgressLine(os.environ) as progress:
         results = importing.import_problems(paths, request, progress, most=workloads, **arguments)
+    lines = []
     for each in results:
         note = f" ({each.note})" if each.note else ""
-        click.echo(f"{each.suite}: {each.checks} checks{note}" if each.suite else f"refused {each.name}: {each.why}")
+        lines.append(f"{each.suite}: {each.checks} checks{note}" if each.suite else f"refused {each.name}: {each.why}")
     done = [each for each in results if each.suite]
-    click.echo(f"{len(done)} of {len(results)} became valid plans. FLOP, bytes and tolerances are estimates: review them.")
-    if done:
-        click.echo(f"next: flashcore-ci gate --live --suite {done[0].suite}")
-    return ExitCode.PASSED if len(done) == len(results) else ExitCode.INVALID_SUITE
+    lines.append(f"{len(done)} of {len(results)} became valid plans. FLOP, bytes and tolerances are estimates: review them.")
+    lines += [f"next: flashcore-ci gate --live --suite {done[0].suite}"] if done else []
+    code = ExitCode.PASSED if len(done) == len(results) else ExitCode.INVALID_SUITE
+    fix = "read why each problem is refused, or leave those files out"
+    return answers.finish({"problems": list(map(asdict, results))}, code, as_json=as_json, text="\n".join(lines), fix=fix)

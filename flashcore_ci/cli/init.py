@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options
+from flashcore_ci.cli import answers, console, options
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run import place
 from flashcore_ci.run.request import Request
@@ -21,7 +21,8 @@ from flashcore_ci.scaffold import starting
 @click.option("--name", help="Name of the subject and its suite.  [default: the kernel's]")
 @click.option("--inputs", "drawer", metavar="FILE.py::FUNCTION", help="Draws the inputs, from a seed or from nothing.")
 @click.option("--input", "given", multiple=True, metavar="NAME=DTYPE:SIZExSIZE", help="One input, or NAME=NUMBER. Repeatable.")
-def command(kernel: str, reference: str, **arguments: Any) -> int:
+@options.as_json
+def command(kernel: str, reference: str, *, as_json: bool, **arguments: Any) -> int:
     """Write a subject, a suite, a workflow and a line of .gitignore for a kernel.
 
     KERNEL is a Python function, or an entry function of a .cu file. The reference is called once, on tensors without data. Nothing
@@ -32,13 +33,15 @@ def command(kernel: str, reference: str, **arguments: Any) -> int:
     arguments["drawer"] = _placed(arguments["drawer"]) if arguments["drawer"] else arguments["drawer"]
     with console.ProgressLine(os.environ) as progress:
         started = starting.start(kernel, reference, request, progress, **arguments)
-    for file in started.files:
-        click.echo(f"wrote {file}")
-    for note in filter(None, started.notes):
-        click.echo(f"review: {note}")
-    click.echo(f"next: flashcore-ci plan --suite {started.suite}  ({started.checks} checks)")
-    click.echo(f"then: flashcore-ci gate --live --suite {started.suite}  (needs a GPU)")
-    return ExitCode.PASSED
+    notes = list(filter(None, started.notes))
+    lines = [
+        *(f"wrote {file}" for file in started.files),
+        *(f"review: {note}" for note in notes),
+        f"next: flashcore-ci plan --suite {started.suite}  ({started.checks} checks)",
+        f"then: flashcore-ci gate --live --suite {started.suite}  (needs a GPU)",
+    ]
+    result = {"files": started.files, "review": notes, "suite": started.suite, "checks": started.checks}
+    return answers.finish(result, ExitCode.PASSED, as_json=as_json, text="\n".join(lines))
 
 
 def _placed(function: str) -> str:

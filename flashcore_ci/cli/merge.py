@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flashcore_ci.cli import options
+from flashcore_ci.cli import answers, options
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run import github, merge
 
@@ -16,7 +16,8 @@ from flashcore_ci.run import github, merge
 @click.argument("bundles", nargs=-1, required=True, type=options.FILE)
 @options.path("--out", default=Path("runs/merged"), text="Folder for the merged run.")
 @options.path("--statements", default=None, text="Folder with the signed statement of each bundle, NAME.json.")
-def command(*, bundles: tuple[Path, ...], out: Path, statements: Path | None) -> int:
+@options.as_json
+def command(*, bundles: tuple[Path, ...], out: Path, statements: Path | None, as_json: bool) -> int:
     """Join the bundles of shards into one run, the same for any order.
 
     Without --statements the run is marked unverified, and `require` refuses it. A shard that is lost leaves its checks inconclusive.
@@ -26,5 +27,6 @@ def command(*, bundles: tuple[Path, ...], out: Path, statements: Path | None) ->
     run = merge.merge(merge.read(bundles), verified=statements is not None)
     merge.write(run, out)
     kind = "verified" if statements is not None else "unverified"
-    click.echo(f"{len(run.evidence.observations)} observations in {out}, {kind}. Judge them: flashcore-ci judge {out}", err=True)
-    return ExitCode.PASSED
+    count = len(run.evidence.observations)
+    click.echo(f"{count} observations in {out}, {kind}. Judge them: flashcore-ci judge {out}", err=True)
+    return answers.finish({"out": str(out), "observations": count, "status": kind}, ExitCode.PASSED, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flashcore_ci.cli import console, options
+from flashcore_ci.cli import answers, console, options
 from flashcore_ci.model.errors import ExitCode
 from flashcore_ci.run import shards
 from flashcore_ci.run.request import Request
@@ -19,13 +19,18 @@ from flashcore_ci.run.request import Request
 @click.option("--gpus", type=click.IntRange(1, 1000), required=True, help="How many GPUs will measure: at most so many shards.")
 @options.path("--out", default=Path("runs/shards"), text="Folder for the shard files.")
 @options.evidence
-def command(*, out: Path, gpus: int, **arguments: Any) -> int:
+@options.as_json
+def command(*, out: Path, gpus: int, as_json: bool, **arguments: Any) -> int:
     """Cut a suite into shards of about equal time, one file each.
 
     `collect --shard FILE` measures one of them on any machine, and `merge` joins the results.
     """
     with console.ProgressLine(os.environ) as progress:
         found = shards.cut(Request(out=out, environ=os.environ, **arguments), progress, gpus=gpus)
-    for shard, file in zip(found, shards.write(found, out), strict=True):
-        click.echo(f"{file}  {len(shard.units)} units, about {shard.needs.seconds:.0f} s")
-    return ExitCode.PASSED
+    files = list(map(str, shards.write(found, out)))
+    rows = [
+        {"file": file, "units": len(shard.units), "seconds": shard.needs.seconds}
+        for shard, file in zip(found, files, strict=True)
+    ]
+    lines = (f"{row['file']}  {row['units']} units, about {row['seconds']:.0f} s" for row in rows)
+    return answers.finish({"shards": rows}, ExitCode.PASSED, as_json=as_json, text="\n".join(lines))

@@ -39,7 +39,7 @@ class Engine(Protocol):
     """A launcher. Another scheduler is one more class."""
 
     verified: bool
-    """Whether its bundles are one live run, so that nobody else could have written them."""
+    """Whether its bundles are one live run, which only this run wrote."""
 
     def slots(self) -> int:
         """Return how many shards to cut."""

@@ -79,7 +79,7 @@ class LocalEngine:
 
 
 def hardware_failure(gpu: str, xids: Sequence[int]) -> str:
-    """Return why the GPU itself failed, or "". A kernel's own faults are no failure of the GPU."""
+    """Return why the GPU itself failed, or "". A kernel's own faults do not count."""
     broken = [xid for xid in xids if xid in nvml.HARDWARE_XIDS]
     if broken:
         return f"Xid {broken[0]}: {nvml.HARDWARE_XIDS[broken[0]]}"

@@ -16,7 +16,7 @@ from flashcore_ci.model.options import DEFAULTS
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import host, references
 from flashcore_ci.run.base.checkout import check_out
-from flashcore_ci.run.gate import collect_run
+from flashcore_ci.run.measuring import collect_run
 from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.process_results import ProcessResults
 from flashcore_ci.run.request import Progress, Request

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git, process
-from flashcore_ci.collect.collect import collect
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, SuiteError, as_flashcore_error
-from flashcore_ci.model.evidence import Evidence, Identity
+from flashcore_ci.model.evidence import Identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
@@ -21,20 +20,20 @@ from flashcore_ci.plan.bar import answers
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, hints, host, profiler_reports, references, reports, shards
+from flashcore_ci.run import github, hints, host, profiler_reports, references, reports
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
 from flashcore_ci.run.build import Builds, build_plan, compiler_evidence
+from flashcore_ci.run.measuring import able, measure_here
 from flashcore_ci.run.plan import load_suite, make_plan
 from flashcore_ci.run.project import suite_option
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
-from flashcore_ci.run.shards import Part
-from flashcore_ci.store.claim import LOGS, claim_folder
+from flashcore_ci.store.claim import claim_folder
 from flashcore_ci.store.manifest import MANIFEST
-from flashcore_ci.store.run import prepare_run, read_run, write_run
+from flashcore_ci.store.run import prepare_run, read_run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +106,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
             if base is not None:
                 run.base, run.no_base = base.identities, base.cannot
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
-                plan = _able(plan, base, base.cannot)
+                plan = able(plan, base, base.cannot)
             found = _rederived(evidence, plan) if evidence else None
             if measure is not None and base is None and found is None:
                 found = (measure(plan, builds, request, progress),)
@@ -138,11 +137,6 @@ def _require_same_answers(compared: ComparedBar | None, plan: Plan) -> None:
         raise SuiteError((problem,), fix="let build() and problem() depend on their arguments only")
 
 
-def _able(plan: Plan, base: Base, cannot: dict[str, str]) -> Plan:
-    """Leave out the comparisons that the base cannot run. The reasons tell which workloads are new."""
-    return drop_comparisons(plan, {**cannot, **new_only(cannot, base.new)})
-
-
 def compare(request: Request, base: str, head: str | None, progress: Progress) -> Report:
     """Compare ``head`` (None: this checkout) with ``base``. UsageError for an unknown revision."""
     request = replace(request, out=request.out.absolute(), live=True, kinds=(Kind.COMPARISON,))
@@ -154,23 +148,11 @@ def compare(request: Request, base: str, head: str | None, progress: Progress) -
         return gate(request, progress)
 
 
-def collect_run(request: Request, progress: Progress, suite: Suite | None = None) -> Evidence:
-    """Measure the suite (None: the requested one), or one shard of it, without a verdict."""
-    host.require_gpu(request.gpu)
-    shard = shards.read(request.shard) if request.shard is not None else None
-    plan = make_plan(suite or load_suite(request), request, progress)
-    part = shards.part_of(plan, shard, host.provenance(request)) if shard is not None else None
-    with claim_folder(request.out):
-        prepare_run(request.out, plan)
-        builds = build_plan(plan, request, progress)
-        return _measure(plan, builds, request, progress, part=part).evidence
-
-
 def _find_evidence(
     plan: Plan, builds: Builds, request: Request, progress: Progress, base: Base | None, *, again: SecondJudgement | None
 ) -> tuple[Source, ...]:
     if host.is_live(request):
-        return (_measure(plan, builds, request, progress, base, again=again),)
+        return (measure_here(plan, builds, request, progress, base, again=again),)
     progress("reading the recorded runs")
     return _rederived(recorded.read_bundles(request.evidence), plan)
 
@@ -182,33 +164,6 @@ def _rederived(sources: Iterable[Source], plan: Plan) -> tuple[Source, ...]:
         with profiler_reports.reading(source.files) as profiles:
             checked.append(rederived(source, plan, profiles))
     return tuple(checked)
-
-
-def _measure(
-    plan: Plan,
-    builds: Builds,
-    request: Request,
-    progress: Progress,
-    base: Base | None = None,
-    *,
-    again: SecondJudgement | None = None,
-    part: Part | None = None,
-) -> Source:
-    """Measure here, all or the ``part`` of a shard, and write the run folder."""
-    host.require_gpu(request.gpu)
-    logs = request.out / LOGS
-    logs.mkdir()
-    session = host.session(request, progress, logs.resolve(), plan=plan, builds=builds)
-    session = session if part is None else replace(session, plan=part.plan, artifacts=part.folder)
-    evidence = collect(session, None if base is None else (base, prepare.interim_looks(base, plan, builds, request)))
-    if again is not None:
-        evidence = again.measure(session, evidence, request)
-    if part is not None:
-        evidence = replace(evidence, shard=part.shard)
-    source = Source(origin=Origin(kind="live"), evidence=evidence)
-    without = workloads_without_base(plan, builds, (source,))
-    write_run(request.out, plan if base is None else _able(plan, base, without), evidence)
-    return recorded.live_source(recorded.where_and_when(evidence.provenance), evidence, request.out)
 
 
 def judge_run(run: Path, request: Request, progress: Progress) -> Report:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 MEASURE = frozenset({"gate", "collect", "compare", "calibrate", "selftest"})
 BUILD = MEASURE | {"build", "require"}
 ACCEPTS: dict[str, frozenset[str]] = {
-    "--suite": (BUILD - {"selftest"}) | {"plan", "bar", "judge", "explain", "baseline propose"},
-    "--evidence": frozenset({"gate"}),
+    "--suite": (BUILD - {"selftest"}) | {"plan", "bar", "judge", "explain", "shard", "baseline propose"},
+    "--evidence": frozenset({"gate", "shard"}),
     "--toolchain": BUILD | {"doctor"},
     "--gpu": MEASURE | {"doctor"},
     "--allow-process": MEASURE | {"doctor"},

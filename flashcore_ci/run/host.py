@@ -30,7 +30,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def shared_scratch(near: Path) -> Iterator[Path]:
-    """Make a temporary folder beside ``near``, which other nodes see too."""
+    """Make a temporary folder next to ``near``, which other nodes see too."""
     near.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{near.name}-", dir=near.absolute().parent) as name:
         yield Path(name)

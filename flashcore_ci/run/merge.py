@@ -32,7 +32,7 @@ class Part:
 
 
 def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
-    """Read bundles. EvidenceError lists every one that is damaged, is no shard, or is of another plan than it says."""
+    """Read bundles. EvidenceError lists every one that is damaged or of another plan than it says."""
     parts, problems = [], []
     for bundle in bundles:
         try:

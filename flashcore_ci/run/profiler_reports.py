@@ -18,6 +18,7 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.run.host import scratch_folder
+from flashcore_ci.store.manifest import ARTIFACTS
 
 FOLDER = "profile"
 SUFFIX = ".ncu-rep"
@@ -47,7 +48,7 @@ class ProfilerReports:
             root = name.rpartition(f"/{FOLDER}/")[0]
             self._pending.setdefault(root, []).append(pool.submit(_read, files, name))
 
-    def last_with(self, workload: str, root: str) -> ReadReport:
+    def last_with(self, workload: str, root: str = ARTIFACTS) -> ReadReport:
         """Return the last report in ``root`` that holds this workload, else why there is none. EvidenceError if a page lies."""
         read = [pending.result() for pending in self._pending.get(root, ())]
         if not read:

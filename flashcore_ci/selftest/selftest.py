@@ -18,6 +18,7 @@ from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.selftest import score, slowdowns, tampering
+from flashcore_ci.selftest.good_run import GoodRun
 from flashcore_ci.selftest.loader import load
 from flashcore_ci.selftest.model import Defect, Detection, SelfTest, SelfTestResult
 from flashcore_ci.store.run import Run, files_of, read_run
@@ -63,7 +64,7 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: 
     with scratch_folder() as scratch:
         guard = load_suite(Path.cwd() / test.guard, root=Path.cwd())
         plan, as_of = replace(content.plan, accepts=guard.accepts), content.evidence.provenance.collected_at
-        good = tampering.GoodRun(files=files_of(run), run=content, scratch=scratch, plan=plan, judge_plan=partial(_judge, as_of))
+        good = GoodRun(files=files_of(run), run=content, scratch=scratch, plan=plan, judge_plan=partial(_judge, as_of))
         detections = tuple(_detect(defect, test, report, good) for defect in test.defects)
     uncontrolled = score.gates_without_a_control(test, report)
     return SelfTestResult(
@@ -75,7 +76,7 @@ def _score(test: SelfTest, report: Report, run: Path, progress: Progress, base: 
     )
 
 
-def _detect(defect: Defect, test: SelfTest, report: Report, good: tampering.GoodRun) -> Detection:
+def _detect(defect: Defect, test: SelfTest, report: Report, good: GoodRun) -> Detection:
     if defect.tampering:
         return tampering.detect(defect, good)
     if defect.slowdown:

@@ -6,9 +6,8 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import clock
@@ -16,63 +15,20 @@ from flashcore_ci.collect import child
 from flashcore_ci.model.codes import PASSING, Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Missing
-from flashcore_ci.model.suite import Kind, Trust, Waiver
-from flashcore_ci.model.verdict import Outcome, Report
+from flashcore_ci.model.suite import Trust, Waiver
 from flashcore_ci.selftest import look_alikes, lowered_bar
+from flashcore_ci.selftest.good_run import GoodRun, seal
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
 from flashcore_ci.store import statement
 from flashcore_ci.store.codec import encode
-from flashcore_ci.store.manifest import EVIDENCE, MANIFEST, manifest_of
-from flashcore_ci.store.run import Run, read_run
+from flashcore_ci.store.manifest import EVIDENCE
 
 ACCEPTED = "accepted"
 NOTHING_GREEN = "nothing green to tamper with"
 REPORTS = "artifacts/profile/"
 LOGS = "artifacts/sanitizer/"
 LAUNCH_LIST = f"{LOGS}roll-call.log"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoodRun:
-    """A good run. Copies are altered in ``scratch``."""
-
-    files: dict[str, bytes]
-    run: Run
-    scratch: Path
-    plan: Plan
-    judge_plan: Callable[..., Report]
-    """Takes a plan, a run, and perhaps waivers."""
-
-    def judge(self, run: Run, waivers: tuple[Waiver, ...] = ()) -> Report:
-        """Judge a run by the plan of this one."""
-        return self.judge_plan(self.plan, run, waivers)
-
-    def read(self, files: dict[str, bytes]) -> Run:
-        """Read a run from these files."""
-        folder = self.scratch / f"altered-{len(list(self.scratch.iterdir()))}"
-        for name, data in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
-        return read_run(folder)
-
-    def profiler_report(self) -> str:
-        """Name a profiler's report."""
-        return next(name for name in sorted(self.files) if name.startswith(REPORTS))
-
-    def green_check(self, gate: str) -> tuple[Kind, str]:
-        """Find a green check of this gate. LookupError when there is none."""
-        for verdict in self.judge(self.run).verdicts:
-            if verdict.gate == gate and verdict.outcome is Outcome.PASS:
-                return verdict.evidence, verdict.target
-        raise LookupError(gate)
-
-
-def seal(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Give the files a manifest that fits them."""
-    members = {name: data for name, data in files.items() if name != MANIFEST}
-    return {**members, MANIFEST: encode(manifest_of(sorted(members.items())))}
 
 
 def detect(defect: Defect, good: GoodRun) -> Detection:

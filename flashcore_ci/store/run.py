@@ -54,7 +54,7 @@ class Run:
     plan: Plan
     evidence: Evidence
     is_v1: bool = False
-    plan_digest: str = ""
+    plan_digest: str = field(default="", compare=False)
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -28,8 +28,14 @@ def _parameter(value: Any) -> Scalar:
     raise ValueError("a parameter is text, a finite number, true or false")
 
 
+def _prose(text: str) -> str:
+    if not any(character.isalnum() for character in text):
+        raise ValueError("text is needed")
+    return text
+
+
 Text = Annotated[str, StringConstraints(min_length=1)]
-Prose = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"[\p{L}\p{N}]")]
+Prose = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_prose)]
 """What a person wrote, and can be seen."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 Count = Annotated[int, Field(ge=1)]

@@ -94,7 +94,7 @@ class Reports:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = files
 
-    def last_with(self, workload: str) -> ReadReport:
+    def last_with(self, workload: str, root: str = "artifacts") -> ReadReport:
         names = sorted(name for name in self.files if name.endswith(".ncu-rep"))
         if not names:
             return ReadReport(name="", file="report", actions=Missing(code=Code.NO_TOOL_FILE, message="no report"))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from flashcore_ci.model import options
+from flashcore_ci.model.devices import ARCHITECTURES
 from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.options import DEFAULTS
 from flashcore_ci.suite.defaults import OWNER, PROTOCOL, RIDGE, STANDARD_GATES
 from flashcore_ci.suite.tables import (
     AcceptsTable,
@@ -26,6 +29,23 @@ from flashcore_ci.suite.tables import (
 SCHEMA = "suite-v1.json"
 
 
+class BuildTable(Table):
+    """``[build]``: how kernels are compiled."""
+
+    architectures: list[Literal[tuple(ARCHITECTURES)]] = []
+    standard: Literal[options.STANDARDS] = DEFAULTS.standard
+    optimization: Literal[options.LEVELS] = DEFAULTS.optimization
+    fast_math: bool = False
+    flush_denormals: bool = False
+    precise_division: bool = True
+    precise_square_root: bool = True
+    fused_multiply_add: bool = True
+    extended_lambda: bool = False
+    relaxed_constexpr: bool = False
+    defines: list[str] = []
+    libraries: list[Literal[options.LIBRARIES]] = []
+
+
 class SuiteFile(Table):
     """A suite file as a whole."""
 
@@ -33,6 +53,7 @@ class SuiteFile(Table):
     ridge: RidgeTable
     protocol: ProtocolTable
     accepts: AcceptsTable | None = None
+    build: BuildTable = BuildTable()
     subject: Annotated[list[SubjectTable], Field(min_length=1)]
     workload: Annotated[list[WorkloadTable], Field(min_length=1)]
     gate: Annotated[list[GateTable], Field(min_length=1)]
@@ -44,9 +65,24 @@ KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
         "ridge": ("The device whose roofline is used.", str(RIDGE["device"])),
         "protocol": ("How much is measured.", "see below"),
         "accepts": ("The evidence that counts. `require` needs it.", "evidence of any machine"),
+        "build": ("How kernels are compiled that do not say it themselves.", "see below"),
         "subject": ("The kernels under test.", ""),
         "workload": ("The problems that they solve.", ""),
         "gate": ("The questions, each with its limits.", "the standard gates"),
+    },
+    BuildTable: {
+        "architectures": ("The first that the suite's device runs.", "that of the device"),
+        "standard": ("The C++ standard.", DEFAULTS.standard),
+        "optimization": ("The level of `-O`.", str(DEFAULTS.optimization)),
+        "fast_math": ("All of `--use_fast_math`.", "false"),
+        "flush_denormals": ("Denormals become zero.", "false"),
+        "precise_division": ("Divisions are rounded as IEEE 754 says.", "true"),
+        "precise_square_root": ("Square roots are rounded as IEEE 754 says.", "true"),
+        "fused_multiply_add": ("Multiplications and additions are fused.", "true"),
+        "extended_lambda": ("Lambdas may run on the device.", "false"),
+        "relaxed_constexpr": ("The device may call `constexpr` functions of the host.", "false"),
+        "defines": ("`NAME` or `NAME=VALUE`.", "none"),
+        "libraries": ("Libraries that are found on the machine and hashed.", "none"),
     },
     RidgeTable: {
         "device": ("The name of the device.", ""),
@@ -108,6 +144,7 @@ KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
 """Each key: what it is, and its default. A key with "" is needed."""
 TITLES = {
     SuiteFile: "top",
+    BuildTable: "[build]",
     RidgeTable: "[ridge]",
     ProtocolTable: "[protocol]",
     AcceptsTable: "[accepts]",

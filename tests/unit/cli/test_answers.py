@@ -12,7 +12,13 @@ from flashcore_ci.cli import main, options
 from flashcore_ci.model.errors import CannotCollectError, ExitCode, InterruptedRunError, SuiteError, UsageError
 from flashcore_ci.model.text import visible
 
-LEAVES = [*(name for name in main.COMMANDS if name not in {"baseline", "toolchain"}), "baseline propose", "toolchain install"]
+GROUPS = {
+    "baseline": ("propose", "renew"),
+    "fleet": ("run",),
+    "history": ("add", "list", "show", "export", "retain", "upgrade"),
+    "toolchain": ("install",),
+}
+LEAVES = [name for group in main.COMMANDS for name in (f"{group} {leaf}".strip() for leaf in GROUPS.get(group, ("",)))]
 
 
 def command_of(name: str) -> click.Command:

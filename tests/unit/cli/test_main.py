@@ -38,7 +38,8 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (FlashcoreError("odd"), 1),
         (KeyboardInterrupt(), 11),
         (OSError(errno.ENOSPC, "No space left on device", "runs/latest/evidence.json"), 4),
-        (OSError(errno.ENOENT, "No such file or directory"), 1),
+        (OSError(errno.ENOENT, "No such file or directory"), 4),
+        (OSError(errno.EBADF, "Bad file descriptor"), 1),
     ],
 )
 def test_each_error_has_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:

@@ -47,8 +47,11 @@ def test_the_definition_states_the_estimate_and_marks_it(problem):
 
 
 def test_the_suite_is_valid_and_trusts_nothing(problem, tmp_path):
-    for name in ("d.py", "c.py"):
-        (tmp_path / name).write_text("")
+    sides = {"d.py": ("build", "inputs", "outputs", "problem", "reference"), "c.py": ("load", "run")}
+    arguments = {"build": "root", "problem": "params", "inputs": "params, seed", "run": "inputs, outputs", "load": "library"}
+    for name, functions in sides.items():
+        lines = (f"def {each}({arguments.get(each, 'inputs')}): return dict(given)\n" for each in functions)
+        (tmp_path / name).write_text("".join(lines))
     file = tmp_path / "s.toml"
     file.write_text(texts.suite(problem, {"definition": "d.py"}, ("c.py",)))
     suite = load(file, root=tmp_path)

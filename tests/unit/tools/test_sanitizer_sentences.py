@@ -34,7 +34,7 @@ def reading_with(line: str, check: str) -> object:
 
 
 def test_every_sentence_of_the_pinned_version_has_a_class(study: ModuleType) -> None:
-    folder = toolchain._folder(Path.home() / ".cache/flashcore-ci") / "nvidia/cu13/compute-sanitizer"
+    folder = toolchain._folder(Path.home() / ".cache/flashcore-ci", "13.0") / "nvidia/cu13/compute-sanitizer"
     if not folder.is_dir():
         pytest.skip("the pinned tools are not installed here")
     assert study.sentences(folder) == study.table().keys()
