@@ -11,7 +11,7 @@ import click
 
 from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
-from flashcore_ci.run import hints, host, place
+from flashcore_ci.run import hints, host, measuring, place
 from flashcore_ci.run.request import Request
 
 

@@ -32,7 +32,7 @@ SCHEMA = "suite-v1.json"
 class BuildTable(Table):
     """``[build]``: how kernels are compiled."""
 
-    architectures: list[Literal[tuple(ARCHITECTURES)]] = []
+    architectures: tuple[Literal[tuple(ARCHITECTURES)], ...] = ()
     standard: Literal[options.STANDARDS] = DEFAULTS.standard
     optimization: Literal[options.LEVELS] = DEFAULTS.optimization
     fast_math: bool = False
@@ -42,8 +42,8 @@ class BuildTable(Table):
     fused_multiply_add: bool = True
     extended_lambda: bool = False
     relaxed_constexpr: bool = False
-    defines: list[str] = []
-    libraries: list[Literal[options.LIBRARIES]] = []
+    defines: tuple[str, ...] = ()
+    libraries: tuple[Literal[options.LIBRARIES], ...] = ()
 
 
 class SuiteFile(Table):
