@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import foreign_files
@@ -138,8 +139,15 @@ def tests(tmp_path):
     return folder
 
 
+PLUGIN = "flashcore_ci.pytest_plugin"
+
+
 def pytest_in(folder: Path, environment: dict[str, str], *arguments: str, **variables: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "flashcore_ci.pytest_plugin", "-rsf", *arguments]
+    installed = any(
+        point.value == PLUGIN for point in entry_points(group="pytest11")
+    )  # an older installation has no such entry point
+    loaded = () if installed else ("-p", PLUGIN)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *loaded, "-rsf", *arguments]
     kept = {name: value for name, value in environment.items() if name != "CI"}
     return subprocess.run(command, cwd=folder, env={**kept, **variables}, capture_output=True, text=True, check=False).stdout
 
