@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import flashcore_ci
 from flashcore_ci.model.shard import ShardFile
+from flashcore_ci.run.base.bar import libraries_of
+
+COLLECT = (sys.executable, "-P", "-m", "flashcore_ci.cli.main", "collect")
+"""This tool's own ``collect``, with ``import_variables``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +56,9 @@ class Engine(Protocol):
 
     def put_aside(self, gpu: str) -> None:
         """Use this GPU no more."""
+
+
+def import_variables(root: Path) -> dict[str, str]:
+    """Return the variables with which ``COLLECT`` imports this tool, and nothing of the checkout that it judges."""
+    here = str(Path(flashcore_ci.__file__).resolve().parents[1])
+    return {"PYTHONPATH": os.pathsep.join((here, *libraries_of(sys.path, root))), "PYTHONSAFEPATH": "1"}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore_ci.adapters import nvml, process
-from flashcore_ci.fleet.engine import Ended, Task
+from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run.request import Request
 
-MODULE = "flashcore_ci.cli.main"
 SPARE_SECONDS = 1800.0
 """How much longer than estimated a shard may take. Each of its processes has its own limit."""
 TIMES = 10.0
@@ -59,7 +57,9 @@ class LocalEngine:
         name = f"shard-{task.shard.index}-{task.number}"
         seconds = TIMES * task.shard.needs.seconds + SPARE_SECONDS
         with nvml.xids(gpu) as seen:
-            done = process.run(self._argv(gpu, task), logs=self.logs, name=name, timeout=seconds, cwd=self.request.root)
+            root = self.request.root
+            variables = import_variables(root)
+            done = process.run(self._argv(gpu, task), logs=self.logs, name=name, timeout=seconds, cwd=root, variables=variables)
         if process.stopping():
             raise InterruptedRunError("the run was stopped before it was done")
         lost = hardware_failure(gpu, seen)
@@ -75,7 +75,7 @@ class LocalEngine:
         options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
         options += ["--lock-timeout", str(request.lock_timeout)]
         allowed = [word for name in request.allow_process for word in ("--allow-process", name)]
-        return [sys.executable, "-m", MODULE, "collect", *options, *allowed]
+        return [*COLLECT, *options, *allowed]
 
 
 def hardware_failure(gpu: str, xids: Sequence[int]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore_ci.adapters import clock, process
-from flashcore_ci.fleet.engine import Ended, Task
-from flashcore_ci.fleet.local import MODULE, SPARE_SECONDS, TIMES
+from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
+from flashcore_ci.fleet.local import SPARE_SECONDS, TIMES
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
 from flashcore_ci.run.request import Request
 
@@ -29,6 +28,8 @@ SCRIPT = """#!/bin/bash
 #SBATCH --time={minutes}
 {options}
 cd {root} || exit 4
+{variables}
+gpu=${{SLURM_JOB_GPUS:-0}}
 case "$SLURM_ARRAY_TASK_ID" in
 {cases}
 esac
@@ -73,15 +74,15 @@ class SlurmEngine:
         longest = max(task.shard.needs.seconds for task in tasks)
         avoid = sorted({*self.aside, *(node for task in tasks for node in task.avoid)})
         options = [*self.options, *([f"--exclude={','.join(avoid)}"] if avoid else [])]
-        cases = [
-            f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{SLURM_JOB_GPUS:-0}}" ;;'
-            for index, task in enumerate(tasks)
-        ]
+        cases = [f'{index}) {shlex.join(map(str, self._argv(task)))} --gpu "${{gpu%%,*}}" ;;' for index, task in enumerate(tasks)]
         return SCRIPT.format(
             logs=shlex.quote(str(self.logs)),
             minutes=int((TIMES * longest + SPARE_SECONDS) / 60),
             options="\n".join(f"#SBATCH {option}" for option in options),
             root=shlex.quote(str(self.request.root.absolute())),
+            variables="\n".join(
+                f"export {name}={shlex.quote(value)}" for name, value in import_variables(self.request.root).items()
+            ),
             cases="\n".join(cases),
         )
 
@@ -89,7 +90,7 @@ class SlurmEngine:
         request = self.request
         options: list[str | Path] = ["--suite", request.suite, "--shard", task.file, "--out", task.out]
         options += ["--build", request.binaries.absolute(), "--toolchain", request.toolchain]
-        return [sys.executable, "-m", MODULE, "collect", *options]
+        return [*COLLECT, *options]
 
     def _follow(self, job: str) -> None:
         """Wait until the job has left the queue. A stopped run cancels it."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +32,9 @@ def evidence(machine: Machine, run: str = "run") -> Any:
     return read_run(machine.folder / run).evidence
 
 
-def command(machine: Machine, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def command(machine: Machine, *arguments: str | Path, tool: Sequence[str] = COMMAND) -> subprocess.CompletedProcess[str]:
     (machine.recording / "recording.json").write_text(json.dumps(machine.content), encoding="utf-8")
-    argv = [*COMMAND, *map(str, arguments)]
+    argv = [*tool, *map(str, arguments)]
     return subprocess.run(
         argv, cwd=machine.checkout, env=machine.environment, text=True, capture_output=True, check=False, timeout=120
     )
@@ -69,6 +72,24 @@ def test_a_lost_gpu_is_left_and_its_shard_measured_elsewhere(two: Machine) -> No
     reasons = {(attempt.number, attempt.gpu): attempt.reason for attempt in evidence(two).attempts}
     assert reasons[1, lost] == "Xid 79: GPU has fallen off the bus"
     assert any(number == 2 and gpu != lost and not reason for (number, gpu), reason in reasons.items())
+
+
+def test_the_tool_of_the_judged_checkout_is_never_run(two: Machine, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    for name in ("flashcore_ci/__init__.py", "click.py", "sitecustomize.py"):
+        file = two.checkout / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"open({str(trap)!r}, 'w')")
+    try:
+        tool = [sys.executable, "-P", *COMMAND[1:]]
+        done = command(two, "gate", *FIXED, "--live", "--out", two.folder / "run", *only("stability"), tool=tool)
+    finally:
+        shutil.rmtree(two.checkout / "flashcore_ci")
+        for name in ("click.py", "sitecustomize.py"):
+            (two.checkout / name).unlink()
+    assert "measuring 2 shards" in done.stderr
+    assert two.verdicts() == of(two.recorded, "stability")
+    assert not trap.exists()
 
 
 def test_a_fault_of_the_kernel_is_never_tried_again(two: Machine) -> None:
