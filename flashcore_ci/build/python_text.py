@@ -6,9 +6,8 @@ Python's own tokenizer is not used, because its tokens differ between versions.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from flashcore_ci.build.tokens import MAX_CACHED_TEXTS
+from flashcore_ci.build.text_cache import cached
 
 # No possessive repeats of groups: before 3.11.5 Python matched them wrongly (python/cpython#106052).
 _TOKEN = re.compile(
@@ -43,7 +42,7 @@ _SEES_LINES = re.compile(
 )
 
 
-@lru_cache(maxsize=MAX_CACHED_TEXTS)
+@cached
 def canonical(text: str) -> str:
     """Remove comments, empty lines and blanks at line ends."""
     lines: list[str] = []
@@ -59,7 +58,7 @@ def canonical(text: str) -> str:
     return "\n".join(lines)
 
 
-@lru_cache(maxsize=MAX_CACHED_TEXTS)
+@cached
 def find_problem(text: str) -> tuple[int, str] | None:
     """Return the line and the construct that could make other programs look the same, if any."""
     for pattern, problem in _UNSAFE_TEXT:

@@ -9,10 +9,9 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import lru_cache
 
-MAX_CACHED_TEXTS = 1024
-"""Many subjects read the same headers."""
+from flashcore_ci.build.text_cache import cached
+
 _TOKEN = re.compile(
     r"""
     (?P<raw>(?:u8|[uUL])?R"(?P<fence>[0-9A-Za-z_]{0,16})\(.*?(?:\)(?P=fence)"|\Z))
@@ -55,7 +54,7 @@ _PLAINLY_ASKED = re.compile(rf"__has_include ?\( ?{_HEADER} ?\)", re.ASCII)
 _DIRECTIVE = re.compile(r"\# ?(\w*)", re.ASCII)
 
 
-@lru_cache(maxsize=MAX_CACHED_TEXTS)
+@cached
 def canonical(text: str) -> str:
     """Remove comments, and make blanks and line breaks one blank. A directive keeps its line."""
     parts: list[str] = []
@@ -83,7 +82,6 @@ def directives(text: str) -> list[str]:
     return [line for line in canonical(text).split("\n") if line.startswith("#")]
 
 
-@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def includes(text: str) -> tuple[tuple[str, bool], ...]:
     """List the headers that C++ source names, with "is quoted". ``__has_include`` names one too."""
     found = []
@@ -93,7 +91,7 @@ def includes(text: str) -> tuple[tuple[str, bool], ...]:
     return tuple((match["quoted"] or match["system"], match["quoted"] is not None) for match in found)
 
 
-@lru_cache(maxsize=MAX_CACHED_TEXTS)
+@cached
 def find_problem(text: str) -> tuple[int, str] | None:
     """Return the line and the construct that could make other programs look the same, if any."""
     for pattern, problem in _UNSAFE_TEXT:
