@@ -1,6 +1,7 @@
 """The untrusted side: ways to cheat that were published, and siblings of them. Each is written anew.
 
-``SOURCES`` says where each was described. ``tests/functional/test_isolated_cheats.py`` says what must catch it.
+``SOURCES`` says where each was described. Every page but that of ``SEEN_THROUGH_OTHERS`` was read on 2026-11-22.
+``tests/functional/test_isolated_cheats.py`` says what must catch a cheat.
 """
 
 from __future__ import annotations
@@ -34,27 +35,30 @@ METR = "https://metr.org/blog/2025-06-05-recent-reward-hacking/"
 SAKANA = "https://sakana.ai/ai-cuda-engineer/"
 TERMINAL_BENCH = "https://github.com/harbor-framework/terminal-bench/pull/1010"
 MAKORA = "https://makora.com/blog/reward-hacks"
-SUPER_BATCH = "https://github.com/gpu-mode/kernelboard/pull/224"
+BATCH_AND_SKIP = "https://github.com/gpu-mode/reference-kernels/pull/104"
+REPLAY = "https://github.com/gpu-mode/reference-kernels/pull/142"
+SEEN_THROUGH_OTHERS = (SAKANA,)
+"""Read in what others wrote about it: https://agentpostmortem.com/case/apm-0007."""
 
 SOURCES = {
     "address": FIELD_GUIDE,
-    "shape": TERMINAL_BENCH,
+    "shape": BATCH_AND_SKIP,
     "file_replay": LEADERBOARD,
-    "public_seed": SAKANA,
+    "public_seed": REPLAY,
     "elapsed_time": LEADERBOARD,
-    "synchronize": METR,
+    "synchronize": TERMINAL_BENCH,
     "perf_counter": TERMINAL_BENCH,
     "side_stream": KERNELBENCH,
     "background_thread": FIELD_GUIDE,
     "lazy": LEADERBOARD,
-    "nothing": SAKANA,
+    "nothing": PYGPUBENCH,
     "leftover": KERNELBENCH,
     "constant": SAKANA,
     "identity": FIELD_GUIDE,
     "low_precision": FIELD_GUIDE,
     "fewer_steps": MAKORA,
     "zero_inputs": KERNELBENCH,
-    "neighbours": SUPER_BATCH,
+    "neighbours": BATCH_AND_SKIP,
     "expected_tensors": PYGPUBENCH,
     "expected_nan": PYGPUBENCH,
     "call_stack": METR,
