@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import replayed
 import tiny_kernel
+import tool_server
 from comment_server import Comments, serving
 from repository import GREEN, RED, Repository
 
@@ -24,7 +25,6 @@ from flashcore_ci.suite.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = Path(__file__).parent / "checkout"
-COMMAND = [sys.executable, "-m", "flashcore_ci.cli.main"]
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -104,15 +104,7 @@ def cli(checkout: Path, environment: dict[str, str]) -> Cli:
     """Run ``flashcore-ci`` with these arguments in the checkout."""
 
     def run(*arguments: str | Path, cwd: Path = checkout, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            cwd=cwd,
-            env={**environment, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
+        return tool_server.run([*map(str, arguments)], cwd=cwd, env={**environment, **variables})
 
     return run
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
-from replayed import COMMAND, RECORDINGS, ROOT, environ
+import tool_server
+from replayed import RECORDINGS, ROOT, environ
 
 SUITE = "tests/attacks/cheats/cheats.toml"
 LARGE, SMALL = 67_108_864, 1_048_576  # timed one by one, and in batches
@@ -29,9 +29,8 @@ IN_A_GRAPH = {"lingering": {"stability": "raised"}}
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], tuple[str, str]]:
     out = tmp_path_factory.mktemp("judged")
-    argv = [*COMMAND, "judge", str(RECORDINGS / "cheats.tar.xz"), "--suite", SUITE, "--out", str(out)]
-    environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    argv = ["judge", str(RECORDINGS / "cheats.tar.xz"), "--suite", SUITE, "--out", str(out)]
+    done = tool_server.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)})
     assert done.returncode == 10, done.stderr
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     return {(v["target"], v["gate"]): (v["outcome"], v["reason"]["code"]) for v in report["verdicts"]}

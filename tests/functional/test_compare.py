@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tool_server
 from replayed import FAKES, ROOT, valid
 from repository import COMMAND, Repository
 
@@ -67,8 +68,11 @@ class Bench:
         self.repository.edit("kernel/twice.cu", "2.0f * x[i]", "2.0f * x[i] + 1.0f")
         self.repository.commit("another instruction")
 
-    def started(self, *arguments: str) -> subprocess.Popen[str]:
+    def write_times(self) -> None:
         (self.recording / "times.json").write_text(json.dumps(self.times))
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        self.write_times()
         return subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.repository.folder,
@@ -80,16 +84,22 @@ class Bench:
 
     def run(self, *arguments: str, out: str = "runs/compare") -> tuple[int, dict[str, Any], str]:
         """Exit code, the report, and what was said on standard error."""
-        return self.ended(self.started(*arguments, "--out", out), out)
+        self.write_times()
+        arguments = (*arguments, "--out", out)
+        done = tool_server.run([*arguments], cwd=self.repository.folder, env=self.repository.environment)
+        return self.reported(done.returncode, done.stderr, out)
 
     def ended(self, child: subprocess.Popen[str], out: str) -> tuple[int, dict[str, Any], str]:
         _, said = child.communicate(timeout=300)
+        return self.reported(child.returncode, said, out)
+
+    def reported(self, status: int, said: str, out: str) -> tuple[int, dict[str, Any], str]:
         assert "Traceback" not in said
         folder = self.repository.folder / out
         if (folder / "report.json").exists():
             valid(folder)
-            return child.returncode, json.loads((folder / "report.json").read_text()), said
-        return child.returncode, {}, said
+            return status, json.loads((folder / "report.json").read_text()), said
+        return status, {}, said
 
     @property
     def timed(self) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from replayed import COMMAND, ROOT, environ
+import tool_server
+from replayed import ROOT, environ
 
 from flashcore_ci.store.run import REPORTS, read_run
 
@@ -15,8 +15,8 @@ MOST_BYTES = 1_500_000
 
 
 def judged(suite: str, out: Path) -> tuple[int, dict]:
-    argv = [*COMMAND, "judge", "gates/evidence/nvidia-h200-hopper.tar.xz", "--suite", f"gates/{suite}.toml", "--out", str(out)]
-    done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    argv = ["judge", "gates/evidence/nvidia-h200-hopper.tar.xz", "--suite", f"gates/{suite}.toml", "--out", str(out)]
+    done = tool_server.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)})
     return done.returncode, json.loads((out / "report.json").read_text(encoding="utf-8"))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tool_server
 from replayed import COMMAND, SUITE, Machine, of, only
 
 from flashcore_ci.store.run import read_run
@@ -35,6 +36,8 @@ def evidence(machine: Machine, run: str = "run") -> Any:
 def command(machine: Machine, *arguments: str | Path, tool: Sequence[str] = COMMAND) -> subprocess.CompletedProcess[str]:
     (machine.recording / "recording.json").write_text(json.dumps(machine.content), encoding="utf-8")
     argv = [*tool, *map(str, arguments)]
+    if tool is COMMAND:
+        return tool_server.run(argv[len(tool) :], cwd=machine.checkout, env=machine.environment, timeout=120)
     return subprocess.run(
         argv, cwd=machine.checkout, env=machine.environment, text=True, capture_output=True, check=False, timeout=120
     )

@@ -6,13 +6,13 @@ Judged by the suite, the baseline and the noise that ship. What is planted here 
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
-from replayed import COMMAND, ROOT, environ
+import tool_server
+from replayed import ROOT, environ
 
 from flashcore_ci.collect.process_runs import SAMPLE_KEYS
 from flashcore_ci.judge.judge import Source, judge
@@ -115,8 +115,8 @@ def judged(folder: Path, observations: tuple[Observation, ...]) -> tuple[int, st
     compared_here = tuple(replace(one, artifacts=write_results(folder, one)) for one in observations)
     evidence = replace(recorded().evidence, observations=compared_here)
     write_run(folder, plan(), evidence)
-    argv = [*COMMAND, "judge", str(folder), "--suite", "gates/hopper.toml", "--only", "no-slower"]
-    done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    argv = ["judge", str(folder), "--suite", "gates/hopper.toml", "--only", "no-slower"]
+    done = tool_server.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)})
     return done.returncode, done.stdout, json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tool_server
 from replayed import COMMAND, ROOT, SUITE, environ
 
 from flashcore_ci.model.errors import SuiteError
@@ -86,8 +87,8 @@ def altered(tmp_path: Path, *changes: tuple[str, str]) -> subprocess.CompletedPr
         text = text.replace(old, new)
     (tmp_path / "gates/selftest.toml").write_text(text, encoding="utf-8")
     environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    argv = [*COMMAND, "selftest", "--recorded"]
-    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    argv = ["selftest", "--recorded"]
+    return tool_server.run(argv, cwd=tmp_path, env=environment)
 
 
 FAULTS = {
@@ -154,9 +155,9 @@ def guarded(tmp_path: Path, old: str, new: str, *arguments: str) -> subprocess.C
     text = (tmp_path / "gates/hopper.toml").read_text(encoding="utf-8")
     assert text.count(old) == 1
     (tmp_path / "gates/hopper.toml").write_text(text.replace(old, new), encoding="utf-8")
-    argv = [*COMMAND, "selftest", "--recorded", *arguments]
+    argv = ["selftest", "--recorded", *arguments]
     environment = {**environ(), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    return tool_server.run(argv, cwd=tmp_path, env=environment)
 
 
 def test_a_limit_of_the_suite_that_guards_is_what_the_defects_meet(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tool_server
 from replayed import COMMAND, ROOT, environ
 
 from flashcore_ci.adapters.ncu import FOLDERS
@@ -46,8 +47,8 @@ def judged(folder: Path, evidence: Evidence = EVIDENCE, **files: bytes | None) -
     for name, data in seal({name: data for name, data in content.items() if data is not None}).items():
         (folder / "run" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "run" / name).write_bytes(data)
-    argv = [*COMMAND, "judge", str(folder / "run"), "--suite", "gates/smoke.toml", "--out", str(folder / "out")]
-    done = subprocess.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    argv = ["judge", str(folder / "run"), "--suite", "gates/smoke.toml", "--out", str(folder / "out")]
+    done = tool_server.run(argv, cwd=ROOT, env={**environ(), "PYTHONPATH": str(ROOT)})
     return done, json.loads((folder / "out/report.json").read_text(encoding="utf-8"))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import jsonschema
 import lxml.etree
+import tool_server
 
 from flashcore_ci.build import subjects
 from flashcore_ci.build.records import BuildSet, write_builds
@@ -161,24 +162,29 @@ class Machine:
         fixed = ("--suite", self.suite, "--live", "--build", "build", "--toolchain", "system")
         return [*self.prefix, *COMMAND, "gate", *fixed, "--out", str(self.folder / out), *arguments]
 
+    def _write_recording(self) -> None:
+        (self.recording / "recording.json").write_text(json.dumps(self.content), encoding="utf-8")
+
     def start(self, *arguments: str, out: str = "run") -> subprocess.Popen[str]:
         """A live gate that runs now."""
-        (self.recording / "recording.json").write_text(json.dumps(self.content), encoding="utf-8")
+        self._write_recording()
         argv = self.argv(*arguments, out=out)
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, cwd=self.checkout, env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
     def gate(self, *arguments: str, out: str = "run") -> subprocess.CompletedProcess[str]:
         """A live gate to its end."""
+        if not self.prefix:
+            self._write_recording()
+            return tool_server.run(self.argv(*arguments, out=out)[len(COMMAND) :], cwd=self.checkout, env=self.environment)
         tool = self.start(*arguments, out=out)
         output, errors = tool.communicate(timeout=600)
         return subprocess.CompletedProcess(tool.args, tool.returncode, output, errors)
 
     def judge(self, run: str, out: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Judge a run again, where there is no GPU."""
-        argv = [*COMMAND, "judge", str(self.folder / run), "--suite", self.suite, "--out", str(self.folder / out), *arguments]
-        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(argv, cwd=self.checkout, env=environment, text=True, capture_output=True, check=False, timeout=600)
+        fixed = ["judge", str(self.folder / run), "--suite", self.suite, "--out", str(self.folder / out)]
+        return tool_server.run([*fixed, *arguments], cwd=self.checkout, env={**self.environment, "PYTHONPATH": str(ROOT)})
 
     def verdicts(self, out: str = "run") -> Verdicts:
         """What report.json says."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tool_server
 from evidence_factories import good_observation, make_evidence, make_provenance
 from replayed import ROOT
 
@@ -66,10 +67,7 @@ class Repository:
 
     def tool(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run ``flashcore-ci`` here."""
-        argv = [*COMMAND, *map(str, arguments)]
-        return subprocess.run(
-            argv, cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False, timeout=600
-        )
+        return tool_server.run([*map(str, arguments)], cwd=self.folder, env=self.environment)
 
     def built(self) -> tuple[Plan, tuple[BuildEvidence, ...]]:
         """The plan, and what ``flashcore-ci build`` would write to ``build``: in this process, since each command takes a second."""
