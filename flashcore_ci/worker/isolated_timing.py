@@ -12,6 +12,7 @@ docs/trust.md says what each of these is for.
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import statistics
@@ -108,7 +109,7 @@ def _measure_pairs(
     recent = pairs[-WINDOW_PAIRS:]
     inside = statistics.median(pair.inside for pair in recent)
     shared = statistics.median(pair.shared for pair in recent)
-    record = _record(blocks, sets, graph=graph) | summarize(readings)
+    record = _record(blocks, sets, graph=graph, more=clocks.unexplained(recent, idle)) | summarize(readings)
     parts = {"inside": inside, "shared": shared, "alone": statistics.median(alone), "idle": idle.outside}
     record["clocks"] = {f"{name}_ms": round(value, 6) for name, value in parts.items()}
     record |= {} if _is_settled(blocks) else missing(Code.UNSETTLED, f"cycles still drift after {MAX_SECONDS:.0f} s")
@@ -117,17 +118,21 @@ def _measure_pairs(
 
 
 def _is_settled(blocks: list[Block]) -> bool:
+    """Tell whether the halves of the window differ by less than 1 %, or by less than their own noise."""
     recent = [block for block in blocks[-WINDOW_PAIRS:] if not block.throttled]
-    complete = len(recent) == WINDOW_PAIRS and blocks[-1].at >= LEAD_SECONDS + WINDOW_SECONDS
-    return complete and abs(steady_state.relative_drift(recent)) < MAX_DRIFT_PERCENT
+    if len(recent) < WINDOW_PAIRS or blocks[-1].at < LEAD_SECONDS + WINDOW_SECONDS:
+        return False
+    noise = steady_state.relative_std([block.megacycles for block in recent]) * math.sqrt(4 / WINDOW_PAIRS)
+    return abs(steady_state.relative_drift(recent)) < max(MAX_DRIFT_PERCENT, noise)
 
 
-def _record(blocks: list[Block], sets: int, *, graph: bool) -> dict[str, Any]:
+def _record(blocks: list[Block], sets: int, *, graph: bool, more: float) -> dict[str, Any]:
     kept = blocks[-WINDOW_PAIRS:]
+    ms, mhz = statistics.median(block.ms for block in kept) + more, statistics.median(block.mhz for block in kept)
     return {
-        "ms": statistics.median(block.ms for block in kept),
-        "megacycles": statistics.median(block.megacycles for block in kept),
-        "mhz": statistics.median(block.mhz for block in kept),
+        "ms": ms,
+        "megacycles": statistics.median(block.megacycles for block in kept) + more * mhz / 1e3,
+        "mhz": mhz,
         "std_percent": round(steady_state.relative_std([block.megacycles for block in kept]), 4),
         "kept": len(kept),
         "dropped": sum(block.throttled for block in blocks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +27,20 @@ def honest(launches: int) -> float:
     return launches * LAUNCH
 
 
-def make_attempt(outside: Times, inside: Times, *, count: int = COUNT, alone: float | None = None, early: float = 0.0) -> Attempt:
-    """Return the attempt of a candidate with these times, by the supervisor's clock and by its own."""
+def make_attempt(
+    outside: Times, inside: Times, *, count: int = COUNT, alone: float | None = None, early: float = 0.0, truth: float = math.inf
+) -> Attempt:
+    """Return the attempt of a candidate with these times, by the supervisor's clock and by its own.
+
+    It is fooled by agreement on less than the ``truth`` in milliseconds per launch.
+    """
 
     def attempt(_: Path) -> bool:
         pairs = [_pair(outside, inside, count, jitter, early) for jitter in (-0.01, 0.0, 0.01)]
         idle = Burst(launches=0, outside=IDLE, inside=0.01, delivery=DELIVERY)
         lonely = IDLE + 0.02 + (outside(1) if alone is None else alone)
-        return clocks.disagreement(pairs, [lonely] * 3, idle) == ""
+        reported = pairs[1].outside + clocks.unexplained(pairs, idle) + clocks.SHARED_MS / (2 * count)
+        return clocks.disagreement(pairs, [lonely] * 3, idle) == "" and reported < truth
 
     return attempt
 
@@ -97,13 +104,14 @@ def member(numbers: random.Random) -> Attack:
     hidden = numbers.uniform(1.2, 10.0) * max(clocks.SHARED_MS, COUNT * max(clocks.TOLERANCE * launch, clocks.TOLERANCE_MS))
     if kind == "waits":
         slope = launch - hidden / COUNT
-        return _attack("waits", lambda n: launch * n + hidden * (n == COUNT), lambda n: slope * n)
-    return _attack("early", lambda n: hidden + launch * n, lambda n: launch * n)
+        return _attack("waits", lambda n: launch * n + hidden * (n == COUNT), lambda n: slope * n, truth=launch)
+    return _attack("early", lambda n: hidden + launch * n, lambda n: launch * n, truth=launch + hidden / (2 * COUNT))
 
 
 def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Believe the candidate's clock."""
+    """Believe the candidate's clock, and take the slope as it is."""
     monkeypatch.setattr(clocks, "disagreement", lambda pairs, alone, idle: "")
+    monkeypatch.setattr(clocks, "unexplained", lambda pairs, idle: -1.0)
 
 
 CLASS = AttackClass(name="a candidate whose clock lies", attacks=ATTACKS, member=member, mutant=mutant)

@@ -1,6 +1,6 @@
 import pytest
 
-from flashcore_ci.worker.clocks import Burst, Pair, disagreement
+from flashcore_ci.worker.clocks import SHARED_MS, Burst, Pair, disagreement, unexplained
 
 IDLE = 1.5
 
@@ -43,7 +43,7 @@ def test_one_lost_burst_does_not_decide():
 
 
 def test_time_that_no_launch_explains_is_named():
-    assert judge([make_pair(shared=0.5)]) == "0.50 ms of a burst do not grow with its launches (at most 0.10 ms)"
+    assert judge([make_pair(shared=0.5)]) == "0.50 ms of a burst do not grow with its launches (at most 0.40 ms)"
 
 
 def test_a_slope_below_zero_is_named():
@@ -56,3 +56,28 @@ def test_a_launch_that_is_slow_alone_is_named():
 
 def test_inputs_that_arrive_slowly_are_named():
     assert "inputs take 0.50 ms longer to arrive" in judge([make_pair(delivery=7.5)])
+
+
+@pytest.mark.parametrize(("shared", "more"), [(-0.5, 0.0), (SHARED_MS, 0.0), (0.3, 0.2 / 32)])
+def test_what_the_slope_leaves_out_counts_beyond_noise(shared, more):
+    assert unexplained(
+        [make_pair(shared=shared)] * 3, Burst(launches=0, outside=IDLE, inside=0.0, delivery=7.0)
+    ) == pytest.approx(more)
+
+
+@pytest.mark.parametrize("hidden", [0.05, 0.15, 0.2, 1.0])
+def test_waiting_in_short_bursts_never_makes_a_candidate_faster(hidden):
+    count, launch = 16, 0.2
+    short, long = (
+        Burst(
+            launches=n,
+            outside=IDLE + launch * n + hidden * (n == count),
+            inside=0.01 + (launch - hidden / count) * n,
+            delivery=7.0,
+        )
+        for n in (count, 2 * count)
+    )
+    pair, idle = Pair(short=short, long=long), Burst(launches=0, outside=IDLE, inside=0.01, delivery=7.0)
+    assert disagreement([pair], [IDLE + launch], idle) or pair.outside + unexplained([pair], idle) >= launch - SHARED_MS / (
+        2 * count
+    )
