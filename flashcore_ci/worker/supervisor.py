@@ -74,19 +74,33 @@ class Candidate:
             parent=os.getpid(),
         )
         self._facts: dict[str, str] = {}
+        self._refused, self._warming = "", ""
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
         if self._entering is not None:
-            answer = self._channel.answer(self._entering, seconds=START_SECONDS)
-            self._entering = None
-            if "error" in answer:
-                raise NotIsolatedError(f"the sandbox cannot be entered: {answer['error']}")
-            self._facts = {name: str(answer["facts"][name]) for name in ("network", "user", "filesystem")}
+            token, self._entering = self._entering, None
+            answer = self._channel.answer(token, seconds=START_SECONDS)
+            self._refused = str(answer.get("error", ""))
+            facts = answer.get("facts", {})
+            self._facts = {name: str(facts[name]) for name in ("network", "user", "filesystem") if name in facts}
+        if self._refused:
+            raise NotIsolatedError(f"the sandbox cannot be entered: {self._refused}")
         record = {"mode": isolation.MODE, **self._facts}
         if wrong := isolation.shortfall(Isolation(**record), Kind.CORRECTNESS):
             raise NotIsolatedError(f"in the candidate's process, {wrong}")
         return record
+
+    def warm(self, *, profiler: bool) -> None:
+        """Let the process start CUDA, and the profiler, while this one does something else. It has no code of the candidate yet."""
+        self.isolation()
+        self._warming = self._channel.post("warm", profiler=profiler)
+
+    def await_warm(self) -> None:
+        """Wait until ``warm`` is done, if it was asked for."""
+        token, self._warming = self._warming, ""
+        if token:
+            self._channel.answer(token, seconds=START_SECONDS)
 
     def load(self) -> None:
         """Load the candidate's code."""
@@ -121,7 +135,8 @@ class Candidate:
         with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
             if text := errors.read(MAX_ERRORS):
                 (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with file_reads.unrecorded():  # it opens folders by their last names
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _copy_files(self) -> list[Path]:
         """Copy what the candidate may read to a folder of its own."""
@@ -196,6 +211,18 @@ class IsolatedSubject:
         while len(self._spare) < min(self._ahead, self._planned):
             self._spare.append(Candidate(self._job, self._subject))
 
+    def warm(self, *, profiler: bool) -> None:
+        """Warm the processes that were started ahead. A mistake is raised again when one is used."""
+        for candidate in self._spare:
+            with contextlib.suppress(ProtocolError, NotIsolatedError):
+                candidate.warm(profiler=profiler)
+
+    def await_warm(self) -> None:
+        """Wait for them."""
+        for candidate in self._spare:
+            with contextlib.suppress(ProtocolError):
+                candidate.await_warm()
+
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""
         hidden = hashlib.sha256(self._secret + str(seed).encode()).digest()
@@ -209,6 +236,7 @@ class IsolatedSubject:
         self.prepare(self._ahead, self._planned - 1)
         self.isolation = None
         try:
+            candidate.await_warm()
             self.isolation = {**candidate.isolation(), "clock": "none"}
         finally:
             if self.isolation is None:

@@ -7,10 +7,12 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.job import Job, Subject
 from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject, NotIsolatedError
@@ -49,6 +51,30 @@ def test_without_torch_it_is_not_isolated_and_runs_nothing(job: Job, tmp_path: P
     finally:
         candidate.close()
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_refusal_is_repeated_to_whoever_asks_again(job: Job) -> None:
+    candidate = Candidate(job, job.subjects[0])
+    try:
+        for _ in range(2):
+            with pytest.raises(NotIsolatedError, match="No module named 'torch'"):
+                candidate.warm(profiler=True)
+        candidate.await_warm()
+    finally:
+        candidate.close()
+
+
+def test_an_end_reads_nothing_of_the_checkout(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job.root / "folder").mkdir()
+    (job.root / "candidate.py").rename(job.root / "folder/candidate.py")
+    monkeypatch.chdir(job.root)
+    candidate = Candidate(job, replace(job.subjects[0], candidate=("folder/candidate.py",)))
+    file_reads.watch(job.root)
+    try:
+        candidate.close()
+        assert not [path for path in file_reads.undeclared(set(), set()) if path.is_relative_to(job.root)]
+    finally:
+        file_reads._watched.clear()
 
 
 def test_an_end_leaves_no_process_and_no_file(job: Job, temporary: Path) -> None:
