@@ -55,6 +55,7 @@ def run(job: Job, result: Result) -> bool:
     subjects = Subjects(job)
     subjects.prepare()
     guard.begin(job, result)
+    subjects.warm(profiler=True)
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:

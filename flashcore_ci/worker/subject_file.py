@@ -51,6 +51,14 @@ class Subjects:
                 works = sum(work.subject == name for work in self._job.workloads)
                 self[name].prepare(ahead, works if fresh else 1)
 
+    def warm(self, *, profiler: bool = False, wait: bool = False) -> None:
+        """Let the processes of candidates start CUDA at once. Measured work must ``wait`` for them."""
+        isolated = [subject for name, subject in self._ready.items() if self._declared[name].candidate]
+        for subject in isolated:
+            subject.warm(profiler=profiler)
+        for subject in isolated if wait else ():
+            subject.await_warm()
+
     def isolation(self, name: str) -> dict[str, str] | None:
         """Return what kept this subject's candidate apart, or None."""
         return getattr(self._ready.get(name), "isolation", None) if self._declared[name].candidate else None

@@ -68,6 +68,7 @@ def run(job: Job, result: Result) -> bool:
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
     subjects.prepare(SPARE_PROCESSES, fresh=True)
     guard.begin(job, result)
+    subjects.warm(wait=True)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
     context = TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
