@@ -30,6 +30,8 @@ class BuildSet:
 def refuse_foreign(folder: Path, libraries: Iterable[str]) -> None:
     """Raise UsageError if a build would overwrite other files."""
     file = folder / FILE
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", fix="give --out another folder")
     with contextlib.suppress(EvidenceError):
         codec.decode(BuildSet, _read(folder), where=str(file))
         return

@@ -3,8 +3,8 @@ import hashlib
 import factories
 import pytest
 
-from flashcore_ci.build.records import FILE, BuildSet, read_builds, write_builds
-from flashcore_ci.model.errors import EvidenceError
+from flashcore_ci.build.records import FILE, BuildSet, read_builds, refuse_foreign, write_builds
+from flashcore_ci.model.errors import EvidenceError, UsageError
 
 
 @pytest.fixture
@@ -57,3 +57,10 @@ def test_another_schema_is_refused(folder, old, new):
 def test_no_build_is_an_error(tmp_path):
     with pytest.raises(EvidenceError, match="No such file"):
         read_builds(tmp_path)
+
+
+@pytest.mark.parametrize("place", [lambda path: path.write_text("mine"), lambda path: path.symlink_to("/dev/null")])
+def test_a_build_into_a_file_is_refused_before_it_compiles(tmp_path, place):
+    place(tmp_path / "out")
+    with pytest.raises(UsageError, match="is not a folder"):
+        refuse_foreign(tmp_path / "out", ["s/lib.so"])
