@@ -54,10 +54,9 @@ class Subjects:
     def warm(self, *, profiler: bool = False, wait: bool = False) -> None:
         """Let the processes of candidates start CUDA at once. Measured work must ``wait`` for them."""
         isolated = [subject for name, subject in self._ready.items() if self._declared[name].candidate]
-        for subject in isolated:
-            subject.warm(profiler=profiler)
-        for subject in isolated if wait else ():
-            subject.await_warm()
+        for waiting in (False, True) if wait else (False,):
+            for subject in isolated:
+                subject.warm(profiler=profiler, wait=waiting)
 
     def isolation(self, name: str) -> dict[str, str] | None:
         """Return what kept this subject's candidate apart, or None."""

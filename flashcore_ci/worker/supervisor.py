@@ -98,9 +98,9 @@ class Candidate:
 
     def await_warm(self) -> None:
         """Wait until ``warm`` is done, if it was asked for."""
-        token, self._warming = self._warming, ""
-        if token:
-            self._channel.answer(token, seconds=START_SECONDS)
+        if self._warming:
+            self._channel.answer(self._warming, seconds=START_SECONDS)
+            self._warming = ""
 
     def load(self) -> None:
         """Load the candidate's code."""
@@ -211,17 +211,11 @@ class IsolatedSubject:
         while len(self._spare) < min(self._ahead, self._planned):
             self._spare.append(Candidate(self._job, self._subject))
 
-    def warm(self, *, profiler: bool) -> None:
-        """Warm the processes that were started ahead. A mistake is raised again when one is used."""
+    def warm(self, *, profiler: bool, wait: bool) -> None:
+        """Warm the processes that were started ahead, or ``wait`` until they are. A mistake is raised again when one is used."""
         for candidate in self._spare:
             with contextlib.suppress(ProtocolError, NotIsolatedError):
-                candidate.warm(profiler=profiler)
-
-    def await_warm(self) -> None:
-        """Wait for them."""
-        for candidate in self._spare:
-            with contextlib.suppress(ProtocolError):
-                candidate.await_warm()
+                candidate.await_warm() if wait else candidate.warm(profiler=profiler)
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""
