@@ -12,9 +12,9 @@ from flashcore_ci.build.text_cache import cached
 # No possessive repeats of groups: before 3.11.5 Python matched them wrongly (python/cpython#106052).
 _TOKEN = re.compile(
     r"""
-    (?P<string>(?P<prefix>[A-Za-z]{0,3})(?P<quote>\"\"\"|'{3})(?:\\.|[^\\])*?(?P=quote)
-      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:\\.|(?!(?P=quote1))[^\\\n])*(?P=quote1))
-  | (?P<open>(?:\"\"\"|\'{3})(?:\\.|[^\\])*|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*)
+    (?P<string>(?P<prefix>[A-Za-z]{0,3})(?P<quote>\"\"\"|'{3})(?:[^\\"']++|\\.|["'])*?(?P=quote)
+      |(?P<prefix1>[A-Za-z]{0,3})(?P<quote1>["'])(?:[^\\\n"']++|\\.|(?!(?P=quote1))["'])*(?P=quote1))
+  | (?P<open>(?:\"\"\"|\'{3})(?:[^\\]++|\\.)*|"(?:[^"\\\n]++|\\.)*|'(?:[^'\\\n]++|\\.)*)
   | (?P<comment>\#[^\n]*)
   | (?P<newline>\n)
   | (?P<word>[0-9A-Za-z_\x80-\U0010ffff]+)
@@ -23,8 +23,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NESTED = r"""'[^'\\{}\n]*'|"[^"\\{}\n]*\""""
-_FIELD = rf"""\{{(?:[^{{}}'"\\:\#]|{_NESTED})*(?::(?:[^{{}}'"\\]|\{{[^{{}}'"\\:\#]*\}})*)?\}}"""
-_FORMATTED = re.compile(rf"(?:\{{\{{|\}}\}}|\\.|[^{{}}\\]|{_FIELD})*", re.DOTALL)
+_FIELD = rf"""\{{(?:[^{{}}'"\\:\#]++|{_NESTED})*(?::(?:[^{{}}'"\\]++|\{{[^{{}}'"\\:\#]*\}})*)?\}}"""
+_FORMATTED = re.compile(rf"(?:\{{\{{|\}}\}}|\\.|[^{{}}\\]++|{_FIELD})*", re.DOTALL)
 """Formatted strings that every version of Python ends at the same quote. Later ones allow that quote inside a field."""
 _UNSAFE_TEXT = (
     (re.compile(r"\ufeff"), "has a byte order mark"),

@@ -18,16 +18,17 @@ _TOKEN = re.compile(
   | (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
   | (?P<newline>\n)
   | (?P<blank>[\ \t]+)
-  | (?P<string>(?:u8|[uUL])?"(?:\\[^\n]|[^"\\\n])*")
-  | (?P<char>(?:u8|[uUL])?'(?:\\[^\n]|[^'\\\n])+')
-  | (?P<open>"(?:\\[^\n]|[^"\\\n])*|'(?:\\[^\n]|[^'\\\n])*)
-  | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-Za-z_$\x80-\U0010ffff])*)
+  | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]++|\\[^\n])*")
+  | (?P<char>(?:u8|[uUL])?'(?:[^'\\\n]++|\\[^\n])+')
+  | (?P<open>"(?:[^"\\\n]++|\\[^\n])*|'(?:[^'\\\n]++|\\[^\n])*)
+  | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[.0-9A-DF-OQ-Za-df-oq-z_$\x80-\U0010ffff]++|[eEpP])*)
   | (?P<name>[A-Za-z_$\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*)
   | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear."""
+"""ASCII classes only: what Python calls a letter or a blank depends on its version. What has no end is one token, to stay linear.
+Runs of plain characters are possessive: a group that repeats once per character takes 400 bytes of memory each."""
 _COMPLETE_RAW = re.compile(r'(?:u8|[uUL])?R"([0-9A-Za-z_]{0,16})\(.*\)\1"', re.DOTALL)
 _SPLICE = "\\\n"
 _UNSAFE_TEXT = (

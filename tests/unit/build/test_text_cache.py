@@ -1,6 +1,9 @@
 import sys
+import tracemalloc
 
-from flashcore_ci.build import text_cache
+import pytest
+
+from flashcore_ci.build import python_text, text_cache, tokens
 from flashcore_ci.build.text_cache import MAX_BYTES, cached
 
 
@@ -40,3 +43,15 @@ def test_an_error_is_not_kept():
         except ValueError:
             continue
     assert calls == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    "text", ['"' + "a" * 500_000, "'" + "a" * 500_000, "1" * 500_000, '"""' + "a" * 500_000, 'f"' + "a" * 500_000 + '"']
+)
+def test_a_long_literal_takes_little_memory(text):
+    for read in (tokens.canonical, tokens.find_problem, python_text.canonical, python_text.find_problem):
+        tracemalloc.start()
+        read.__wrapped__(text)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20 << 20
