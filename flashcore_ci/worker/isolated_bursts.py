@@ -99,7 +99,9 @@ class Bursts:
         """Return a burst without launches, by the number of sets. The candidate's code is not loaded yet."""
         found = {}
         for sets in reversed(self.sizes):
-            bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(1 + IDLE_BURSTS)][1:]
+            bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(IDLE_BURSTS + (not found))][
+                -IDLE_BURSTS:
+            ]
             outside, delivery = (statistics.median(getattr(burst, name) for burst in bursts) for name in ("outside", "delivery"))
             found[sets] = Burst(launches=0, outside=outside, inside=0.0, delivery=delivery)
         return found

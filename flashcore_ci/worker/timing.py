@@ -67,6 +67,8 @@ def run(job: Job, result: Result) -> bool:
     observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
     subjects.prepare(SPARE_PROCESSES, fresh=True)
+    if any(subject.candidate for subject in job.subjects):
+        isolated_timing.preload()  # before the start signal, while another process measures
     guard.begin(job, result)
     subjects.warm(wait=True)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
