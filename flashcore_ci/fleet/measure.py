@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.fleet.engine import Ended, Engine, Task
-from flashcore_ci.judge.judge import Source
+from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.verdict import Origin
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import host, merge, shards
+from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.run import Run, write_run
 
@@ -79,9 +82,16 @@ class Fleet:
 
 
 def measure(
-    engine: Engine, plan: Plan, builds: tuple[BuildEvidence, ...], *, request: Request, progress: Progress, scratch: Path
+    engine: Engine,
+    plan: Plan,
+    builds: tuple[BuildEvidence, ...],
+    *,
+    request: Request,
+    progress: Progress,
+    scratch: Path,
+    base: Base | None = None,
 ) -> Source:
-    """Measure ``plan`` on all machines of ``engine``, and write the run folder ``request.out``."""
+    """Measure ``plan`` on all machines of ``engine``, compared with ``base``, and write the run folder ``request.out``."""
     found = shards.cut_plan(plan, request, gpus=engine.slots())
     files = shards.write(found, scratch / "shards")
     tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
@@ -91,7 +101,8 @@ def measure(
         raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
     evidence, run = _joined(fleet, plan, builds, request)
     merge.put_files(run, request.out)
-    write_run(request.out, plan, evidence)
+    without = workloads_without_base(plan, builds, (Source(origin=Origin(kind="live"), evidence=evidence),))
+    write_run(request.out, plan if base is None else able(plan, base, without), evidence)
     origin = recorded.where_and_when(evidence.provenance)
     return recorded.live_source(origin, evidence, request.out)
 

@@ -53,13 +53,13 @@ class PartialRun:
     max_age_days: float | None = None
 
 
-Measure = Callable[[Plan, Builds, Request, Progress], Source]
+Measure = Callable[[Plan, Builds, Request, Progress, Base | None], Source]
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = (), measure: Measure | None = None) -> Report:
     """Do the whole job. Reports are written however it ends.
 
-    ``evidence`` replaces measuring. ``measure`` replaces it where there is no base, as with several GPUs.
+    ``evidence`` replaces measuring. ``measure`` replaces measuring on one GPU, unless kernels are judged with the base's subject too.
     """
     request = without_deferral(request)
     check_suite_exists(request)
@@ -113,8 +113,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
                 found = (*found, same)
             if found is None and same is not None and request.kinds and _answers(same, plan):
                 found = (same,)
-            if measure is not None and base is None and found is None:
-                found = (measure(plan, builds, request, progress),)
+            if measure is not None and run.again is None and found is None:
+                found = (measure(plan, builds, request, progress, base),)
             run.sources += found or _find_evidence(plan, builds, request, progress, base, again=run.again)
         if base is not None:
             failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)

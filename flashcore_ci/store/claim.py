@@ -12,7 +12,16 @@ from flashcore_ci.bounded import files
 from flashcore_ci.model.errors import CannotCollectError, UsageError
 from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, PLAN
 
-REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
+REPORTS = (
+    "report.json",
+    "junit.xml",
+    "dossier.json",
+    "results.sarif",
+    "summary.md",
+    "comment.md",
+    "report.html",
+    "decision.json",
+)
 LOGS = "logs"
 MARKER = ".flashcore-ci"
 OUTSIDE_RUN = frozenset({*REPORTS, "build", LOGS, MARKER})

@@ -133,6 +133,34 @@ def test_the_same_code_is_not_timed(bench: Bench) -> None:
     assert bench.timed == []
 
 
+def test_the_same_code_needs_no_gpu_and_other_code_does(bench: Bench) -> None:
+    bench.repository.edit("kernel/twice.cu", "  if (i < n)", "  // why\n  if (i < n)")
+    bench.repository.commit("a comment")
+    bench.repository.environment["PYTHONPATH"] = str(ROOT)  # the real driver, which this machine does not have
+    status, report, said = bench.run("compare", "main", "topic")
+    assert (status, verdict(report)) == (0, ("PASS", "same-code")), said
+    bench.change()
+    status, _, said = bench.run("compare", "main", "topic")
+    assert (status, "no NVIDIA GPU" in said) == (4, True), said
+
+
+def test_several_gpus_compare_with_a_base_too(bench: Bench) -> None:
+    """Both workloads are on a GPU of their own, and each row on one."""
+    bench.repository.edit("gates/hopper.toml", "params = { n = 4096 }", "each = { n = [4096, 8192] }")
+    bench.repository.commit("two workloads")
+    bench.repository.git("branch", "--force", "main")
+    bench.change()
+    bench.times["head"] = 1.02
+    bench.repository.environment["FAKE_GPUS"] = "2"
+    _, report, said = bench.run("gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate")
+    assert "measuring 2 shards" in said
+    found = [v for v in report["verdicts"] if v["gate"] == "no-slower"]
+    assert [(v["outcome"], v["reason"]["code"]) for v in found] == [("FAIL", "slower")] * 2, said
+    assert len(report["provenance"]["device"]["uuid"].split(",")) == 2
+    again = bench.run("judge", "runs/gate", "--only", "no-slower", out="runs/judged")[1]
+    assert {v["reason"]["code"] for v in again["verdicts"]} == {"slower"}
+
+
 JIT = """
 
 def build(root):

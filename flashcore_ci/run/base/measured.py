@@ -63,8 +63,18 @@ def read_measured(evidence: Path, statement: Path, scratch: Path) -> Measured:
     """Read evidence with its statement. NeededError if it is not one whole clean measurement by this version."""
     statements.demand(evidence, statement)
     run = read_run(evidence)
-    provenance = run.evidence.provenance
     invocation = statement_texts.invocation_of(statements.read(statement))
+    if why := refusal(run, invocation):
+        raise NeededError(Code.BASE_UNMEASURED, f"the base's evidence does not count: {why}")
+    provenance = run.evidence.provenance
+    device = provenance.device.name if provenance.device else ""
+    told = Measurement(run=invocation, commit=provenance.commit, collected_at=provenance.collected_at, device=device)
+    return Measured(run=run, measurement=told, scratch=scratch)
+
+
+def refusal(run: Run, invocation: str) -> str:
+    """Say why a run is not one whole clean measurement by this version, or ""."""
+    provenance = run.evidence.provenance
     refused = {
         "its statement names no workflow run": not invocation,
         "it is of the first schema": run.is_v1,
@@ -73,11 +83,7 @@ def read_measured(evidence: Path, statement: Path, scratch: Path) -> Measured:
         "it names no GPU": provenance.device is None,
         f"it was collected by flashcore-ci {provenance.version}, and this is {__version__}": provenance.version != __version__,
     }
-    for why in (why for why, is_so in refused.items() if is_so):
-        raise NeededError(Code.BASE_UNMEASURED, f"the base's evidence does not count: {why}")
-    device = provenance.device.name if provenance.device else ""
-    told = Measurement(run=invocation, commit=provenance.commit, collected_at=provenance.collected_at, device=device)
-    return Measured(run=run, measurement=told, scratch=scratch)
+    return next((why for why, is_so in refused.items() if is_so), "")
 
 
 def compare_commits(found: Measured, base: str, head: str, request: Request) -> tuple[str, ...]:
