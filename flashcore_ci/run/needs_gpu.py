@@ -60,7 +60,7 @@ def needs_gpu(
         report: Report | None = None
         try:
             found = read_measured(evidence, statement, scratch)
-            report = _decide(found, base, request, progress)
+            report = _decide(found, base, request, progress, given=(evidence, statement))
             reason = f"the code of this commit was measured by {found.measurement.describe()}"
             decision = Decision(needed=False, code=Code.SAME_CODE, reason=reason, measurement=found.measurement)
         except InterruptedRunError:
@@ -84,10 +84,10 @@ def _refuse_failed_jobs(needs: str | None, demand: str | None) -> None:
         raise UnmetError("\n".join(problems), fix=f"let every job end in {SUCCESS}, then run this one again")
 
 
-def _decide(found: Measured, revision: str, request: Request, progress: Progress) -> Report:
-    """Return the green report. NeededError otherwise."""
+def _decide(found: Measured, revision: str, request: Request, progress: Progress, *, given: tuple[Path, ...]) -> Report:
+    """Return the green report. NeededError otherwise. Files that were ``given`` may be in the checkout."""
     progress("comparing files with those of the measurement")
-    here = git.checkout(request.root, logs=found.scratch, outputs=(request.root / request.out,))
+    here = git.checkout(request.root, logs=found.scratch, outputs=tuple(request.root / path for path in (request.out, *given)))
     if not here.commit or here.dirty:
         why = f"this is no clean checkout: {'; '.join(here.changes[:SHOWN]) or 'it has no commit'}"
         raise NeededError(Code.UNKNOWN_CHANGE, why)
@@ -151,7 +151,8 @@ def _not_answered(report: Report, plan: Plan) -> NeededError:
         why = f"{first.gate} of {first.target} is {first.reason.code} by the base's evidence: {first.reason.message}"
         return NeededError(Code.BASE_UNMEASURED, why)
     only = tuple(workload.id for workload in plan.workloads if workload.id in touched)
-    return NeededError(Code.CODE_CHANGED, f"{len(only)} of {len(plan.workloads)} workloads run other code", only)
+    why = f"{len(only)} of {len(plan.workloads)} workloads run other code"
+    return NeededError(Code.CODE_CHANGED, why, only if len(only) < len(plan.workloads) else ())
 
 
 def _report(decision: Decision, judged: Report | None, request: Request) -> Report:

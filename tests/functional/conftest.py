@@ -63,6 +63,10 @@ NIGHTLY = {
         "test_a_target_that_dies_under_no_hazards_fails",
         "test_launches_that_the_roll_call_does_not_list_were_not_checked",
     ),
+    "test_needs_gpu.py": (
+        "test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does",
+        "test_a_failed_job_is_never_green",
+    ),
     "test_selftest.py": ("test_the_self_test_can_fail[other reason-no defect-no control-other damage]",),
     "test_trusted.py": ("test_a_fork_runs_without_rights_and_the_queue_signs_for_it",),
 }

@@ -7,10 +7,16 @@ import resource
 from pathlib import Path
 
 import pytest
+from evidence_factories import good_observation, make_evidence, make_provenance
 from replayed import ROOT, environ
-from repository import Repository
+from repository import READINGS, SUITE, Repository
 
+from flashcore_ci import __version__
+from flashcore_ci.adapters import clock
+from flashcore_ci.model.reading import Measured
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.run import statement as statements
+from flashcore_ci.store.run import pack, prepare_run, write_run
 
 ADDRESS = "https://github.com/flashcore/flashcore-ci/actions/runs/41"
 
@@ -107,7 +113,7 @@ def test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does(reposit
     source.write_text(text.replace("2.0f", "3.0f"))
     repository.commit("kernel: another factor")
     status, said = decided(repository, measured)
-    assert (status, said["needed"], said["code"], said["only"]) == (11, True, "code-changed", ["twice-n4096"]), said
+    assert (status, said["needed"], said["code"], said["only"]) == (11, True, "code-changed", []), said
 
 
 def test_evidence_that_is_too_old_or_of_another_statement_does_not_count(
@@ -129,3 +135,59 @@ def test_a_failed_job_is_never_green(repository: Repository, measured: Path) -> 
     for name, result in (("gpu", "failure"), ("ci", "skipped"), ("decide", "failure")):
         broken = json.dumps({**results, name: {"result": result}})
         assert repository.tool(*arguments, "--needs", broken).returncode == 11, (name, result)
+
+
+def two_subjects(folder: Path) -> Repository:
+    """A repository with a second subject, which has sources of its own."""
+    found = Repository(folder, {**environ(), "PYTHONPATH": str(ROOT)})
+    for file, copy in (("twice.cu", "other.cu"), ("launch.cu", "other_launch.cu"), ("twice.h", "other.h")):
+        (found.folder / "kernel" / copy).write_text((found.folder / "kernel" / file).read_text().replace("twice", "other"))
+    subject = (found.folder / "subject.py").read_text().replace("twice", "other").replace("launch.cu", "other_launch.cu")
+    (found.folder / "other.py").write_text(subject)
+    workload = '[[workload]]\nid = "twice-n{n}"\nsubject = "twice"\ncollect = ["correctness"]\nparams = { n = 4096 }\n'
+    subject = '[[subject]]\nname = "other"\nfile = "other.py"\n\n'
+    found.edit(SUITE, workload, subject + workload + "\n" + workload.replace("twice", "other"))
+    found.commit("two subjects")
+    return found
+
+
+def pack_run(repository: Repository, file: Path, *names: str) -> Path:
+    """Pack made-up measurements of these workloads, as a GPU job would."""
+    plan, builds = repository.built()
+    readings = tuple((name, Measured(value=0.0, unit=unit)) for name, unit in READINGS)
+    by_name = {build.subject: build for build in builds}
+    observations = tuple(
+        good_observation(plan, by_name[name.partition("-")[0]], Kind.CORRECTNESS, name, readings=readings) for name in names
+    )
+    here = {"commit": repository.git("rev-parse", "HEAD"), "version": __version__, "collected_at": clock.now()}
+    run = file.with_suffix(".run")
+    prepare_run(run, plan)
+    write_run(run, plan, make_evidence(provenance=make_provenance(**here), builds=builds, observations=observations))
+    pack(run, file)
+    state(file)
+    return file
+
+
+def test_a_gpu_job_measures_what_changed_and_the_base_answers_for_the_rest(tmp_path: Path) -> None:
+    repository = two_subjects(tmp_path / "two")
+    base = pack_run(repository, tmp_path / "base.tar.xz", "twice-n4096", "other-n4096")
+    repository.git("checkout", "--quiet", "-b", "change")
+    repository.edit("kernel/twice.cu", "2.0f *", "3.0f *")
+    repository.commit("kernel: another factor")
+    status, said = decided(repository, base)
+    assert (status, said["code"], said["only"]) == (11, "code-changed", ["twice-n4096"]), said
+    part = pack_run(repository, tmp_path / "part.tar.xz", "twice-n4096")
+    alone = repository.tool("require", part, "--base", "main")
+    assert (alone.returncode, "no-evidence" in alone.stdout) == (11, True), alone.stdout
+    rest = ("--base-evidence", base, "--base-statement", base.with_suffix(".json"))
+    joined = repository.tool("require", part, "--base", "main", *rest)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+    report = json.loads((repository.folder / "runs/required/report.json").read_text())
+    found = {v["target"]: v["origin"] for v in report["verdicts"] if v["gate"] == "max-diff"}
+    assert found["twice-n4096"]["kind"] == "live"
+    assert (found["other-n4096"]["kind"], ADDRESS in found["other-n4096"]["detail"]) == ("recorded", True)
+    repository.edit("gates/hopper.toml", "value = 1e-6", "value = 1e-5")
+    repository.commit("gates: ask less")
+    other = pack_run(repository, tmp_path / "other.tar.xz", "twice-n4096")
+    refused = repository.tool("require", other, "--base", "main", *rest)
+    assert (refused.returncode, "may be a suite" in refused.stderr) == (11, True), refused.stderr
