@@ -17,8 +17,8 @@ from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.verdict import Origin
+from flashcore_ci.run import aside, host, merge, shards
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import host, merge, shards
 from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.run import Run, write_run
@@ -35,6 +35,7 @@ class Fleet:
 
     engine: Engine
     progress: Progress
+    home: Path
     done: list[merge.Part] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     blamed: list[Task] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Fleet:
         self.losses[ended.gpu] += 1
         if self.losses[ended.gpu] == FATAL:
             self.engine.put_aside(ended.gpu)
+            aside.note(self.home, ended.gpu, ended.lost)
             self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
 
     def _keep(self, task: Task) -> None:
@@ -95,7 +97,7 @@ def measure(
     found = shards.cut_plan(plan, request, gpus=engine.slots())
     files = shards.write(found, scratch / "shards")
     tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
-    fleet = Fleet(engine=engine, progress=progress)
+    fleet = Fleet(engine=engine, progress=progress, home=request.settings.home)
     fleet.run(tasks)
     if not fleet.done:
         raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from pathlib import Path
@@ -33,15 +35,18 @@ class Part:
 
 def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
     """Read bundles. EvidenceError lists every one that is damaged or of another plan than it says."""
-    parts, problems = [], []
-    for bundle in bundles:
-        try:
-            parts.append(_checked(Part(where=str(bundle), run=read_run(bundle))))
-        except EvidenceError as error:
-            problems.append(str(error))
-    if problems:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # to unpack and to hash leaves the interpreter free
+        found = tuple(pool.map(_read, bundles))
+    if problems := [str(one) for one in found if isinstance(one, EvidenceError)]:
         raise EvidenceError("\n".join(problems), fix="give whole bundles, or leave these out: their checks are then inconclusive")
-    return tuple(parts)
+    return tuple(one for one in found if isinstance(one, Part))
+
+
+def _read(bundle: Path) -> Part | EvidenceError:
+    try:
+        return _checked(Part(where=str(bundle), run=read_run(bundle)))
+    except EvidenceError as error:
+        return error
 
 
 def _checked(part: Part) -> Part:

@@ -27,12 +27,11 @@ from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.run.required_check import SUCCESS, demanded_results, unmet_jobs
-from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.claim import DECISION, claim_folder
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.files import write_atomically
 from flashcore_ci.suite.loader import load
 
-FILE = "decision.json"
 GATE = "needs-gpu"
 SKIPPED = "skipped"
 
@@ -55,7 +54,7 @@ def needs_gpu(
     _refuse_failed_jobs(needs, demand)
     with claim_folder(request.out), scratch_folder() as scratch:
         reports.clear(request.out)
-        (request.out / FILE).unlink(missing_ok=True)
+        (request.out / DECISION).unlink(missing_ok=True)
         found: Measured | None = None
         report: Report | None = None
         try:
@@ -73,7 +72,7 @@ def needs_gpu(
         report = _report(decision, report, request)
         reports.write(request.out, report, Dossier())
         github.annotate(report, Dossier(), request.environ)
-        write_atomically(request.out / FILE, encode(decision))
+        write_atomically(request.out / DECISION, encode(decision))
         return decision, report
 
 
