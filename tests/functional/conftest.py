@@ -32,7 +32,10 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 NIGHTLY = {
     "test_bar.py": ("test_an_acceptance_is_for_this_difference_and_once",),
     "test_cli.py": ("test_a_signal_while_compiling[signals1]",),
-    "test_compare.py": ("test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",),
+    "test_compare.py": (
+        "test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",
+        "test_several_gpus_compare_with_a_base_too",
+    ),
     "test_faults.py": (
         "test_a_log_of_noise_is_no_clean_log",
         "test_a_hundred_megabytes_of_a_tool_s_output_in_no_encoding_change_nothing",
