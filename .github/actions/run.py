@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,10 +33,15 @@ CHOICES = {
     "toolchain": ("pip", "13.0", "13.5", "system"),
     "fail-on": tuple(TOLERATED),
 }
-MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python", "statement"})
+MAY_BE_EMPTY = frozenset({"base", "changed", "build", "python", "statement", "only", "base-evidence", "base-statement"})
 INPUTS = {
-    "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "out", "gpu", "toolchain", "python", "build"),
-    "require": ("evidence", "needs", "demand", "statement", "suite", "base", "out", "toolchain", "build"),
+    "gate": ("suite", "measure", "stale", "fail-on", "base", "changed", "only", "out", "gpu", "toolchain", "python", "build"),
+    "require": (
+        *("evidence", "needs", "demand", "statement", "suite", "base", "base-evidence", "base-statement", "out", "toolchain"),
+        "build",
+    ),
+    "needs-gpu": ("evidence", "statement", "suite", "base", "out", "toolchain"),
+    "answered": ("evidence", "statement", "suite", "base", "needs", "demand", "out", "toolchain"),
     "judge": ("evidence", "suite", "out"),
     "statement": ("evidence", "out", "predicate"),
     "doctor": ("gpu", "python"),
@@ -44,12 +50,17 @@ INPUTS = {
 }
 OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
 """Nothing else from the report's file becomes an output: a line end in it would add outputs."""
-WITH_VERDICT = frozenset({"gate", "require"})
+WITH_VERDICT = frozenset({"gate", "require", "answered"})
+DECIDES = "needs-gpu"
+COMMANDS = {"answered": "needs-gpu"}
+"""Steps that run a command of another name."""
+WORKLOAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FLAGS = {"doctor": ("--runner",)}
 ANY_VERDICT = frozenset({"judge"})
 """Commands that report on a verdict, and do not decide."""
 SAME_NAME_OPTIONS = (
     *("needs", "demand", "statement", "predicate", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed"),
+    *("base-evidence", "base-statement"),
 )
 """Inputs that become options of the same name."""
 
@@ -70,12 +81,15 @@ def main(command: str) -> int:
     if tool is None:
         return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
-    status = _run([tool, command, *arguments(command, inputs)], python)
+    status = _run([tool, COMMANDS.get(command, command), *arguments(command, inputs)], python)
+    if command == DECIDES:
+        return _write_decision(Path(inputs["out"]), status)
     if command not in WITH_VERDICT:
         return PASSED if command in ANY_VERDICT and status in TOLERATED["never"] else status
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
         return _refuse("flashcore-ci passed but wrote no green report")
-    _write_outputs(inputs, tool, status)
+    if command not in COMMANDS:
+        _write_outputs(inputs, tool, status)
     return 0 if status in TOLERATED[inputs.get("fail-on", "inconclusive")] else status
 
 
@@ -97,6 +111,7 @@ def read(command: str, environ: Mapping[str, str]) -> dict[str, str]:
 def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     """Return the arguments of the command. Each option and its value are one word."""
     words = [*FLAGS.get(command, ()), *((f"--{inputs['measure']}",) if "measure" in inputs else ())]
+    words += [f"--only={name}" for name in inputs.get("only", "").split()]
     positional = ("evidence", "out") if command == "statement" else ("evidence",)
     words += [f"--{name}={inputs[name]}" for name in SAME_NAME_OPTIONS if inputs.get(name) and name not in positional]
     return [*words, "--", *(inputs[name] for name in positional)] if "evidence" in inputs else words
@@ -146,6 +161,22 @@ def _write_outputs(inputs: Mapping[str, str], tool: Path, status: int) -> None:
     if os.environ.get("GITHUB_OUTPUT"):
         with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
             file.write("".join(f"{name}={value}\n" for name, value in outputs.items()))
+
+
+def _write_decision(out: Path, status: int) -> int:
+    """Write whether the GPU job is needed, and for what. Whatever is not known needs it whole."""
+    needed, only = True, []
+    try:
+        decision = json.loads((out / "decision.json").read_bytes())
+        needed, only = status != PASSED or decision["needed"] is not False, list(decision["only"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    is_plain = needed and status == INCONCLUSIVE and all(isinstance(name, str) and WORKLOAD.fullmatch(name) for name in only)
+    outputs = {"needed": "true" if needed else "false", "only": " ".join(only) if is_plain else ""}
+    if os.environ.get("GITHUB_OUTPUT"):
+        with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{name}={value}\n" for name, value in outputs.items()))
+    return PASSED
 
 
 def _verdict(out: Path) -> str:

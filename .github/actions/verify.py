@@ -1,4 +1,4 @@
-"""Demand that this very workflow run signed the evidence and its statement. Standard library and GitHub's `gh`.
+"""Demand that this very workflow run, or a given earlier one, signed the evidence and its statement. Standard library and GitHub's `gh`.
 
 `gh attestation verify` checks the signature and the flags below. The certificate is compared again here, field by field, because
 the run id has no flag. One attestation must fit in all fields: two that each fit in part do not count.
@@ -76,18 +76,22 @@ def read(environ: Mapping[str, str]) -> Expected:
     repository, _, ref = environ["VERIFY_SIGNER"].partition("@")
     if not repository.endswith(WORKFLOW) or ref != environ["VERIFY_PROTECTED"] or not ref.startswith("refs/heads/"):
         raise RefusedError(f"this workflow is {environ['VERIFY_SIGNER']!r}: call trusted.yml at {environ['VERIFY_PROTECTED']}")
-    for name in ("VERIFY_SIGNER_DIGEST", "GITHUB_SHA"):
-        if not COMMIT.fullmatch(environ[name]):
-            raise RefusedError(f"{name} is not a commit")
+    given = {name: environ.get(f"VERIFY_{name}", "") for name in ("COMMIT", "REF", "RUN", "ATTEMPT")}
+    if any(given.values()) and not all(given.values()):
+        raise RefusedError("an earlier run is named by its commit, ref, id and attempt")
+    commit = given["COMMIT"] or environ["GITHUB_SHA"]
+    for name in (environ["VERIFY_SIGNER_DIGEST"], commit):
+        if not COMMIT.fullmatch(name):
+            raise RefusedError(f"{name!r} is not a commit")
     return Expected(
         server=environ["GITHUB_SERVER_URL"],
         repository=environ["GITHUB_REPOSITORY"],
         signer=environ["VERIFY_SIGNER"],
         signer_digest=environ["VERIFY_SIGNER_DIGEST"],
-        ref=environ["GITHUB_REF"],
-        commit=environ["GITHUB_SHA"],
-        run=int(environ["GITHUB_RUN_ID"]),
-        attempt=int(environ["GITHUB_RUN_ATTEMPT"]),
+        ref=given["REF"] or environ["GITHUB_REF"],
+        commit=commit,
+        run=int(given["RUN"] or environ["GITHUB_RUN_ID"]),
+        attempt=int(given["ATTEMPT"] or environ["GITHUB_RUN_ATTEMPT"]),
     )
 
 

@@ -231,6 +231,21 @@ def file_at(root: Path, commit: str, path: str, *, logs: Path) -> bytes | None:
         return None
 
 
+def files_of(root: Path, commit: str, *, logs: Path) -> dict[str, worktree.Entry]:
+    """Return every file of ``commit`` with its digest. CannotCollectError unless git's objects are exactly those of the commit."""
+    try:
+        return _sound_tree(root, commit, logs)
+    except ValueError as error:
+        raise CannotCollectError(f"cannot read the files of {short(commit)}: {error}", fix="git fsck") from None
+
+
+def is_ancestor(root: Path, older: str, newer: str, *, logs: Path) -> bool:
+    """Tell whether ``newer`` is ``older``, or was made after it. False for a commit that is not here."""
+    argv = ("git", "-C", str(root), "merge-base", "--is-ancestor", older, newer)
+    found = process.run(argv, logs=logs, name="git-ancestor", timeout=TIMEOUT_SECONDS, env=environment(os.environ))
+    return bool(parse_commit(older)) and found.returncode == 0
+
+
 def _sound_tree(root: Path, commit: str, logs: Path) -> dict[str, worktree.Entry]:
     tree, is_whole = _tree(root, commit, logs)
     if not is_whole or any({"", ".", "..", ".git"}.intersection(path.split("/")) for path in tree):

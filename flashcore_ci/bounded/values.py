@@ -36,20 +36,26 @@ def refuse_many(data: bytes | str) -> None:
         raise ValueError(f"it has more than {MAX_CONTAINERS} lists and tables, or {MAX_VALUES} values")
 
 
+TWO_64 = 1 << 64
+
+
 def refuse_large(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
-    rest = [(value, 0)]
+    rest = [([value], -1)]
     while rest:
-        item, depth = rest.pop()
-        refuse_long(item, max_text=max_text)
-        if isinstance(item, dict):
-            for key in item:
-                refuse_long(key)
-            rest += [(inner, depth + 1) for inner in item.values()]
-        elif isinstance(item, list):
-            rest += [(inner, depth + 1) for inner in item]
+        items, depth = rest.pop()
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        for item in items:
+            kind = type(item)
+            if kind is dict or kind is list:
+                refuse_long(item)
+                rest.append((item, depth + 1))
+                if kind is dict:
+                    refuse_long(max(item, key=len, default=""))
+                    rest[-1] = (item.values(), depth + 1)
+            elif (kind is int and not -TWO_64 < item < TWO_64) or (kind is str and len(item) > max_text):
+                refuse_long(item, max_text=max_text)
 
 
 def refuse_long(value: Any, *, max_text: int = MAX_TEXT) -> None:

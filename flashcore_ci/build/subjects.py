@@ -85,27 +85,28 @@ def load_builds(folder: Path, descriptions: Sequence[Description], *, root: Path
 
 
 def _source_digests(descriptions: Sequence[Description], sources: Sources) -> tuple[tuple[str, str], ...]:
-    return tuple((description.subject, _source_digest(description, sources)) for description in descriptions)
+    return tuple((description.subject, source_digest(description, sources)) for description in descriptions)
 
 
-def _source_digest(description: Description, sources: Sources) -> str:
+def source_digest(description: Description, sources: Sources) -> str:
+    """Digest the canonical text of all sources of a subject. Two builds of one digest are the same code."""
     spec = description.build
     if spec is None:
         return sources.python_digest([description.file, *description.candidate], exact=bool(description.candidate))
-    files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
+    files = {path for source in all_sources(spec) for path in sources.closure(source, spec.includes)}
     python_files = [description.file, *description.candidate, *spec.binding]
     python = sources.python_digest(python_files, exact=bool(description.candidate))
     options = nvcc.options_of(spec.compile)
-    return digest_of("sources", options, spec.includes, _all_sources(spec), sources.c_digest(sorted(files)), python)
+    return digest_of("sources", options, spec.includes, all_sources(spec), sources.c_digest(sorted(files)), python)
 
 
-def _all_sources(spec: BuildSpec) -> tuple[str, ...]:
+def all_sources(spec: BuildSpec) -> tuple[str, ...]:
     """Entry functions come first: their errors are shown first."""
     return tuple(dict.fromkeys((*(entry.source for entry in spec.entries), *spec.launchers)))
 
 
 def _units(spec: BuildSpec, context: BuildContext) -> list[Unit]:
-    return [objects.make_unit(source, spec.includes, spec.compile, context) for source in _all_sources(spec)]
+    return [objects.make_unit(source, spec.includes, spec.compile, context) for source in all_sources(spec)]
 
 
 def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
@@ -114,7 +115,7 @@ def _check_paths(descriptions: Sequence[Description], sources: Sources) -> None:
         if (spec := description.build) is None:
             continue
         where, names = f"{description.file}: build", (spec.library, description.subject)
-        paths = (*_all_sources(spec), *spec.includes, *spec.binding)
+        paths = (*all_sources(spec), *spec.includes, *spec.binding)
         outside = [path for path in paths if not sources.is_inside(path)]
         problems += [f"{where}: {path} is not a path inside the checkout" for path in outside]
         strange = (path for path in paths if path not in outside and not _PLAIN_PATH.fullmatch(path))
@@ -195,7 +196,7 @@ def _build_evidence(description: Description, results: Results, context: BuildCo
 
 def _find_problems(file: str, spec: BuildSpec, sources: Sources) -> list[CompileError]:
     """Find what could make other programs have the same digest. A missing file is another error."""
-    c_files = {path for source in _all_sources(spec) for path in sources.closure(source, spec.includes)}
+    c_files = {path for source in all_sources(spec) for path in sources.closure(source, spec.includes)}
     python_files = [path for path in (file, *spec.binding) if sources.exists(path)]
     return sources.problems(sorted(c_files), python_files)
 

@@ -13,6 +13,7 @@ import click
 from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.fleet import run as fleet
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run.base import prepare
 from flashcore_ci.run.request import Request
 
 
@@ -35,6 +36,7 @@ def command() -> None:
 )
 @click.option("--gpus", type=click.IntRange(1, 256), default=2, show_default=True, help="Slurm and ci: shards at most.")
 @click.option("--slurm", "slurm", default="--gres=gpu:1 --exclusive", show_default=True, help="Options for sbatch.")
+@click.option("--base", metavar="REVISION", help="Also compare with the commit at which this branch left REVISION.")
 @options.build
 @options.toolchain
 @options.allow_process
@@ -46,8 +48,9 @@ def run(*, out: Path, engine: str, gpus: int, slurm: str, as_json: bool, **argum
 
     A shard that a machine loses is measured again elsewhere. A failed check is not. `ci` writes the shards to --out.
     """
-    request = Request(out=out, environ=os.environ, live=True, **arguments)
+    request = Request(out=out, environ=os.environ, live=True, suite_is_default=options.suite_is_default(), **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        request = prepare.with_fork_point(request, request.base) if request.base is not None else request
         if engine == "ci":
             text = fleet.matrix(request, progress, gpus=gpus)
         elif engine == "slurm":

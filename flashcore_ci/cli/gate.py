@@ -44,7 +44,7 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
     """Build, measure and judge: may this change merge?
 
     Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
-    code. Reports in every format go to --out. All GPUs of this machine measure, unless --gpu or --base is given.
+    code. Reports in every format go to --out. All GPUs of this machine measure, unless --gpu is given.
     """
     request = Request(out=out, environ=os.environ, suite_is_default=options.suite_is_default(), **arguments)
     if db is not None:

@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "compare": "Is one revision slower than another? Time both in turns.",
     "calibrate": "Record this machine's noise: how small a change does it show?",
     "judge": "Judge a run folder or bundle again. Needs no GPU.",
+    "needs-gpu": "Does this commit need a GPU job? Decides without a GPU.",
     "require": "Require that the GPU job's evidence is of this commit and green.",
     "report": "Show a report.json, or write it in other formats.",
     "baseline": "Propose a baseline for the gate `no-drift`.",
@@ -49,7 +50,7 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its line in the help. Its module ``flashcore_ci.cli.<name>`` is imported only when it runs."""
 
-MODULES = {"import": "import_problems"}
+MODULES = {"import": "import_problems", "needs-gpu": "needs_gpu"}
 """Modules with another name: Python keeps ``import`` for itself."""
 
 EPILOG = "Exit codes: 0 passed, 10 a gate failed, 11 inconclusive, 2 usage, 3 invalid suite, 4 cannot collect here, 1 a bug."

@@ -25,6 +25,10 @@ from flashcore_ci.run.required_check import require
 @options.path(
     "--statement", default=None, text="The in-toto statement of EVIDENCE. It must be exactly the one that EVIDENCE gives."
 )
+@options.path(
+    "--base-evidence", default=None, text="Evidence of the base, for workloads that the GPU job left out. Needs --base."
+)
+@options.path("--base-statement", default=None, text="The signed statement of --base-evidence.")
 @options.build
 @options.base_build
 @options.toolchain
@@ -38,6 +42,8 @@ def command(
     demand: str | None,
     base: str | None,
     statement: Path | None,
+    base_evidence: Path | None,
+    base_statement: Path | None,
     as_json: bool,
     **arguments: Any,
 ) -> int:
@@ -46,8 +52,11 @@ def command(
     Builds the kernels again. Only measurements with the digests of these builds count. Exit code 11 when a needed job failed,
     or the evidence is of another commit.
     """
+    if (base_evidence is None) != (base_statement is None):
+        raise click.UsageError("--base-evidence and --base-statement belong together: give both")
+    rest = (base_evidence, base_statement) if base_evidence is not None and base_statement is not None else None
     request = Request(out=out, environ=os.environ, live=False, suite_is_default=options.suite_is_default(), **arguments)
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
-        report = require(evidence, request, progress, needs=needs, demand=demand, base=base, statement=statement)
+        report = require(evidence, request, progress, needs=needs, demand=demand, base=base, statement=statement, rest=rest)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     return report.exit_code

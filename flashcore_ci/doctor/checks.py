@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from flashcore_ci.adapters.nvml import GpuState, other_users, unnamed_users
 from flashcore_ci.build.toolchain import DEFAULT, driver_floor
@@ -53,6 +55,14 @@ def diagnose_disk(name: str, free: int) -> Diagnosis:
     small = free < MIN_DISK_BYTES
     fix = f"free {MIN_DISK_BYTES / GIB:.0f} GiB on this disk" if small else ""
     return Diagnosis(name="disk", fact=f"{free / GIB:.1f} GiB free for {name}", problem=small, fix=fix)
+
+
+def diagnose_aside(found: Sequence[tuple[str, str, Path]]) -> tuple[Diagnosis, ...]:
+    """Name each GPU that a fleet put aside in the last week."""
+    return tuple(
+        Diagnosis(name="aside", fact=f"{gpu} failed twice: {why}", problem=True, fix=f"dcgmi diag -r 3, then: rm {file}")
+        for gpu, why, file in found
+    )
 
 
 def render(diagnoses: tuple[Diagnosis, ...]) -> str:

@@ -20,6 +20,7 @@ from flashcore_ci.doctor.runner import RunnerFacts, Status
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.reading import Missing
+from flashcore_ci.run import aside
 from flashcore_ci.run.host import has_gpu, scratch_folder
 from flashcore_ci.run.request import settings_of
 from flashcore_ci.suite.settings import Settings
@@ -56,6 +57,7 @@ def examine(environ: Mapping[str, str], *, toolchain: str, allow: tuple[str, ...
 
 def _diagnose(settings: Settings, toolchain: str, allow: tuple[str, ...], gpu: str, scratch: Path) -> Iterator[Diagnosis]:
     gpu_is_here = has_gpu()
+    yield from checks.diagnose_aside(aside.noted(settings.home))
     if gpu_is_here:
         yield from _ask("gpu", lambda: checks.diagnose_gpu(nvml.read(gpu), allow, _cuda_version(settings, toolchain)))
     else:

@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flashcore_ci.collect.comparison import Base
 from flashcore_ci.fleet.engine import Ended, Engine, Task
-from flashcore_ci.judge.judge import Source
+from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
 from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.verdict import Origin
+from flashcore_ci.run import aside, host, merge, shards
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import host, merge, shards
+from flashcore_ci.run.measuring import able
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.run import Run, write_run
 
@@ -32,6 +35,7 @@ class Fleet:
 
     engine: Engine
     progress: Progress
+    home: Path
     done: list[merge.Part] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     blamed: list[Task] = field(default_factory=list)
@@ -69,6 +73,7 @@ class Fleet:
         self.losses[ended.gpu] += 1
         if self.losses[ended.gpu] == FATAL:
             self.engine.put_aside(ended.gpu)
+            aside.note(self.home, ended.gpu, ended.lost)
             self.notes.append(f"{ended.gpu} failed {FATAL} times and was put aside: {ended.lost}")
 
     def _keep(self, task: Task) -> None:
@@ -79,19 +84,27 @@ class Fleet:
 
 
 def measure(
-    engine: Engine, plan: Plan, builds: tuple[BuildEvidence, ...], *, request: Request, progress: Progress, scratch: Path
+    engine: Engine,
+    plan: Plan,
+    builds: tuple[BuildEvidence, ...],
+    *,
+    request: Request,
+    progress: Progress,
+    scratch: Path,
+    base: Base | None = None,
 ) -> Source:
-    """Measure ``plan`` on all machines of ``engine``, and write the run folder ``request.out``."""
+    """Measure ``plan`` on all machines of ``engine``, compared with ``base``, and write the run folder ``request.out``."""
     found = shards.cut_plan(plan, request, gpus=engine.slots())
     files = shards.write(found, scratch / "shards")
     tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
-    fleet = Fleet(engine=engine, progress=progress)
+    fleet = Fleet(engine=engine, progress=progress, home=request.settings.home)
     fleet.run(tasks)
     if not fleet.done:
         raise CannotCollectError("no shard came back", fix="flashcore-ci doctor")
     evidence, run = _joined(fleet, plan, builds, request)
     merge.put_files(run, request.out)
-    write_run(request.out, plan, evidence)
+    without = workloads_without_base(plan, builds, (Source(origin=Origin(kind="live"), evidence=evidence),))
+    write_run(request.out, plan if base is None else able(plan, base, without), evidence)
     origin = recorded.where_and_when(evidence.provenance)
     return recorded.live_source(origin, evidence, request.out)
 

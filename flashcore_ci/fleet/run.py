@@ -20,8 +20,8 @@ MakeEngine = Callable[[Request, Path], Engine]
 
 
 def has_several_gpus(request: Request) -> bool:
-    """Tell whether a live run may use more than one GPU: a base is timed on one, and so are locked clocks."""
-    if not host.is_live(request) or request.base is not None or request.lock_clocks is not None:
+    """Tell whether a live run may use more than one GPU. Locked clocks and a built base are for one."""
+    if not host.is_live(request) or request.base_build is not None or request.lock_clocks is not None:
         return False
     try:
         return len(nvml.uuids()) >= MIN_GPUS
@@ -52,14 +52,12 @@ def matrix(request: Request, progress: Progress, *, gpus: int) -> str:
 
 
 def _run(request: Request, progress: Progress, make_engine: MakeEngine) -> Report:
-    if request.base is not None:
-        raise UsageError("a comparison with a base is timed on one GPU", fix="flashcore-ci gate --gpu 0 --base REVISION")
     with host.shared_scratch(request.out) as scratch:
         engine = make_engine(request, scratch / "logs")
         return gate.gate(
             request,
             progress,
-            measure=lambda plan, builds, request, progress: measure.measure(
-                engine, plan, builds, request=request, progress=progress, scratch=scratch
+            measure=lambda plan, builds, request, progress, base: measure.measure(
+                engine, plan, builds, request=request, progress=progress, scratch=scratch, base=base
             ),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
-from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_bound, static_identity, workload_identity
+from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_bound, static_identity, was_same_code, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
@@ -74,7 +74,8 @@ class Matcher:
         for source, index in zip(self.sources, self._index, strict=True):
             observations = index.get((check.gate.evidence, check.target), []) if self._is_trusted(source, check.subject) else []
             current = [o for o in observations if o.identity == expected and self._has_expected_base(check, o)]
-            if current and (missing := self._refusal(source, check.gate.evidence)):
+            built_here = source.evidence.builds is self.builds and bool(current) and was_same_code(current[0])
+            if current and not built_here and (missing := self._refusal(source, check.gate.evidence)):
                 refused.append(MatchedEvidence(source=source, missing=missing))
             elif current and any(observation != current[0] for observation in current):
                 contradiction = f"{len(current)} observations of the same code contradict each other"

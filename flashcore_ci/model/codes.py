@@ -37,6 +37,14 @@ class Code(StrEnum):
     NEWER_SUITE = "newer-suite"
     BAR_UNKNOWN = "bar-unknown"
 
+    TOOL_CHANGED = "tool-changed"
+    SUITE_CHANGED = "suite-changed"
+    PROJECT_CHANGED = "project-changed"
+    SUBJECT_REWRITTEN = "subject-rewritten"
+    CODE_CHANGED = "code-changed"
+    UNKNOWN_CHANGE = "unknown-change"
+    BASE_UNMEASURED = "base-unmeasured"
+
     COMPILE_ERROR = "compile-error"
     NOT_BUILT = "not-built"
     HANG = "hang"
@@ -149,6 +157,13 @@ NEXT_STEP: dict[Code, str] = {
     Code.SUBJECT_CHANGED: "The kernel could not be judged with the base's subject file. Keep its interface, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.NEWER_SUITE: "The base's tool cannot read this suite. Merge the tool that reads it first, then the suite.",
     Code.BAR_UNKNOWN: "The suites of base and head could not be compared. Run `flashcore-ci bar` and fix what it names.",
+    Code.TOOL_CHANGED: "The tool or its workflow differs from that of the measurement. Run the GPU job on this commit.",
+    Code.SUITE_CHANGED: "A file next to the suite differs from that of the measurement. Run the GPU job on this commit.",
+    Code.PROJECT_CHANGED: "Dependencies or settings differ from those of the measurement. Run the GPU job on this commit.",
+    Code.SUBJECT_REWRITTEN: "A subject or a binding differs in more than comments. Run the GPU job on this commit.",
+    Code.CODE_CHANGED: "Code that a workload runs differs from the measured code. Run the GPU job on this commit.",
+    Code.UNKNOWN_CHANGE: "Nothing says that this file cannot change a measurement. Run the GPU job on this commit.",
+    Code.BASE_UNMEASURED: "No measurement of the base answers for this commit. Run the GPU job on this commit.",
     Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
     Code.NOT_BUILT: "The subject was not built. Fix its gate `build` first.",
     Code.HANG: "The kernel did not end in time. Look for a barrier where an arrival is missing.",

@@ -28,7 +28,10 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFile:
-    """The content of a shard file: number ``index`` of ``count``, from 1, at this commit. ``plan``: SHA-256 of what it measures."""
+    """The content of a shard file: number ``index`` of ``count``, from 1, at this commit.
+
+    ``plan``: SHA-256 of what it measures. ``base``: the commit to compare with, or empty.
+    """
 
     suite: str
     suite_file: str
@@ -38,6 +41,7 @@ class ShardFile:
     count: int
     units: tuple[Unit, ...]
     needs: Needs
+    base: str = ""
     schema: Literal["shard-v1"] = "shard-v1"
 
     def __post_init__(self) -> None:

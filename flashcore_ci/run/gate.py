@@ -12,7 +12,7 @@ from flashcore_ci.adapters import clock, git, process
 from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, judge, workloads_without_base
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError, InterruptedRunError, SuiteError, as_flashcore_error
-from flashcore_ci.model.evidence import Identity
+from flashcore_ci.model.evidence import Evidence, Identity, Provenance
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin, Outcome, Report, StalePolicy
@@ -53,13 +53,13 @@ class PartialRun:
     max_age_days: float | None = None
 
 
-Measure = Callable[[Plan, Builds, Request, Progress], Source]
+Measure = Callable[[Plan, Builds, Request, Progress, Base | None], Source]
 
 
 def gate(request: Request, progress: Progress, *, evidence: tuple[Source, ...] = (), measure: Measure | None = None) -> Report:
     """Do the whole job. Reports are written however it ends.
 
-    ``evidence`` replaces measuring. ``measure`` replaces it where there is no base, as with several GPUs.
+    ``evidence`` replaces measuring. ``measure`` replaces measuring on one GPU, unless kernels are judged with the base's subject too.
     """
     request = without_deferral(request)
     check_suite_exists(request)
@@ -107,9 +107,14 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
                 run.base, run.no_base = base.identities, base.cannot
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = able(plan, base, base.cannot)
+            same = same_code(plan, builds, base, here) if base is not None else None
             found = _rederived(evidence, plan) if evidence else None
-            if measure is not None and base is None and found is None:
-                found = (measure(plan, builds, request, progress),)
+            if found is not None and same is not None and len(evidence) > 1:  # a GPU job left out what did not change
+                found = (*found, same)
+            if found is None and same is not None and request.kinds and _answers(same, plan):
+                found = (same,)
+            if measure is not None and run.again is None and found is None:
+                found = (measure(plan, builds, request, progress, base),)
             run.sources += found or _find_evidence(plan, builds, request, progress, base, again=run.again)
         if base is not None:
             failures = workloads_without_base(plan, builds, tuple(run.sources), run.base)
@@ -120,6 +125,19 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
     except BaseException as error:  # noqa: BLE001 - CI needs reports whatever ended the run. The error is raised again
         return _end(error, run, request)
     return report
+
+
+def same_code(plan: Plan, builds: Builds, base: Base, here: Provenance) -> Source:
+    """Observe without a GPU which workloads run the same code on both sides, by builds of this machine."""
+    found = prepare.same_code(base, plan, builds)
+    origin = Origin(kind="live", detail="both sides were built here")
+    return Source(origin=origin, evidence=Evidence(provenance=here, builds=builds, observations=found))
+
+
+def _answers(source: Source, plan: Plan) -> bool:
+    """Tell whether the source answers every check of the plan."""
+    known = {(one.kind, one.target) for one in source.evidence.observations}
+    return all((check.gate.evidence, check.target) in known for check in plan.checks)
 
 
 def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:

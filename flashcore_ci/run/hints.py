@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 
 MEASURE = frozenset({"gate", "collect", "compare", "calibrate", "selftest"})
-BUILD = MEASURE | {"build", "require"}
+BUILD = MEASURE | {"build", "require", "needs-gpu"}
 ACCEPTS: dict[str, frozenset[str]] = {
     "--suite": (BUILD - {"selftest"}) | {"plan", "bar", "judge", "explain", "shard", "baseline propose"},
     "--evidence": frozenset({"gate", "shard"}),
@@ -16,7 +16,7 @@ ACCEPTS: dict[str, frozenset[str]] = {
     "--allow-process": MEASURE | {"doctor"},
 }
 """The options that say what and where, and the commands that have them."""
-COMMAND = re.compile(r"flashcore-ci (baseline propose|[a-z]+)")
+COMMAND = re.compile(r"flashcore-ci (baseline propose|[a-z]+(?:-gpu)?)")
 END = re.compile(r"[`\n]|\.( |$)|, ")
 
 Options = Iterable[tuple[str, str]]

@@ -9,7 +9,7 @@ from flashcore_ci.collect.comparison import Base
 from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.evidence import Evidence
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.suite import Suite
+from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.model.verdict import Origin
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import evidence as recorded
@@ -28,12 +28,16 @@ def collect_run(request: Request, progress: Progress, suite: Suite | None = None
     """Measure the suite (None: the requested one), or one shard of it, without a verdict."""
     host.require_gpu(request.gpu)
     shard = shards.read(request.shard) if request.shard is not None else None
-    plan = make_plan(suite or load_suite(request), request, progress)
+    request = replace(request, base=(shard.base or None) if shard is not None else None)
+    suite = suite or load_suite(request)
+    plan = make_plan(suite, request, progress)
     part = shards.part_of(plan, shard, host.provenance(request)) if shard is not None else None
     with claim_folder(request.out):
         prepare_run(request.out, plan)
         builds = build_plan(plan, request, progress)
-        return measure_here(plan, builds, request, progress, part=part).evidence
+        compared = part is not None and part.plan.workloads_for(Kind.COMPARISON)
+        with prepare.requested_base(suite, plan, request if compared else replace(request, base=None), progress) as base:
+            return measure_here(plan, builds, request, progress, base, part=part).evidence
 
 
 def measure_here(
@@ -59,7 +63,7 @@ def measure_here(
         evidence = replace(evidence, shard=part.shard)
     source = Source(origin=Origin(kind="live"), evidence=evidence)
     without = workloads_without_base(plan, builds, (source,))
-    write_run(request.out, plan if base is None else able(plan, base, without), evidence)
+    write_run(request.out, plan if base is None or part is not None else able(plan, base, without), evidence)
     return recorded.live_source(recorded.where_and_when(evidence.provenance), evidence, request.out)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,18 @@ class Part:
 
 def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
     """Read bundles. EvidenceError lists every one that is damaged or of another plan than it says."""
-    parts, problems = [], []
-    for bundle in bundles:
-        try:
-            parts.append(_checked(Part(where=str(bundle), run=read_run(bundle))))
-        except EvidenceError as error:
-            problems.append(str(error))
-    if problems:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # to unpack and to hash leaves the interpreter free
+        found = tuple(pool.map(_read, bundles))
+    if problems := [str(one) for one in found if isinstance(one, EvidenceError)]:
         raise EvidenceError("\n".join(problems), fix="give whole bundles, or leave these out: their checks are then inconclusive")
-    return tuple(parts)
+    return tuple(one for one in found if isinstance(one, Part))
+
+
+def _read(bundle: Path) -> Part | EvidenceError:
+    try:
+        return _checked(Part(where=str(bundle), run=read_run(bundle)))
+    except EvidenceError as error:
+        return error
 
 
 def _checked(part: Part) -> Part:
@@ -66,17 +70,17 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
     """
     if not parts:
         raise EvidenceError("there is nothing to merge", fix="give at least one bundle")
-    joined = reduce(_join, sorted(parts, key=lambda part: part.where))
-    evidence, plan = joined.run.evidence, joined.run.plan
+    joined = _join(sorted(parts, key=lambda part: part.where))
+    evidence, plan = joined.evidence, joined.plan
     cuts = {shard.count for part in parts if (shard := part.run.evidence.shard) is not None}
     verified = verified and all(
         shard is None or shard.index != UNVERIFIED for shard in (part.run.evidence.shard for part in parts)
     )
     if len(cuts) > 1:
         raise EvidenceError(f"the bundles are of cuts into {' and '.join(map(str, sorted(cuts)))} shards", fix=FIX)
-    shard = None if verified else Shard(index=UNVERIFIED, count=max(cuts, default=1), plan=joined.run.plan_digest)
+    shard = None if verified else Shard(index=UNVERIFIED, count=max(cuts, default=1), plan=joined.plan_digest)
     evidence = replace(evidence, observations=_in_order(evidence.observations, plan), shard=shard)
-    return replace(joined.run, evidence=evidence, files=dict(sorted(joined.run.files.items())))
+    return replace(joined, evidence=evidence, files=dict(sorted(joined.files.items())))
 
 
 def write(run: Run, out: Path) -> None:
@@ -101,25 +105,26 @@ def demand_statements(bundles: Sequence[Path], folder: Path, *, invocation: str)
         statements.demand(bundle, folder / f"{bundle.name}.json", invocation=invocation)
 
 
-def _join(left: Part, right: Part) -> Part:
-    ours, theirs = left.run.evidence, right.run.evidence
-    if left.run.plan_digest != right.run.plan_digest:
-        raise _differ(left, right, "the plan")
-    if ours.builds != theirs.builds:
-        raise _differ(left, right, "the build")
+def _join(parts: Sequence[Part]) -> Run:
+    """Join all at once: each is compared with the first, so the time is linear."""
+    first, every = parts[0], [part.run.evidence for part in parts]
+    for part in parts[1:]:
+        if part.run.plan_digest != first.run.plan_digest:
+            raise _differ(first, part, "the plan")
+        if part.run.evidence.builds != first.run.evidence.builds:
+            raise _differ(first, part, "the build")
+        _refuse_other_provenance(first, part)
     evidence = Evidence(
-        provenance=_join_provenance(left, right),
-        builds=ours.builds,
-        observations=_union(ours.observations, theirs.observations, ordered=False),
-        notes=_union(ours.notes, theirs.notes),
-        attempts=_union(ours.attempts, theirs.attempts),
+        provenance=_join_provenance([one.provenance for one in every]),
+        builds=every[0].builds,
+        observations=tuple(dict.fromkeys(seen for one in every for seen in one.observations)),
+        notes=_union(one.notes for one in every),
+        attempts=_union(one.attempts for one in every),
     )
-    run = replace(left.run, evidence=evidence, files=_join_files(left, right))
-    return Part(where=min(left.where, right.where), run=run)
+    return replace(first.run, evidence=evidence, files=_join_files(parts))
 
 
-def _join_provenance(left: Part, right: Part) -> Provenance:
-    """Keep the earlier day, and every GPU's UUID."""
+def _refuse_other_provenance(left: Part, right: Part) -> None:
     ours, theirs = left.run.evidence.provenance, right.run.evidence.provenance
     for field in fields(Provenance):
         if field.name not in {"collected_at", "device"} and getattr(ours, field.name) != getattr(theirs, field.name):
@@ -129,24 +134,32 @@ def _join_provenance(left: Part, right: Part) -> Provenance:
     for field in fields(Device):
         if field.name not in {"uuid", "memory"} and getattr(ours.device, field.name) != getattr(theirs.device, field.name):
             raise _differ(left, right, f"the GPU's {field.name.replace('_', ' ')}")
-    uuids = {uuid for device in (ours.device, theirs.device) for uuid in device.uuid.split(BETWEEN)}
-    memory = min(ours.device.memory, theirs.device.memory)
-    device = replace(ours.device, uuid=BETWEEN.join(sorted(uuids)), memory=memory)
-    return replace(ours, collected_at=min(ours.collected_at, theirs.collected_at), device=device)
 
 
-def _join_files(left: Part, right: Part) -> dict[str, bytes]:
-    ours, theirs = left.run.files, right.run.files
-    for name in ours.keys() & theirs.keys():
-        if ours[name] != theirs[name]:
-            message = f"{right.where} and {left.where} hold two contents of {name}: the shard was measured twice"
-            raise EvidenceError(message, fix="give one of them")
-    return {**ours, **theirs}
+def _join_provenance(every: Sequence[Provenance]) -> Provenance:
+    """Keep the earliest day, and every GPU's UUID."""
+    devices = [one.device for one in every if one.device is not None]
+    if not devices:
+        return every[0]
+    uuids = {uuid for device in devices for uuid in device.uuid.split(BETWEEN)}
+    device = replace(devices[0], uuid=BETWEEN.join(sorted(uuids)), memory=min(device.memory for device in devices))
+    return replace(every[0], collected_at=min(one.collected_at for one in every), device=device)
 
 
-def _union(left: tuple[Any, ...], right: tuple[Any, ...], *, ordered: bool = True) -> tuple[Any, ...]:
-    found = dict.fromkeys((*left, *right))
-    return tuple(sorted(found, key=repr)) if ordered else tuple(found)
+def _join_files(parts: Sequence[Part]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    owners: dict[str, str] = {}
+    for part in parts:
+        for name, data in part.run.files.items():
+            if found.setdefault(name, data) != data:
+                message = f"{part.where} and {owners[name]} hold two contents of {name}: the shard was measured twice"
+                raise EvidenceError(message, fix="give one of them")
+            owners.setdefault(name, part.where)
+    return found
+
+
+def _union(every: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(sorted(dict.fromkeys(item for items in every for item in items), key=repr))
 
 
 def _in_order(observations: Iterable[Observation], plan: Plan) -> tuple[Observation, ...]:

@@ -18,6 +18,7 @@ from flashcore_ci.model.verdict import Origin, Report
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import gate, github, reports
 from flashcore_ci.run import statement as statements
+from flashcore_ci.run.base import measured
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.project import by_suite_of_base
@@ -43,11 +44,13 @@ def require(
     demand: str | None = None,
     base: str | None,
     statement: Path | None = None,
+    rest: tuple[Path, Path] | None = None,
 ) -> Report:
     """Judge the evidence, and with ``base`` its comparison with the fork point, against binaries built again here.
 
     ``needs`` is ``toJSON(needs)``, and ``demand`` names the jobs in it that must be there. UnmetError when a job failed or is absent,
-    the evidence is of another commit, or ``statement`` is not its in-toto statement.
+    the evidence is of another commit, or ``statement`` is not its in-toto statement. ``rest``: evidence of the base with its statement,
+    for the workloads that the GPU job left out.
     """
     gate.check_suite_exists(request)
     with claim_folder(request.out):
@@ -69,7 +72,12 @@ def require(
     named = () if accepts else (f"{request.suite} has no [accepts]: it names no device, driver, tools and age of the evidence",)
     _refuse((*named, *unmet_evidence(run.evidence.provenance, here, version=__version__)))
     live = Origin(kind="live", detail=f"{recorded.where_and_when(run.evidence.provenance)}, of this commit")
-    return gate.gate(request, progress, evidence=(Source(origin=live, evidence=run.evidence, files=run.files),))
+    sources: tuple[Source, ...] = (Source(origin=live, evidence=run.evidence, files=run.files),)
+    if rest is not None:
+        if request.base is None:
+            raise UsageError("--base-evidence answers for a base, and --base names none", fix="add --base REVISION")
+        sources = (*sources, measured.join(rest, run, request.base, request))
+    return gate.gate(request, progress, evidence=sources)
 
 
 def demanded_results(needs: str | None, demand: str | None) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:

@@ -68,6 +68,7 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
             count=len(parts),
             units=units,
             needs=Needs(gpus=1, architecture="", exclusive=True, seconds=round(seconds, 1)),
+            base=request.base or "",
         )
         for number, (units, seconds) in enumerate(parts, start=1)
     )

@@ -13,9 +13,10 @@ from flashcore_ci.model.errors import CannotCollectError, UsageError
 from flashcore_ci.store.manifest import ARTIFACTS, EVIDENCE, MANIFEST, PLAN
 
 REPORTS = ("report.json", "junit.xml", "dossier.json", "results.sarif", "summary.md", "comment.md", "report.html")
+DECISION = "decision.json"
 LOGS = "logs"
 MARKER = ".flashcore-ci"
-OUTSIDE_RUN = frozenset({*REPORTS, "build", LOGS, MARKER})
+OUTSIDE_RUN = frozenset({*REPORTS, DECISION, "build", LOGS, MARKER})
 RUN_FILES = frozenset({MANIFEST, PLAN, EVIDENCE, ARTIFACTS})
 SCHEMA_MARKS = {"report.json": b'"schema":"report-v1"', MANIFEST: b'"schema":"run-v1"'}
 """Files with a schema. They identify run folders that are older than the marker."""

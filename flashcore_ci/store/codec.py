@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ OPTIONAL_FIELDS = frozenset(
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""
+CONTAINERS = frozenset({dict, list})
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
@@ -85,13 +86,14 @@ def _decode_error(where: str, what: str) -> EvidenceError:
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
     """Return the path to the first key that ``data`` lacks, or (): such a file was cut."""
     if isinstance(complete, dict):
-        missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
-        if missing is not None:
-            return (missing,)
-        steps: Iterable[tuple[Any, Any, Any]] = ((key, data[key], inner) for key, inner in complete.items() if key in data)
-    else:
-        steps = ((index, *pair) for index, pair in enumerate(zip(data, complete, strict=True)))
-    for step, part, complete_part in steps:
-        if isinstance(complete_part, dict | list) and (path := _find_absent(part, complete_part)):
-            return (str(step), *path)
+        absent = complete.keys() - data.keys() - OPTIONAL_FIELDS if len(data) < len(complete) else ()
+        if absent:
+            return (min(absent),)
+        for key, inner in complete.items():
+            if type(inner) in CONTAINERS and key in data and (path := _find_absent(data[key], inner)):
+                return (key, *path)
+        return ()
+    for index, (part, inner) in enumerate(zip(data, complete, strict=True)):
+        if type(inner) in CONTAINERS and (path := _find_absent(part, inner)):
+            return (str(index), *path)
     return ()

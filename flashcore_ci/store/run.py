@@ -72,7 +72,7 @@ def prepare_run(path: Path, plan: Plan) -> None:
         (path / ARTIFACTS).mkdir()
     except OSError as error:
         raise CannotCollectError(f"cannot prepare {path}: {error.strerror}", fix="give --out another folder") from None
-    write_atomically(path / PLAN, encode(plan))
+    write_atomically(path / PLAN, _encoded(plan))
 
 
 def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
@@ -82,7 +82,7 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         (path / MANIFEST).unlink()
-    write_atomically(path / PLAN, encode(plan))
+    write_atomically(path / PLAN, _encoded(plan))
     write_atomically(path / EVIDENCE, encode(evidence))
     names = sorted(_files(path))
     for name in names:
@@ -123,6 +123,10 @@ def _plan(data: bytes) -> Plan | None:
         return decode(Plan, data, where=PLAN)
     except EvidenceError:
         return None
+
+
+_encoded = lru_cache(maxsize=1)(encode)
+"""A plan is written before the measurements and with them."""
 
 
 def tool_files(path: Path) -> dict[str, bytes]:

@@ -32,7 +32,10 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 NIGHTLY = {
     "test_bar.py": ("test_an_acceptance_is_for_this_difference_and_once",),
     "test_cli.py": ("test_a_signal_while_compiling[signals1]",),
-    "test_compare.py": ("test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",),
+    "test_compare.py": (
+        "test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",
+        "test_several_gpus_compare_with_a_base_too",
+    ),
     "test_faults.py": (
         "test_a_log_of_noise_is_no_clean_log",
         "test_a_hundred_megabytes_of_a_tool_s_output_in_no_encoding_change_nothing",
@@ -62,6 +65,10 @@ NIGHTLY = {
         "test_logs_that_end_before_their_summary_prove_nothing",
         "test_a_target_that_dies_under_no_hazards_fails",
         "test_launches_that_the_roll_call_does_not_list_were_not_checked",
+    ),
+    "test_needs_gpu.py": (
+        "test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does",
+        "test_a_failed_job_is_never_green",
     ),
     "test_selftest.py": ("test_the_self_test_can_fail[other reason-no defect-no control-other damage]",),
     "test_trusted.py": ("test_a_fork_runs_without_rights_and_the_queue_signs_for_it",),

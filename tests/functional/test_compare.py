@@ -136,11 +136,24 @@ def test_an_equal_commit_is_the_same_after_the_first_look(bench: Bench) -> None:
     assert len(bench.timed) == 2 * 5
 
 
-def test_the_same_code_is_not_timed(bench: Bench) -> None:
+def test_the_same_code_needs_no_gpu_and_other_code_does(bench: Bench) -> None:
     bench.repository.edit("kernel/twice.cu", "  if (i < n)", "  // why\n  if (i < n)")
-    status, report, _ = bench.run("compare", "main")
-    assert (status, verdict(report)) == (0, ("PASS", "same-code"))
-    assert bench.timed == []
+    bench.repository.commit("a comment")
+    bench.repository.environment["PYTHONPATH"] = str(ROOT)  # without the stand-in of the driver
+    status, report, _ = bench.run("compare", "main", "topic")
+    assert (status, verdict(report), bench.timed) == (0, ("PASS", "same-code"), [])
+    bench.change()
+    assert bench.run("compare", "main", "topic")[0] == 4
+
+
+def test_several_gpus_compare_with_a_base_too(bench: Bench) -> None:
+    bench.repository.edit("gates/hopper.toml", "params = { n = 4096 }", "each = { n = [4096, 8192] }")
+    bench.repository.git("branch", "--force", "main", bench.repository.commit("two workloads"))
+    bench.change()
+    bench.times["head"], bench.repository.environment["FAKE_GPUS"] = 1.02, "2"
+    _, report, said = bench.run("gate", "--live", "--base", "main", "--only", "no-slower", "--only", "build", out="runs/gate")
+    found = [v["reason"]["code"] for v in report["verdicts"] if v["gate"] == "no-slower"]
+    assert (found, "measuring 2 shards" in said) == (["slower"] * 2, True), said
 
 
 JIT = """

@@ -37,6 +37,7 @@ def test_a_green_change_may_merge_and_every_line_was_executed(
     elsewhere |= {"python3 .github/checks/check_pins.py"}  # test_pins.py
     elsewhere |= {line for line in here if line.startswith("sudo apt-get ")}  # packages of a nightly test
     elsewhere |= {step["run"] for name in ("runner", "calibrate", "selftest") for step in nightly(name) if "run" in step}  # below
+    elsewhere |= {line for line in here if line.endswith((" needs-gpu", " answered"))}  # below
     assert here - elsewhere <= ran
 
 
@@ -164,6 +165,39 @@ def test_a_fork_runs_without_rights_and_the_queue_signs_for_it(
     queue = GitHub(repository, tmp_path / "queue", comments, gpu=runs[GREEN], fork=True).merge_queue()
     assert queue.gate()["required"] == "success"
     assert len(queue.signed) == 2
+
+
+def test_documentation_merges_by_the_queues_measurement_without_a_gpu(
+    repository: Repository, runs: dict[str, Path], tmp_path: Path, comments: Comments
+) -> None:
+    (tmp_path / "queue").mkdir()
+    queue = GitHub(repository, tmp_path / "queue", comments, gpu=runs[GREEN]).merge_queue()
+    comments.runs[0] |= {"event": "merge_group"}
+    assert queue.gate()["required"] == "success"
+    before = repository.git("rev-parse", "HEAD")
+    (repository.folder / "README.md").write_text("# text\n")
+    commit = repository.commit("docs: a page")
+    comments.put_run(2, commit)
+    for file, skipped in (("README.md", True), ("kernel/data.json", False)):
+        (repository.folder / file).write_text("another text\n")
+        repository.commit("a change")
+        (tmp_path / file.replace("/", "-")).mkdir()
+        change = GitHub(repository, tmp_path / file.replace("/", "-"), comments, gpu=runs[GREEN])
+        comments.put_run(3 + skipped, change.commit)
+        change.github |= {"run_id": str(3 + skipped)}
+        change.github["event"]["pull_request"]["base"]["sha"] = before
+        change.artifacts, change.signed = dict(queue.artifacts), copy.deepcopy(queue.signed)
+        results = change.gate()
+        log = change.runners["required"].log
+        if skipped:
+            assert (results["gpu"], results["attest"], results["required"]) == ("skipped", "skipped", "success"), log
+            assert "no GPU job is needed" in log
+            ran = {line for runner in change.runners.values() for line in runner.ran}
+            assert all(any(line.endswith(end) for line in ran) for end in (" needs-gpu", " answered"))
+            assert before[:12] in change.runners["required"].summary
+        else:  # the replayed run is of another commit
+            assert (results["decide"], results["gpu"] != "skipped", results["required"]) == ("success", True, "failure"), log
+    repository.git("reset", "--quiet", "--hard", before)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ class Comments(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.comments: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
+        self.artifacts: dict[int, list[dict[str, Any]]] = {}
         self.refuses = False
 
     @property
@@ -49,7 +50,13 @@ class Comments(ThreadingHTTPServer):
         """Add a workflow run as the API shows it."""
         run = {"id": number, "head_sha": commit, "run_attempt": 1, "event": "pull_request", "path": ".github/workflows/gate.yml"}
         run |= {"head_commit": {"id": commit, "tree_id": "t" + commit[1:]}, "referenced_workflows": [{"path": TRUSTED}]}
+        run |= {"conclusion": "success", "head_branch": "gh-readonly-queue/main/pr-7"}
+        run["referenced_workflows"] = [{"path": TRUSTED, "sha": "a" * 40}]
         self.runs.append({**run, **changes})
+
+    def put_artifact(self, run: int, name: str, number: int) -> None:
+        """Add an upload of a run."""
+        self.artifacts.setdefault(run, []).append({"id": number, "name": name, "expired": False})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -76,6 +83,9 @@ class Handler(BaseHTTPRequestHandler):
         elif place.path == f"{REPOSITORY}/actions/runs":
             found = [run for run in self.server.runs if all(run[name] == value for name, value in query.items())]
             self.answer(200, {"total_count": len(found), "workflow_runs": found[part][:100]})
+        elif place.path.endswith("/artifacts"):
+            found = self.server.artifacts.get(int(place.path.split("/")[-2]), [])
+            self.answer(200, {"total_count": len(found), "artifacts": found})
         else:
             number = place.path.removeprefix(f"{REPOSITORY}/actions/runs/")
             run = next((run for run in self.server.runs if str(run["id"]) == number), None)

@@ -48,6 +48,7 @@ class GitHub:
             "repository": REPOSITORY,
             "run_id": "1",
         }
+
         self.attempt = 1
         self.is_trusted = not fork
         self.results: dict[str, str] = {}
@@ -152,6 +153,8 @@ class GitHub:
         for file in files:
             shutil.copy(file, folder)
         self.artifacts[number], self.names[given["name"]] = folder, number
+        if isinstance(self.api, Comments):
+            self.api.put_artifact(int(self.github["run_id"]), given["name"], int(number))
         return {"artifact-id": number}
 
     def replace_artifact(self, name: str, file: Path) -> None:

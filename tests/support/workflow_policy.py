@@ -160,12 +160,12 @@ def _conditions(job: str, content: Flow) -> Iterator[str]:
 def _evaluated(job: str, given: str | None, steps: tuple[str | None, ...], environment: str) -> tuple[str, ...]:
     """Evaluate each condition in every kind of run, after jobs and steps that succeeded, failed or were skipped."""
     found: list[str] = []
-    states = list(itertools.product(("success", "failure", "skipped"), ("100", ""), (True, False)))
-    for (kind, github), (attested, evidence, ok) in itertools.product(contexts(), states):
-        context = _context(github, attested, evidence) | {"ok": ok}
-        wanted = _wanted(job, kind, attested, evidence)
+    states = list(itertools.product(("success", "failure", "skipped"), ("100", ""), (True, False), DECISIONS))
+    for (kind, github), (attested, evidence, ok, decided) in itertools.product(contexts(), states):
+        context = _context(github, attested, evidence, decided, ok=ok)
+        wanted = _wanted(job, kind, attested, evidence, decided)
         try:
-            if workflow_runner.condition(given, context) != (wanted["job"] and (ok or job != "gpu")):
+            if workflow_runner.condition(given, context) != (wanted["job"] and (ok or job not in {"gpu", "decide"})):
                 found.append(f"its condition in {kind} after {attested}")
             for number, condition in enumerate(steps):
                 survives = ok or (job == "gpu" and number in {2, 3})
@@ -181,22 +181,30 @@ def _evaluated(job: str, given: str | None, steps: tuple[str | None, ...], envir
     return tuple(found)
 
 
-def _context(github: dict[str, Any], attested: str, evidence: str) -> dict[str, Any]:
+DECISIONS = (("", ""), ("true", ""), ("true", "w1 w2"), ("false", ""))
+"""What `decide` says: whether a GPU job is needed, and for which workloads."""
+
+
+def _context(github: dict[str, Any], attested: str, evidence: str, decided: tuple[str, str], *, ok: bool) -> dict[str, Any]:
     gpu = {"result": "success", "outputs": {"evidence": evidence}}
     attest = {"result": attested, "outputs": {"statement": "101" if attested == "success" else ""}}
-    steps = {"gate": {"outputs": {"evidence": "gpu.tar.xz" if evidence else ""}}}
-    return {"github": github, "needs": {"gpu": gpu, "attest": attest}, "steps": steps}
+    steps = {"gate": {"outputs": {"evidence": "gpu.tar.xz" if evidence else ""}}, "measured": {"outputs": {"evidence": evidence}}}
+    decide = {"result": "success", "outputs": {"needed": decided[0], "only": decided[1]}}
+    ci = {"result": "success" if ok else "failure"}
+    return {"github": github, "needs": {"ci": ci, "decide": decide, "gpu": gpu, "attest": attest}, "steps": steps, "ok": ok}
 
 
-def _wanted(job: str, kind: str, attested: str, evidence: str) -> dict[Any, bool]:
+def _wanted(job: str, kind: str, attested: str, evidence: str, decided: tuple[str, str]) -> dict[Any, bool]:
     """Say when a job and its steps must run."""
     is_own, is_pull = kind.split(maxsplit=1)[0] in {"branch", "queue"}, kind.split(maxsplit=1)[0] == "branch"
-    signed = attested == "success"
+    signed, skips = attested == "success", decided[0] == "false"
+    from_base = dict.fromkeys((5, 6, 7), skips or decided[1] != "")
     return {
-        "gpu": {"job": kind.endswith(" main"), 2: evidence != ""},
+        "decide": {"job": kind.endswith(" main"), **dict.fromkeys((2, 3, 4, 6), evidence != "")},
+        "gpu": {"job": kind.endswith(" main") and not skips, 2: evidence != ""},
         "attest": {"job": evidence != "", 3: is_own},
-        "required": {"job": True, 2: evidence != "", 3: signed, 4: signed and is_own},
-        "comment": {"job": signed and is_pull},
+        "required": {"job": True, 2: evidence != "", 3: signed, 4: signed and is_own, **from_base, 9: not skips, 10: skips},
+        "comment": {"job": signed and is_pull and decided[1] == ""},
         "alerts": {"job": signed and is_own},
     }.get(job, {"job": True})
 
@@ -223,7 +231,8 @@ def action_problems(actions: Mapping[str, Flow]) -> list[str]:
 
 
 _PROGRAM = 'python3 "$GITHUB_ACTION_PATH/../{}"'
-PROGRAMS = {name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "verify")} | {
-    name: (_PROGRAM.format("run.py") + f" {name}", "INPUT") for name in ("gate", "judge", "require", "statement")
+PROGRAMS = {name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "measured", "verify")} | {
+    name: (_PROGRAM.format("run.py") + f" {name}", "INPUT")
+    for name in ("answered", "gate", "judge", "needs-gpu", "require", "statement")
 }
 """What each action runs, and how the variables of its inputs begin."""

@@ -24,6 +24,7 @@ RIGHTS = {
         **dict.fromkeys(("id-token", "attestations", "pull-requests", "security-events"), "write"),
     },
     (TRUSTED, "attest"): {"contents": "read", "id-token": "write", "attestations": "write"},
+    (TRUSTED, "decide"): {"contents": "read", "actions": "read", "attestations": "read"},
     (TRUSTED, "required"): {"contents": "read", "actions": "read", "attestations": "read"},
     (TRUSTED, "comment"): {"contents": "read", "attestations": "read", "pull-requests": "write"},
     (TRUSTED, "alerts"): {"contents": "read", "attestations": "read", "security-events": "write"},
@@ -31,10 +32,11 @@ RIGHTS = {
 """Every other job reads the contents, and nothing else."""
 NEEDS = {
     "ci": None,
-    "gpu": "ci",
+    "decide": None,
+    "gpu": ["ci", "decide"],
     "attest": "gpu",
-    "required": ["ci", "gpu", "attest"],
-    "comment": ["gpu", "attest", "required"],
+    "required": ["ci", "decide", "gpu", "attest"],
+    "comment": ["decide", "gpu", "attest", "required"],
     "alerts": ["gpu", "attest"],
 }
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
@@ -53,11 +55,43 @@ GET_EVIDENCE = ("actions/download-artifact", {"artifact-ids": EVIDENCE, "path": 
 GET_STATEMENT = ("actions/download-artifact", {"artifact-ids": STATEMENT, "path": "stated"})
 SIGNER = {"signer": "${{ job.workflow_ref }}", "signer-digest": "${{ job.workflow_sha }}", "token": "${{ github.token }}"}
 VERIFY = ("$/.github/actions/verify", {**FILES, **SIGNER})
+BASE_FILES = {"evidence": "base/gpu.tar.xz", "statement": "base-stated/statement.json"}
+FOUND = {
+    name: f"${{{{ steps.measured.outputs.{name} }}}}" for name in ("evidence", "statement", "run", "attempt", "commit", "ref")
+}
+FOUND |= {"signer": "${{ steps.measured.outputs.signer-digest }}"}
+DECIDED = {name: f"${{{{ needs.decide.outputs.{name} }}}}" for name in FOUND}
+
+
+def _from_base(given: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """Download the evidence of the base and its statement from another run, and verify that run's signature."""
+    other = {"run-id": given["run"], "github-token": "${{ github.token }}"}
+    earlier = {name: given[name] for name in ("run", "attempt", "commit", "ref")}
+    return [
+        ("actions/download-artifact", {"artifact-ids": given["evidence"], **other, "path": "base"}),
+        ("actions/download-artifact", {"artifact-ids": given["statement"], **other, "path": "base-stated"}),
+        ("$/.github/actions/verify", {**BASE_FILES, **SIGNER, "signer-digest": given["signer"], **earlier}),
+    ]
+
+
 JUDGE = ("$/.github/actions/judge", {"evidence": FILES["evidence"], "out": "judged"})
 STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "decide": [
+        HEAD,
+        (
+            "$/.github/actions/measured",
+            {"base": BASE, "workflow": "${{ job.workflow_ref }}", "token": "${{ github.token }}"},
+        ),
+        *_from_base(FOUND),
+        PYTHON,
+        ("$/.github/actions/needs-gpu", {**BASE_FILES, "base": BASE}),
+    ],
     "gpu": [
         HEAD,
-        ("$/.github/actions/gate", {"measure": "live", "base": BASE, "out": "runs/gpu"}),
+        (
+            "$/.github/actions/gate",
+            {"measure": "live", "base": BASE, "only": "${{ needs.decide.outputs.only }}", "out": "runs/gpu"},
+        ),
         ("actions/upload-artifact", {"name": "evidence", "path": "${{ steps.gate.outputs.evidence }}"}),
         ("actions/upload-artifact", {"name": "reports"}),
     ],
@@ -93,8 +127,19 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         GET_EVIDENCE,
         GET_STATEMENT,
         VERIFY,
+        *_from_base(DECIDED),
         PYTHON,
-        ("$/.github/actions/require", {**FILES, "needs": "${{ toJSON(needs) }}", "base": BASE}),
+        (
+            "$/.github/actions/require",
+            {
+                **FILES,
+                "needs": "${{ toJSON(needs) }}",
+                "base": BASE,
+                "base-evidence": "${{ needs.decide.outputs.only != '' && 'base/gpu.tar.xz' || '' }}",
+                "base-statement": "${{ needs.decide.outputs.only != '' && 'base-stated/statement.json' || '' }}",
+            },
+        ),
+        ("$/.github/actions/answered", {**BASE_FILES, "needs": "${{ toJSON(needs) }}", "base": BASE}),
     ],
     "comment": [
         *(MAIN, GET_EVIDENCE, GET_STATEMENT, VERIFY, PYTHON, JUDGE),
@@ -125,10 +170,18 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 """The steps of the trusted jobs: which action, and with what. ``retention-days`` and paths of reports are free."""
 FREE = {"retention-days", "if-no-files-found"}
 OUTPUTS = {
+    "decide": {**{name: f"${{{{ steps.decide.outputs.{name} }}}}" for name in ("needed", "only")}, **FOUND},
     "gpu": {"evidence": "${{ steps.evidence.outputs.artifact-id }}"},
     "attest": {"statement": "${{ steps.statement.outputs.artifact-id }}"},
     "required": {"attempts": "${{ steps.attempts.outputs.attempts }}"},
 }
-IDS = {("gpu", 1): "gate", ("gpu", 2): "evidence", ("attest", 4): "statement", ("required", 0): "attempts"}
+IDS = {
+    ("decide", 1): "measured",
+    ("decide", 6): "decide",
+    ("gpu", 1): "gate",
+    ("gpu", 2): "evidence",
+    ("attest", 4): "statement",
+    ("required", 0): "attempts",
+}
 
 OWN, FORK = "flashcore/flashcore-ci", "somebody/flashcore-ci"

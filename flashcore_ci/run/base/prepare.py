@@ -18,11 +18,11 @@ from flashcore_ci.collect.comparison import Base, InterimLooks
 from flashcore_ci.judge.judge import is_comparison_final
 from flashcore_ci.judge.stats.sequential_test import INTERIM_LOOKS
 from flashcore_ci.model.errors import SuiteError, UsageError
-from flashcore_ci.model.evidence import Identity, Provenance
-from flashcore_ci.model.identity import is_same_code, workload_digest, workload_identity
+from flashcore_ci.model.evidence import Identity, Observation, Provenance
+from flashcore_ci.model.identity import SAME_CODE, is_same_code, workload_digest, workload_identity
 from flashcore_ci.model.options import DEFAULTS
 from flashcore_ci.model.plan import Plan
-from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.reading import Samples, measured
 from flashcore_ci.model.suite import Kind, Suite, Workload
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
@@ -85,17 +85,23 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
         )
 
 
-def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
-    """Return when the comparison may stop, by the verdict's rule."""
-    known_references = references.of(request.root / request.suite)
+def same_code(base: Base, plan: Plan, builds: Builds) -> tuple[Observation, ...]:
+    """Observe the workloads whose builds on this machine prove that both sides run the same code."""
     heads, bases = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds), base.identities
     subjects = {workload.id: workload.subject for workload in plan.workloads}
     base_builds, head_builds = ({build.subject: build for build in side} for side in (base.builds, builds))
-    same = frozenset(
-        name
+    reading = ((SAME_CODE, measured(1.0, "count")),)
+    return tuple(
+        Observation(kind=Kind.COMPARISON, target=name, identity=head, base=head, readings=reading)
         for name, head in heads.items()
         if is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
     )
+
+
+def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
+    """Return when the comparison may stop, by the verdict's rule."""
+    known_references = references.of(request.root / request.suite)
+    same = frozenset(observation.target for observation in same_code(base, plan, builds))
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)

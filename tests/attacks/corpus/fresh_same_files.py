@@ -14,7 +14,7 @@ from attacking import Attack, AttackClass
 from flashcore_ci.adapters import lock, worktree
 from flashcore_ci.bounded import files
 from flashcore_ci.build import sources
-from flashcore_ci.build.subjects import _source_digest
+from flashcore_ci.build.subjects import source_digest
 from flashcore_ci.model.errors import FlashcoreError
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import Trust
@@ -44,7 +44,7 @@ def candidate(reader: str, comment: str, *, changed: int = 0) -> Attack:
             (folder / "definition.py").write_text("def inputs(): ...\n")
             for number, name in enumerate(described.candidate):
                 (folder / name).write_text(f"{reader}\n{text if number == changed else ''}")
-            digests.append(_source_digest(described, sources.Sources(folder)))
+            digests.append(source_digest(described, sources.Sources(folder)))
         return digests[0] == digests[1]
 
     return Attack(name=f"candidate: {reader[:60]!r}, {comment[:20]!r} in file {changed}", attempt=attempt)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from flashcore_ci.doctor import checks
 from flashcore_ci.fleet import measure
 from flashcore_ci.fleet.engine import Ended, Task
 from flashcore_ci.fleet.measure import Fleet
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.run import aside
 
 BROKEN = "Xid 79: GPU has fallen off the bus"
 
@@ -59,9 +61,15 @@ def task(index: int) -> Task:
     return Task(shard=shard, file=Path(f"shard-{index}.json"), out=Path(f"run-{index}"))
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path("home")
+
+
 def run(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.setattr(measure.merge, "read", lambda bundles: tuple(str(bundle) for bundle in bundles))
-    fleet = Fleet(engine=machines, progress=lambda _: None)
+    fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
     fleet.run([task(1), task(2)])
     return fleet
 
@@ -93,6 +101,10 @@ def test_a_gpu_that_fails_twice_is_put_aside_and_named(monkeypatch: pytest.Monke
     assert machines.gpus == ["b", "c"]
     assert fleet.notes == [f"a failed 2 times and was put aside: {BROKEN}"]
     assert len(fleet.done) == 2
+    monkeypatch.setattr(aside.clock, "wall", lambda: next(Path("home/aside").iterdir()).stat().st_mtime + 1.0)
+    (diagnosis,) = checks.diagnose_aside(aside.noted(Path("home")))
+    assert (diagnosis.problem, diagnosis.fact) == (True, f"a failed twice: {BROKEN}")
+    assert aside.noted(Path("nowhere")) == ()
 
 
 def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:

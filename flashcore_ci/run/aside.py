@@ -1,0 +1,35 @@
+"""GPUs that failed twice and were put aside, so that ``doctor`` can name them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+from flashcore_ci.adapters import clock
+from flashcore_ci.bounded import files
+from flashcore_ci.store.files import write_atomically
+
+FOLDER = "aside"
+KEPT_SECONDS = 7 * 24 * 3600.0
+MAX_NOTE = 4096
+DIGITS = 16
+
+
+def note(home: Path, gpu: str, why: str) -> None:
+    """Remember a GPU. A disk that refuses changes nothing."""
+    file = home / FOLDER / hashlib.sha256(gpu.encode()).hexdigest()[:DIGITS]
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, f"{gpu}\n{why}\n".encode(errors="replace")[:MAX_NOTE])
+
+
+def noted(home: Path) -> tuple[tuple[str, str, Path], ...]:
+    """Return the GPUs of the last week: UUID, reason and file."""
+    found = []
+    for file in sorted((home / FOLDER).glob("*")):
+        with contextlib.suppress(OSError):
+            gpu, _, why = files.read(file, limit=MAX_NOTE).decode(errors="replace").strip().partition("\n")
+            if clock.wall() - file.stat().st_mtime < KEPT_SECONDS:
+                found.append((gpu, why, file))
+    return tuple(found)
