@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.cells import Row
@@ -63,10 +63,13 @@ def share(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int
     wanted = dict(zip(digests, rows, strict=True))
     known = _ids(connection, table, wanted)
     if new := sorted(wanted.keys() - known.keys()):  # sorted, so that two writers wait for each other in one order
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        made = insert(table).on_conflict_do_nothing(index_elements=["digest"])
-        connection.execute(made, [{**wanted[digest], "digest": digest} for digest in new])
-        known |= _ids(connection, table, new)
+        insert = _insert_of(connection)(table).on_conflict_do_nothing(index_elements=["digest"])
+        made = connection.execute(
+            insert.returning(table.c.digest, table.c.id), [{**wanted[digest], "digest": digest} for digest in new]
+        )
+        known |= {row.digest: row.id for row in made}
+        if others := wanted.keys() - known.keys():  # another writer was quicker
+            known |= _ids(connection, table, others)
     return [known[digest] for digest in digests]
 
 
@@ -195,10 +198,14 @@ def _add_codes(connection: Connection, points: Sequence[PointRows]) -> list[int 
 
 
 def _insert_missing(connection: Connection, pairs: Iterable[tuple[int, int]]) -> None:
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     rows = [{"code_id": code, "entry_id": entry} for code, entry in sorted(pairs)]
     if rows:
-        connection.execute(insert(t.code_entries).on_conflict_do_nothing(), rows)
+        connection.execute(_insert_of(connection)(t.code_entries).on_conflict_do_nothing(), rows)
+
+
+def _insert_of(connection: Connection) -> Any:
+    """Return the insert of this database, which can skip what is there. The other's module is slow to import."""
+    return importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
 
 
 def _layouts(connection: Connection, points: Sequence[PointRows]) -> dict[str, int]:
