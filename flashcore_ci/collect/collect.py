@@ -51,7 +51,8 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
 def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
     problem = head.check_exclusive()
     if problem is None:
-        compared = comparison.collect(head, base.session(head), looks, provenance)
+        anchor = base.anchor.session(head) if base.anchor is not None else None
+        compared = comparison.collect(head, base.session(head), looks, provenance, anchor)
         problem = head.check_exclusive()
     return _observe_missing(head, Kind.COMPARISON, problem) if problem is not None else compared
 
