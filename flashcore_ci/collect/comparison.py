@@ -32,7 +32,8 @@ ORDER = (*SIDES, ANCHOR)
 class Base:
     """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``. ``new``: not in its own suite.
 
-    ``python`` and ``environment`` (tool, version) are those of this side, if they are not head's. ``anchor`` is timed as a third side.
+    ``python`` is the interpreter of this side, if it is not head's, and ``environment`` names the tools that differ. ``anchor`` is timed
+    as a third side.
     """
 
     commit: str
@@ -44,7 +45,7 @@ class Base:
     cannot: dict[str, str]
     new: frozenset[str] = frozenset()
     python: Path | None = None
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: tuple[str, ...] = ()
     anchor: Base | None = None
 
     def session(self, head: Session) -> Session:
@@ -155,7 +156,7 @@ def _is_compiled_when_run(head: Session, base: Session, workload: Workload) -> b
     """Tell whether equal machine code would be the same code: of sources, lock files and versions that are equal."""
     identities = [session.identity(Kind.COMPARISON, workload) for session in (base, head)]
     bound = [build is not None and is_bound(build) for build in (base.build(workload.subject), head.build(workload.subject))]
-    is_equal = identities[0] == identities[1] and all(bound)
+    is_equal = identities[0] == identities[1] and all(bound) and base.python == head.python
     return is_equal and Kind.MACHINE_CODE in workload.collect and identities[0] is not None and not is_covered(identities[0])
 
 
@@ -184,7 +185,7 @@ def _choices(series: PairedSeries) -> Iterator[JitModule]:
 
 def _is_same(head: Session, base: Session, workload: Workload) -> bool:
     before, after = ((one.identity(Kind.COMPARISON, workload), one.build(workload.subject)) for one in (base, head))
-    return is_same_code(before, after)
+    return base.python == head.python and is_same_code(before, after)
 
 
 def run_rounds(

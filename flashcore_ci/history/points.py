@@ -1,7 +1,7 @@
 """The points that detectors and pages read: per workload, machine class and epoch, in the order of commits.
 
 A point is log(head / anchor) of one sitting. Ratios to an anchor that replaced another are moved by what both measured together,
-so a track has one scale. A series without an anchor falls back to the cycles of its runs.
+so a track has one scale. An anchor that was not measured with the one before begins a new track. A series without an anchor falls back to the cycles of its runs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flashcore_ci.model.history import Anchor, Point, Series, Standing
 from flashcore_ci.model.tracks import Track, TrackPoint
 
 Tools = tuple[tuple[str, str], ...]
-Link = tuple[float, float]
-"""log(anchor / first anchor) of its chain, and its variance."""
+Link = tuple[int, float, float]
+"""The first anchor of a chain, log(anchor / first anchor), and its variance."""
 
 
 def tracks(
@@ -41,11 +41,10 @@ def tracks(
             if point.epoch is not None:
                 by_epoch.setdefault(point.epoch, []).append(point)
         for number, of_epoch in by_epoch.items():
-            anchored = _anchored(of_epoch, links)
-            track = anchored or _absolute(of_epoch, series)
-            named = tuple(_with_runs(track, runs))
-            if named:
-                found.append(Track(series=series, epoch=epochs[number], anchored=bool(anchored), points=named))
+            chains = _anchored(of_epoch, links)
+            named = [tuple(_with_runs(points_of, runs)) for points_of in chains or [_absolute(of_epoch, series)]]
+            values = {"series": series, "epoch": epochs[number], "anchored": bool(chains)}
+            found += [Track(**values, points=points_of) for points_of in named if points_of]
     return tuple(found)
 
 
@@ -66,20 +65,20 @@ def _links(anchors: Sequence[Anchor], machine_class: str) -> dict[int, Link]:
         link = next((link for link in anchor.links if link.machine_class == machine_class), None)
         before = places.get(anchor.previous) if anchor.previous is not None else None
         if link is None or before is None:
-            places[anchor.id] = (0.0, 0.0)
+            places[anchor.id] = (anchor.id, 0.0, 0.0)
         else:
-            places[anchor.id] = (before[0] + link.log_ratio, before[1] + link.standard_error**2)
+            places[anchor.id] = (before[0], before[1] + link.log_ratio, before[2] + link.standard_error**2)
     return places
 
 
-def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[TrackPoint]:
-    """Return the points with a ratio to an anchor, and those whose code is that of an earlier one."""
-    found: list[TrackPoint] = []
+def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[TrackPoint]]:
+    """Return the points with a ratio to an anchor, and those whose code is that of an earlier one, by chain of anchors."""
+    found: dict[int, list[TrackPoint]] = {}
     known: dict[str, TrackPoint] = {}
     for point in points:
         ratio, before = point.anchored, known.get(point.code)
         if ratio is not None and ratio.anchor is not None:
-            place, variance = links.get(ratio.anchor, (0.0, 0.0))
+            _, place, variance = links[ratio.anchor]
             current = _point(
                 point,
                 log_ratio=ratio.log_ratio + place,
@@ -96,8 +95,8 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[TrackP
             continue
         if point.code:
             known[point.code] = current
-        found.append(current)
-    return found
+        found.setdefault(links[current.anchor or 0][0], []).append(current)
+    return list(found.values())
 
 
 def _absolute(points: Iterable[Point], series: Series) -> list[TrackPoint]:

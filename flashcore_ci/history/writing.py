@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, or_, select, update
 
 from flashcore_ci.history import tables as t
+from flashcore_ci.history.anchors import Chain
 from flashcore_ci.history.cells import Row
 from flashcore_ci.history.measured import PointRows
 from flashcore_ci.history.packing import DOUBLE, SINGLE, layout, pack
@@ -54,6 +56,8 @@ def add_run(connection: Connection, rows: RunRows) -> Added:
         run_id = connection.scalar(t.runs.insert().returning(c.id), values)
     _add_points(connection, run_id, machine_id, rows.points)
     _insert(connection, t.verdicts, [{**verdict, "run_id": run_id} for verdict in rows.verdicts])
+    for chain in rows.anchors:
+        _add_chain(connection, chain)
     return Added.NEW if present is None else Added.RAISED
 
 
@@ -78,12 +82,19 @@ def add_anchor(connection: Connection, anchor: Anchor, links: Iterable[AnchorLin
     names = ("suite", "workload", "question", "code", "since", "reason")
     row = {name: getattr(anchor, name) for name in names} | {"commit_sha": anchor.commit, "previous_id": anchor.previous}
     number = share(connection, t.anchors, [row])[0]
-    connection.execute(delete(t.anchor_links).where(t.anchor_links.c.anchor_id == number))
-    columns = AnchorLink.__slots__
-    _insert(
-        connection, t.anchor_links, [{name: getattr(link, name) for name in columns} | {"anchor_id": number} for link in links]
-    )
+    rows = [{name: getattr(link, name) for name in AnchorLink.__slots__} | {"anchor_id": number} for link in links]
+    classes, c = {row["machine_class"] for row in rows}, t.anchor_links.c
+    connection.execute(delete(t.anchor_links).where(c.anchor_id == number, c.machine_class.in_(classes)))
+    _insert(connection, t.anchor_links, rows)
     return number
+
+
+def _add_chain(connection: Connection, chain: Chain) -> None:
+    """Store the anchors of one workload, each after the one that it replaced."""
+    pinned: int | None = None
+    for row in chain:
+        number = add_anchor(connection, replace(row.anchor, previous=pinned), row.links)
+        pinned = pinned if row.is_copy else number
 
 
 def put_alert(connection: Connection, alert: Alert) -> None:

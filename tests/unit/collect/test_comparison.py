@@ -40,6 +40,7 @@ class Session:
     """One side's session, without a GPU."""
 
     scratch = Path("/scratch")
+    python = Path("/python")
 
     def __init__(self, side, **compiled):
         self.side, self.compiled = side, compiled
