@@ -43,8 +43,8 @@ def tracks(
         for number, of_epoch in by_epoch.items():
             chains = _anchored(of_epoch, links)
             named = [tuple(_with_runs(points_of, runs)) for points_of in chains or [_absolute(of_epoch, series)]]
-            values = {"series": series, "epoch": epochs[number], "anchored": bool(chains)}
-            found += [Track(**values, points=points_of) for points_of in named if points_of]
+            epoch, is_anchored = epochs[number], bool(chains)
+            found += [Track(series=series, epoch=epoch, anchored=is_anchored, points=each) for each in named if each]
     return tuple(found)
 
 

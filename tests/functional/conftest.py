@@ -14,6 +14,7 @@ import pytest
 import replayed
 import tiny_kernel
 from comment_server import Comments, serving
+from compare_bench import Bench
 from repository import GREEN, RED, Repository
 
 from flashcore_ci.build import toolchain as tools
@@ -203,3 +204,10 @@ def build(toolchain: Toolchain, cache: Path) -> Callable[..., tuple[BuildEvidenc
     told: list[tuple[int, int, str]] = []
     vars(run)["told"] = told
     return run
+
+
+@pytest.fixture
+def bench(tmp_path: Path, workshop: Path, environment: dict[str, str]) -> Bench:
+    """A repository on two branches, and a machine that times it."""
+    shutil.rmtree(workshop / "compared", ignore_errors=True)
+    return Bench(tmp_path, workshop / "compared", environment)
