@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from flashcore_ci.judge.stats.paired_estimate import Estimate, Prior, estimate
 from flashcore_ci.model.codes import Code
 
-LOOKS = (5, 8, 12, 20, 32, 50, 80, 128)
+LOOKS = (5, 8, 12, 20, 32, 50, 80, 128, 256)
 """After how many rounds a comparison may end."""
 ALPHA = 0.001
 """The largest probability that one comparison puts a commit on the wrong side."""
-SPENDING = dict(zip(LOOKS, (0.1, 0.2, 0.15, 0.15, 0.1, 0.1, 0.1, 0.1), strict=True))
+SPENDING = dict(zip(LOOKS, (0.1, 0.2, 0.15, 0.15, 0.1, 0.05, 0.05, 0.05, 0.15), strict=True))
 """The share of alpha that each look spends."""
 CONTRAST = 0.75
 """The variance of a round's datum over that of a ratio: 1 + 1/4 + 1/4 processes in place of 2."""
