@@ -80,15 +80,15 @@ def bisect(question: Question, request: Request, progress: Progress) -> Found:
         suite = load_suite(request)
         plan = make_plan(suite, request, progress, compared=True)
         workload = _only(plan, question.workload)
-        bases = _build(question, commits, workload, _Tools(stack, suite, plan, request, progress), scratch)
-        record = Record(question=question, states=tuple(bases))
-        codes = {state.code for state in bases if state.code}
-        if len(codes) < 2 or not all(state.code for state in (record.states[0], record.states[-1])):  # noqa: PLR2004 - two ends
-            raise UsageError(f"nothing to measure: {_why_not(record.states)}", fix="name other revisions, or another workload")
+        states, bases = _build(question, commits, workload, _Tools(stack, suite, plan, request, progress), scratch)
+        record = Record(question=question, states=states)
+        codes = {state.code for state in states if state.code}
+        if len(codes) < 2 or not all(state.code for state in (states[0], states[-1])):  # noqa: PLR2004 - two ends
+            raise UsageError(f"nothing to measure: {_why_not(states)}", fix="name other revisions, or another workload")
         logs = request.out / LOGS
         logs.mkdir()
-        session = host.session(request, progress, logs, plan=plan, builds=bases[record.states[-1]].builds)
-        record.found = search(record.states, _measurer(session, workload, bases, record, _prior(request, session, workload)))
+        session = host.session(request, progress, logs, plan=plan, builds=bases[states[-1]].builds)
+        record.found = search(states, _measurer(session, workload, bases, record, _prior(request, session, workload)))
         write_atomically(request.out / RESULT, encode(record))
         return record.found
 
@@ -148,7 +148,9 @@ class _Tools:
         return self.stack.enter_context(prepare_base(commit, self.suite, self.plan, there, self.progress, side="commit"))
 
 
-def _build(question: Question, commits: tuple[git.Logged, ...], workload: Workload, tools: _Tools, scratch: Path) -> Bases:
+def _build(
+    question: Question, commits: tuple[git.Logged, ...], workload: Workload, tools: _Tools, scratch: Path
+) -> tuple[tuple[State, ...], Bases]:
     """Build the good commit, and every one that changes a file which the workload can depend on."""
     first, last = commits[0], commits[-1]
     bases: Bases = {}
@@ -160,11 +162,15 @@ def _build(question: Question, commits: tuple[git.Logged, ...], workload: Worklo
     touching = git.touching(
         tools.request.repository, first.sha, last.sha, (*sorted(paths), *ALWAYS, str(tools.request.suite)), scratch
     )
+    states = list(bases)
     for logged in commits:
         if logged in ends or logged.sha in touching:
             base = ends.get(logged) or tools.prepare(logged.sha)
-            bases[_state(logged, base, workload)] = base
-    return bases
+            states.append(_state(logged, base, workload))
+            bases[states[-1]] = base
+        else:  # it changes no such file, so its code is that of the commit before
+            states.append(State(commit=logged.sha, code=states[-1].code, subject=logged.subject))
+    return tuple(states), bases
 
 
 def _state(logged: git.Logged, base: Base, workload: Workload, tools: str = "") -> State:
@@ -202,8 +208,8 @@ def _measurer(
     session: Session, workload: Workload, bases: Bases, record: Record, prior: Prior | None
 ) -> Callable[[State], Placement | None]:
     """Return what measures a state with both ends."""
-    states = list(bases)
-    ends = placing.Ends(good=bases[states[0]], bad=bases[states[-1]])
+    codes = {state.code: base for state, base in reversed(bases.items())}
+    ends = placing.Ends(good=codes[record.states[0].code], bad=codes[record.states[-1].code])
     metric, numbers = primary_scale(workload.roof).metric, itertools.count(1)
 
     def placement_of(samples: Mapping[str, Samples]) -> Placement | None:
@@ -220,7 +226,7 @@ def _measurer(
         scratch.mkdir()
         session.progress(f"measuring {state.name}")
         one = replace(session, scratch=scratch, artifacts=f"{session.artifacts}/{name}")
-        found = placing.place(one, ends, bases[state], workload, rounds=LOOKS, is_final=is_final)
+        found = placing.place(one, ends, codes[state.code], workload, rounds=LOOKS, is_final=is_final)
         missing = found.message if isinstance(found, Missing) else ""
         record.measured.append(Measured(state=state, samples={} if isinstance(found, Missing) else found, missing=missing))
         return None if isinstance(found, Missing) else placement_of(found)
