@@ -74,7 +74,7 @@ def anchor() -> None:
 def pinning(command: F) -> F:
     """Add the options of commands that pin an anchor."""
     why = click.option("--reason", required=True, metavar="TEXT", help="Why this commit. Reviewers read it.")
-    who = click.option("--owner", required=True, metavar="NAME", help="Who answers for it.")
+    who = click.option("--owner", required=True, metavar="NAME", help="The person or team that answers for it.")
     return click.argument("commit")(options.suite(options.only(why(who(options.measuring(command))))))
 
 

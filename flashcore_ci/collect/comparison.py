@@ -218,11 +218,7 @@ def run_rounds(
             for number, results in _finish(rounds, runs, head):
                 for side in results:
                     artifacts += keep_results(head, "comparison", f"round-{number}-{side}", results[side].values())
-                named = [workload.id for workload in remaining]
-                for pairs in (
-                    *(series[name] for name in named),
-                    *(pairs_of_third[name] for name in named if name in pairs_of_third),
-                ):
+                for pairs in (found[w.id] for found in (series, pairs_of_third) for w in remaining if w.id in found):
                     pairs.add(number, {side: results[side].get(pairs.workload.id) for side in pairs.sides})
             remaining = tuple(workload for workload in remaining if not series[workload.id].is_over(looks, provenance))
     finally:

@@ -70,7 +70,7 @@ class Found:
 
 
 def place(good: Sequence[float], middle: Sequence[float], bad: Sequence[float], prior: Prior | None = None) -> Placement | None:
-    """Place a commit by paired rounds. None before the first look. ValueError for values that are no measurement."""
+    """Place a commit by paired rounds. None before the first look. ValueError for values that cannot be measurements."""
     rounds = len(middle)
     look = max((look for look in LOOKS if look <= rounds), default=0)
     if not look:
