@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from compare_bench import Bench
@@ -82,3 +83,18 @@ def test_a_suite_without_an_anchor_says_how_to_pin_one(bench: Bench) -> None:
     assert status == 2
     assert "pins no anchor" in said
     assert "flashcore-ci history anchor pin" in said
+
+
+def test_a_bump_of_torch_is_measured_in_both_environments_and_named(bench: Bench) -> None:
+    older = bench.recording.parent / "older"
+    text = Path(bench.repository.environment["FLASHCORE_CI_PYTHON"]).read_text()
+    older.write_text(text.replace("exec ", "FAKE_TORCH=2.10 exec "))
+    older.chmod(0o755)
+    (bench.repository.folder / "notes.txt").write_text("a newer torch")
+    bench.repository.commit("raise torch")
+    bench.times["head"] = 1.02
+    _, report, said = bench.run("gate", "--base", "main", "--base-python", str(older), "--live", "--only", "no-slower")
+    (verdict,) = [v for v in report["verdicts"] if v["gate"] == "no-slower"]
+    assert verdict["reason"]["code"] == "slower", said
+    assert "torch: 2.10 for base, 2.11 for head" in verdict["notes"]
+    assert len(bench.timed) == 2 * 8

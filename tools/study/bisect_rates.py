@@ -62,23 +62,24 @@ def simulate(values: tuple[float, ...], percent: float, prior: Prior | None, see
 
 
 def lines(noise: Noise, draws: int) -> Iterator[str]:
-    """Yield the table."""
-    yield "| workload | scatter of a process | step | comparisons: median, most | rounds: median | right commit | wrong | undecided |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    """Yield the table: per step the median of comparisons and rounds, and how often the right commit was named. Last the worst figures."""
+    yield f"| workload | scatter | {' | '.join(f'+{percent} %' for percent in STEPS)} |"
+    yield f"| --- | --- |{' --- |' * len(STEPS)}"
+    most, wrong = 0, 0
     for row in noise.workloads:
         scale = primary_scale(row.roof)
         values = getattr(row.same, scale)
-        scatter = statistics.stdev(map(math.log, values))
         prior = priors(noise, scale).get(row.workload)
+        cells = []
         for percent in STEPS:
             found = [simulate(values, percent, prior, f"{row.workload} {percent} {n}") for n in range(draws)]
             counts, rights, nones, rounds = (list(column) for column in zip(*found, strict=True))
-            wrong = draws - sum(rights) - sum(nones)
-            yield (
-                f"| `{row.workload}` | {100 * scatter:.3f} % | {percent} % | {statistics.median(counts):g}, {max(counts)} "
-                f"| {statistics.median(rounds):g} | {100 * sum(rights) / draws:.1f} % | {100 * wrong / draws:.1f} % "
-                f"| {100 * sum(nones) / draws:.1f} % |"
-            )
+            most, wrong = max(most, *counts), wrong + draws - sum(rights) - sum(nones)
+            middle = f"{statistics.median(counts):g} in {statistics.median(rounds):g} rounds"
+            cells.append(f"{middle}, {100 * sum(rights) / draws:.1f} %")
+        yield f"| `{row.workload}` | {100 * statistics.stdev(map(math.log, values)):.3f} % | {' | '.join(cells)} |"
+    yield ""
+    yield f"At most {most} comparisons. A wrong commit was named {wrong} times."
 
 
 def main(arguments: list[str]) -> int:

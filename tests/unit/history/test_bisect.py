@@ -1,10 +1,16 @@
 import random
+import statistics
+import sys
+from pathlib import Path
 
 import pytest
 
 from flashcore_ci.history.bisect import LOOKS, State, is_real, place, search
 from flashcore_ci.judge.stats.paired_estimate import Prior
 from flashcore_ci.model.codes import Code
+
+sys.path.append(str(Path(__file__).parents[3] / "tools/study"))
+from bisect_rates import simulate
 
 
 def values(seed, level, count=5, noise=0.001):
@@ -96,3 +102,10 @@ def test_a_bump_of_a_tool_is_a_state_of_its_own():
     found = search(states, lambda _: None)
     assert "torch: 2.10" in found.last_good.name
     assert found.first_bad is states[1]
+
+
+def test_simulated_histories_name_the_right_commit_after_three_comparisons():
+    recorded = values("recorded", 1.0, count=40, noise=0.001)
+    found = [simulate(recorded, 0.5, None, f"test {number}") for number in range(60)]
+    assert all(is_right for _, is_right, _, _ in found)
+    assert statistics.median(count for count, *_ in found) <= 3
