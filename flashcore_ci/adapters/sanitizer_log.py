@@ -86,18 +86,18 @@ def _parse(text: str, check: str) -> tuple[Log, list[Finding]]:
     counts = {name: [_numbers(found) for line in lines if (found := form.fullmatch(line))] for name, form in _SUMMARIES.items()}
     summaries, races = [count for (count,) in counts["total"]], [max(shown, e + w) for shown, e, w in counts["races"]]
     entry, unknown = _first_beyond(text, check)
-    found = list(_findings(text, check).values())
+    findings = list(_findings(text, check).values())
     due = races if check == "racecheck" else summaries
     log = Log(
         total=max(*races, *summaries, 0, 0) if due else None,
-        findings=tuple(found[:MAX_FINDINGS]),
+        findings=tuple(findings[:MAX_FINDINGS]),
         lost_track=_first_with(LOST_TRACK, lines),
         unknown=unknown,
         entry=entry,
         target_died=_first_with(TARGET_DIED, lines),
         unchecked=bool(_first_with(NOT_INSTRUMENTED, lines)),
     )
-    return log, found
+    return log, findings
 
 
 def parse_launches(text: str) -> tuple[Launch, ...]:

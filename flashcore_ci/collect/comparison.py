@@ -32,7 +32,7 @@ ORDER = (*SIDES, ANCHOR)
 class Base:
     """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``. ``new``: not in its own suite.
 
-    ``python`` is the interpreter of this side, if it is not head's, and ``environment`` names the tools that differ. ``anchor`` is timed
+    ``python`` is the interpreter of this side (None: head's), and ``environment`` names the tools that differ. ``anchor`` is timed
     as a third side.
     """
 
