@@ -25,7 +25,7 @@ GOOD_TOOLCHAIN = "CUDA tools of the good end, to search over their bump too.  [t
 @click.option("--good-toolchain", type=options.TOOLCHAIN, default=None, help=GOOD_TOOLCHAIN)
 @options.path("--good-python", default=None, text="The interpreter of the good end, to search over torch and Triton too.")
 @click.option(
-    "--db", default="sqlite:///.flashcore-ci/history.db", show_default=True, metavar="URL", help="The history of ALERT."
+    "--db", default="sqlite:///.flashcore-ci/history.db", show_default=True, metavar="URL", help="The history, if ALERT has no file."
 )
 @options.suite
 @options.path("--out", default=Path("runs/bisect"), text="Folder for the measurements.")
@@ -35,15 +35,17 @@ GOOD_TOOLCHAIN = "CUDA tools of the good end, to search over their bump too.  [t
 def command(
     *, alert: str | None, db: str, workload: str | None, good: str | None, bad: str | None, as_json: bool, **arguments: Any
 ) -> int:
-    """Which commit made a workload slower? ALERT is an alert of the history, or give --workload, --good and --bad.
+    """Which commit made a workload slower? ALERT is a file of alerts/ or an alert of the history. Or give --workload, --good and --bad.
 
     Builds what can differ, and measures only commits whose code does, each with both ends in one sitting. Needs a GPU.
     """
     tools = {name: arguments.pop(name) for name in ("good_toolchain", "good_python")}
     if alert is not None:
-        with extra():
-            from flashcore_ci.run import history_reading  # noqa: PLC0415 - needs the extra `history`
-        named = history_reading.ends_of_alert(db, os.environ, alert, workload)
+        named = bisect.ends_of(arguments["suite"], alert, workload)
+        if named is None:
+            with extra():
+                from flashcore_ci.run import history_reading  # noqa: PLC0415 - needs the extra `history`
+            named = history_reading.ends_of_alert(db, os.environ, alert, workload)
         workload, good, bad = workload or named[0], good or named[1], bad or named[2]
     if workload is None or good is None or bad is None:
         raise UsageError("bisect needs an ALERT, or a workload and two revisions", fix="give --workload, --good and --bad")

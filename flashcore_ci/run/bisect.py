@@ -31,6 +31,9 @@ from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store.claim import LOGS, claim_folder
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.files import write_atomically
+from flashcore_ci.suite.alert_ends import ends_of
+
+__all__ = ["Question", "bisect", "ends_of", "lines"]
 
 ALWAYS = ("pyproject.toml", ":(glob)*.lock", ":(glob)requirements*.txt")
 """Files that name tools or options, which every subject may depend on."""
