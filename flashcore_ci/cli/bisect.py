@@ -25,7 +25,11 @@ GOOD_TOOLCHAIN = "CUDA tools of the good end, to search over their bump too.  [t
 @click.option("--good-toolchain", type=options.TOOLCHAIN, default=None, help=GOOD_TOOLCHAIN)
 @options.path("--good-python", default=None, text="The interpreter of the good end, to search over torch and Triton too.")
 @click.option(
-    "--db", default="sqlite:///.flashcore-ci/history.db", show_default=True, metavar="URL", help="The history, if ALERT has no file."
+    "--db",
+    default="sqlite:///.flashcore-ci/history.db",
+    show_default=True,
+    metavar="URL",
+    help="The history, if ALERT has no file.",
 )
 @options.suite
 @options.path("--out", default=Path("runs/bisect"), text="Folder for the measurements.")
