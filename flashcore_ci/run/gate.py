@@ -22,6 +22,7 @@ from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, hints, host, profiler_reports, references, reports
 from flashcore_ci.run.base import prepare, unaffected
+from flashcore_ci.run.base.anchor import required_pin
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
@@ -85,6 +86,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
         here = host.provenance(request)
         run.commit = here.commit
         suite = run.suite = load_suite(request)
+        if request.anchor:
+            required_pin(request, suite.name)
         run.max_age_days = suite.accepts.max_age_days if evidence and suite.accepts else None
         run.bar = _compare_bar(request, progress)
         if evidence and run.bar is None:
@@ -107,7 +110,7 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
                 run.base, run.no_base = base.identities, base.cannot
                 run.plan = drop_comparisons(plan, new_only(base.cannot, base.new))
                 plan = able(plan, base, base.cannot)
-            same = same_code(plan, builds, base, here) if base is not None else None
+            same = same_code(plan, builds, base, here, request.settings.python) if base is not None else None
             found = _rederived(evidence, plan) if evidence else None
             if found is not None and same is not None and len(evidence) > 1:  # a GPU job left out what did not change
                 found = (*found, same)
@@ -127,9 +130,9 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
     return report
 
 
-def same_code(plan: Plan, builds: Builds, base: Base, here: Provenance) -> Source:
+def same_code(plan: Plan, builds: Builds, base: Base, here: Provenance, python: Path) -> Source:
     """Observe without a GPU which workloads run the same code on both sides, by builds of this machine."""
-    found = prepare.same_code(base, plan, builds)
+    found = prepare.same_code(base, plan, builds, python)
     origin = Origin(kind="live", detail="both sides were built here")
     return Source(origin=origin, evidence=Evidence(provenance=here, builds=builds, observations=found))
 

@@ -26,8 +26,10 @@ from flashcore_ci.model.reading import Samples, measured
 from flashcore_ci.model.suite import Kind, Suite, Workload
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
+from flashcore_ci.run.base import anchor
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
+from flashcore_ci.run.base.environment import compilers, differences, tools_of
 from flashcore_ci.run.build import Builds, bind, compile_subjects
 from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
@@ -49,14 +51,31 @@ def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progres
     if request.base is None:
         yield None
         return
-    with prepare_base(request.base, suite, plan, request, progress) as base:
+    with contextlib.ExitStack() as stack:
+        base = stack.enter_context(prepare_base(request.base, suite, plan, request, progress))
+        if request.anchor:
+            base = replace(base, anchor=_prepare_anchor(stack, suite, plan, request, progress))
         yield base
 
 
+def _prepare_anchor(stack: contextlib.ExitStack, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Base:
+    """Prepare the pinned anchor, and leave out what is not built as it is pinned."""
+    pin = anchor.required_pin(request, suite.name)
+    there = anchor.of_anchor(request, pin)
+    base = stack.enter_context(prepare_base(pin.commit, suite, plan, there, progress, side="anchor"))
+    found = anchor.checked(base, pin, there, stack.enter_context(host.scratch_folder()))
+    if line := anchor.summary(found, suite):
+        progress(line)
+    return found
+
+
 @contextlib.contextmanager
-def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base]:
-    """Prepare ``commit`` to run what it can of ``plan``."""
-    progress(f"the base is {git.short(commit)}")
+def prepare_base(
+    commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress, *, side: str = "base"
+) -> Iterator[Base]:
+    """Prepare ``commit`` to run what it can of ``plan``, by the tools of its side."""
+    progress(f"the {side} is {git.short(commit)}")
+    head, request = request, request.of_side(python=request.base_python, toolchain=request.base_toolchain)
     with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
@@ -82,11 +101,22 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             identities=identities,
             cannot=cannot,
             new=_new_workloads(suite.workloads, committed, request.suite),
+            python=request.settings.python,
+            environment=tuple(_bumps(side, request, head, builds, scratch)),
         )
 
 
-def same_code(base: Base, plan: Plan, builds: Builds) -> tuple[Observation, ...]:
-    """Observe the workloads whose builds on this machine prove that both sides run the same code."""
+def _bumps(side: str, there: Request, head: Request, builds: Builds, scratch: Path) -> Iterator[str]:
+    """Name the tools that differ between this side and head."""
+    if there.base_python is not None:
+        yield from differences(side, dict(tools_of(there, scratch)), dict(tools_of(head, scratch)))
+    if there.toolchain != head.toolchain:
+        used = compilers(builds)
+        yield from differences(side, used, dict.fromkeys(used, host.compiler(head, lambda _: None).compiler))
+
+
+def same_code(base: Base, plan: Plan, builds: Builds, python: Path) -> tuple[Observation, ...]:
+    """Observe the workloads whose builds here prove that both sides run the same code, in the same Python."""
     heads, bases = _identities(plan.workloads_for(Kind.COMPARISON), plan, plan.descriptions, builds), base.identities
     subjects = {workload.id: workload.subject for workload in plan.workloads}
     base_builds, head_builds = ({build.subject: build for build in side} for side in (base.builds, builds))
@@ -94,14 +124,15 @@ def same_code(base: Base, plan: Plan, builds: Builds) -> tuple[Observation, ...]
     return tuple(
         Observation(kind=Kind.COMPARISON, target=name, identity=head, base=head, readings=reading)
         for name, head in heads.items()
-        if is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
+        if base.python in {None, python}
+        and is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
     )
 
 
 def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
     """Return when the comparison may stop, by the verdict's rule."""
     known_references = references.of(request.root / request.suite)
-    same = frozenset(observation.target for observation in same_code(base, plan, builds))
+    same = frozenset(observation.target for observation in same_code(base, plan, builds, request.settings.python))
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:
         return is_comparison_final(plan, target, samples, provenance=provenance, references=known_references, same_code=same)

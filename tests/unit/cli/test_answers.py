@@ -15,7 +15,7 @@ from flashcore_ci.model.text import visible
 GROUPS = {
     "baseline": ("propose", "renew"),
     "fleet": ("run",),
-    "history": ("add", "list", "show", "export", "retain", "upgrade"),
+    "history": ("add", "list", "show", "export", "retain", "upgrade", "anchor pin", "anchor replace"),
     "toolchain": ("install",),
 }
 LEAVES = [name for group in main.COMMANDS for name in (f"{group} {leaf}".strip() for leaf in GROUPS.get(group, ("",)))]
