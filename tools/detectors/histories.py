@@ -1,0 +1,234 @@
+"""Histories from recorded noise, and the detector of the tool for thousands of series at once.
+
+``Batch`` repeats ``flashcore_ci/history/detection.py`` in numpy. ``replayed`` runs the tool's own code on the same rounds, and the benchmark
+counts where both decide the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from flashcore_ci.history import detection as own
+from flashcore_ci.model.metrics import primary_scale
+from flashcore_ci.model.suite import Roof
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST_LOOK = 5
+SUITE = 20
+SHOCK = (0.005, 0.05)
+"""By how much a disturbed process is slower: uniform."""
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Row:
+    """Logs of recorded processes of one workload, in their order."""
+
+    name: str
+    values: Array
+
+    @property
+    def scatter(self) -> float:
+        return float(np.std(self.values, ddof=1))
+
+
+def recorded_rows() -> list[Row]:
+    noise = json.loads((ROOT / "gates/noise/nvidia-h200.json").read_text(encoding="utf-8"))
+    return [Row(each["workload"], np.log(each["same"][primary_scale(Roof(each["roof"]))])) for each in noise["workloads"]]
+
+
+class Source:
+    """Draw rounds for series of these rows. Head and anchor of a round are consecutive processes, in random order."""
+
+    def __init__(self, rows: list[Row], series: Array, *, seed: int, disturbed: float = 0.0) -> None:
+        self.values, self.series = np.array([row.values for row in rows]), series  # equally long
+        self.random, self.disturbed = np.random.default_rng(seed), disturbed
+
+    def processes(self, which: Array, count: int) -> tuple[Array, Array]:
+        """Log values of head and anchor."""
+        rows = self.series[which][:, None]
+        first = self.random.integers(0, self.values.shape[1] - 1, (len(which), count))
+        turn = self.random.integers(0, 2, first.shape)
+        sides = self.values[rows, first + turn], self.values[rows, first + 1 - turn]
+        return tuple(side + self._shock(side.shape) for side in sides)  # type: ignore[return-value]
+
+    def _shock(self, shape: tuple[int, ...]) -> Array:
+        if not self.disturbed:
+            return np.zeros(shape)
+        hit = self.random.random(shape) < self.disturbed
+        return np.log1p(hit * self.random.uniform(*SHOCK, shape))
+
+
+Truth = Callable[[int, Array], Array]
+"""True log ratio at a commit, of these series."""
+
+
+class Batch:
+    """Run every series for some commits, each with new code. ``found`` has (series, commit, is slower, first commit)."""
+
+    def __init__(self, source: Source, rate: float, commits: int, *, keep: bool = False) -> None:
+        self.source, self.rate, self.count = source, rate, len(source.series)
+        self.sorted = np.full((self.count, 2 * commits), np.inf)
+        self.seen, self.df = np.zeros(self.count, int), np.zeros(self.count)
+        self.steps, self.squares = np.zeros(self.count), np.zeros(self.count)
+        self.before = np.full((self.count, 2), np.nan)
+        self.n, self.y = np.zeros((self.count, commits + 1)), np.zeros((self.count, commits + 1))
+        self.start = np.zeros(self.count, int)
+        self.found: list[tuple[int, int, bool, int]] = []
+        self.again, self.log = 0, [] if keep else None
+
+    def run(self, truth: Truth, commits: int) -> Batch:
+        everyone = np.arange(self.count)
+        for commit in range(commits):
+            shift = truth(commit, everyone)
+            level = np.zeros((self.count, 8))  # rounds, mean, squares, then mean and rounds of both sittings
+            known, disturbed = self._sit(commit, everyone, FIRST_LOOK, shift, level, 0)
+            _, excess, *_ = self._best(commit, everyone, level)
+            wanted = np.where(disturbed, own.ROUNDS, np.clip(own.ROUNDS - level[:, 0], own.FEWEST_ROUNDS, own.ROUNDS)).astype(int)
+            suspects = known & (disturbed | (excess > -own.SUSPECT))
+            self.again += int(suspects.sum())
+            for count in np.unique(wanted[suspects]):
+                self._decide(commit, everyone[suspects & (wanted == count)], int(count), shift, level)
+            self.n[:, commit + 1] = self.n[:, commit] + level[:, 0]
+            self.y[:, commit + 1] = self.y[:, commit] + level[:, 0] * level[:, 1]
+        return self
+
+    def _sit(self, commit: int, which: Array, count: int, shift: Array, level: Array, sitting: int) -> tuple[Array, Array]:
+        head, anchor = self.source.processes(which, count)
+        ratios = head - anchor + shift[which][:, None]
+        if self.log is not None:
+            self.log.append((commit, which, ratios))
+        mean, variance = ratios.mean(1), ratios.var(1, ddof=1)
+        known = self.seen[which] >= own.MIN_SITTINGS
+        limits = _ratio_limits(count - 1, self._df(which))
+        disturbed = known & (variance > self._variance(which) * limits)
+        self._insert(which, variance / own._median_of_chi2(count - 1))  # noqa: SLF001
+        self.seen[which] += 1
+        self.df[which] += count - 1
+        good = which[~disturbed]
+        self._step(good, mean[~disturbed], count)
+        old, total = level[good, 0], level[good, 0] + count
+        new_mean = (level[good, 0] * level[good, 1] + count * mean[~disturbed]) / total
+        between = old * (level[good, 1] - new_mean) ** 2 + count * (mean[~disturbed] - new_mean) ** 2
+        level[good, 2] += variance[~disturbed] * (count - 1) + np.where(old > 0, between, 0.0)
+        level[good, 0], level[good, 1] = total, new_mean
+        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting] = mean[~disturbed], count
+        return known, disturbed
+
+    def _step(self, which: Array, mean: Array, count: int) -> None:
+        before = self.before[which]
+        use = (self.seen[which] >= own.MIN_SITTINGS) & ~np.isnan(before[:, 0])
+        with np.errstate(invalid="ignore"):
+            step = (mean - before[:, 0]) ** 2 / (self._variance(which) * (1 / before[:, 1] + 1 / count))
+        self.steps[which] += use
+        self.squares[which] += np.where(use, np.minimum(own.CLIP, step), 0.0)
+        self.before[which] = np.stack([mean, np.full(len(which), count)], 1)
+
+    def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, Array, Array, Array]:
+        """Window, excess, sign and mean before of the best window."""
+        n, steps = level[which, 0], np.maximum(1, self.steps[which])
+        found = self.squares[which] / steps / own.CLIPPED_MEAN
+        factor = np.where((self.steps[which] > 0) & (found > 1 + 2.33 * np.sqrt(3 / steps)), found, 1.0)
+        variance, limits = self._variance(which), _limits(self.rate, self._df(which))
+        expected = np.array([0.0, *(own._largest_sum(k) for k in range(1, 40))])[np.maximum(0, n - 1).astype(int)]  # noqa: SLF001
+        allowance = np.sqrt(np.maximum(0.0, level[which, 2] / variance - expected) / 3.0) * (n > 1)
+        best = [np.zeros(len(which), int), np.full(len(which), -np.inf), np.ones(len(which)), np.zeros(len(which))]
+        for index, window in enumerate(own.WINDOWS):
+            at, start = commit + 1 - window, self.start[which]
+            if at <= 0:
+                break
+            before = self.n[which, at] - self.n[which, start]
+            rounds = self.n[which, commit] - self.n[which, at] + n
+            with np.errstate(all="ignore"):
+                mean_before = (self.y[which, at] - self.y[which, start]) / before
+                change = (self.y[which, commit] - self.y[which, at] + n * level[which, 1]) / rounds - mean_before
+                size = np.abs(change) / np.sqrt(variance * factor * (1 / rounds + 1 / before))
+                size = np.maximum(0.0, size - allowance * np.sqrt(n / rounds)) - limits[:, index]
+            better = (at > start) & (before > 0) & (rounds > 0) & (n > 0) & (size > best[1])
+            for place, value in enumerate((window, size, np.sign(change), mean_before)):
+                best[place] = np.where(better, value, best[place])
+        return tuple(best)  # type: ignore[return-value]
+
+    def _decide(self, commit: int, which: Array, count: int, shift: Array, level: Array) -> None:
+        self._sit(commit, which, count, shift, level, 1)
+        window, excess, sign, before = self._best(commit, which, level)
+        agrees = np.ones(len(which), bool)
+        for sitting in (4, 6):
+            rounds = level[which, sitting + 1]
+            bound = own.EACH_SITTING * np.sqrt(self._variance(which) / np.maximum(1, rounds))
+            agrees &= (rounds == 0) | (sign * (level[which, sitting] - before) > bound)
+        hits = (excess > 0) & (level[which, 0] >= own.ROUNDS) & agrees
+        for series, width, slower in zip(which[hits], window[hits], sign[hits] > 0, strict=True):
+            self.start[series] = commit + 1 - width
+            self.found.append((int(series), commit, bool(slower), int(commit + 1 - width)))
+
+    def _insert(self, which: Array, values: Array) -> None:
+        width = int(self.seen[which].max()) + 1
+        old = self.sorted[which, :width]
+        place = (old < values[:, None]).sum(1)[:, None]
+        index = np.arange(width)
+        shifted = np.concatenate([old[:, :1], old[:, :-1]], 1)
+        self.sorted[which, :width] = np.where(index < place, old, np.where(index == place, values[:, None], shifted))
+
+    def _variance(self, which: Array) -> Array:
+        count = self.seen[which]
+        low, high = np.maximum(0, count - 1) // 2, np.minimum(count // 2, self.sorted.shape[1] - 1)
+        return (self.sorted[which, low] + self.sorted[which, high]) / 2
+
+    def _df(self, which: Array) -> Array:
+        df = np.minimum(own.MAX_DF, (own.MEDIAN_EFFICIENCY * self.df[which]).astype(int))
+        return np.where(df < 50, df, np.where(df < 500, df - df % 25, df - df % 250))
+
+
+def _by_df(df: Array, width: int, value: Callable[[int], object]) -> Array:
+    unique, inverse = np.unique(df, return_inverse=True)
+    return np.array([value(int(each)) for each in unique], float).reshape(len(unique), width)[inverse]
+
+
+def _limits(rate: float, df: Array) -> Array:
+    return _by_df(df, len(own.WINDOWS), lambda each: [limit for _, limit in own._limits(rate, each)])  # noqa: SLF001
+
+
+def _ratio_limits(df: int, of_variance: Array) -> Array:
+    return _by_df(of_variance, 1, lambda each: own._largest_ratio(df, each))[:, 0]  # noqa: SLF001
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """A sitting as the store has it."""
+
+    log_ratio: float
+    standard_error: float
+    df: float
+    rounds: int
+    code: str
+    link_error: float = 0.0
+
+
+def sitting(ratios: Array, code: str) -> Sitting:
+    error = math.sqrt(ratios.var(ddof=1) / len(ratios))
+    return Sitting(float(ratios.mean()), error, len(ratios) - 1.0, len(ratios), code)
+
+
+def replayed(batch: Batch, series: int) -> list[tuple[int, int, bool, int]]:
+    """Run the tool's own detector on the rounds that the batch drew for one series."""
+    detector, found, starts = own.Detector(batch.rate), [], []
+    for commit, which, ratios in batch.log or ():
+        for place in np.flatnonzero(which == series):
+            starts.append(commit)
+            finding = detector.add(sitting(ratios[place], str(commit)))
+            if finding is not None and finding.kind is not own.Kind.MEASURE_AGAIN:
+                found.append((series, commit, finding.kind is own.Kind.SLOWER, starts[finding.first]))
+    return found
+
+
+@cache
+def rate(series: int = SUITE) -> float:
+    return own.rate_of(series)
