@@ -126,7 +126,8 @@ def _numbers(found: re.Match[str]) -> tuple[int, ...]:
 
 
 def _first_with(words: tuple[str, ...], lines: list[str]) -> str:
-    present = [word for word in words if any(word in line for line in lines)]
+    text = "\n".join(lines)
+    present = [word for word in words if word in text]
     return next((_shown(line.strip()) for line in lines if any(word in line for word in present)), "") if present else ""
 
 

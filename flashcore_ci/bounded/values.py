@@ -38,18 +38,22 @@ def refuse_many(data: bytes | str) -> None:
 
 def refuse_large(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
-    rest = [(value, 0)]
-    while rest:
-        item, depth = rest.pop()
-        refuse_long(item, max_text=max_text)
-        if isinstance(item, dict):
-            for key in item:
-                refuse_long(key)
-            rest += [(inner, depth + 1) for inner in item.values()]
-        elif isinstance(item, list):
-            rest += [(inner, depth + 1) for inner in item]
+    level, depth = [value], 0
+    while level:
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        deeper: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is float or kind is bool or item is None or (kind is str and len(item) <= max_text):
+                continue  # most values, so nothing is called for them
+            refuse_long(item, max_text=max_text)
+            if isinstance(item, dict):
+                refuse_long(max(item, key=len, default=""))
+                deeper += item.values()
+            elif isinstance(item, list):
+                deeper += item
+        level, depth = deeper, depth + 1
 
 
 def refuse_long(value: Any, *, max_text: int = MAX_TEXT) -> None:

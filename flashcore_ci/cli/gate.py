@@ -33,7 +33,11 @@ from flashcore_ci.run.request import Request
     help="Judge only what can differ, by digest, from where this branch left COMMIT. Says what is left out.  [origin/main]",
 )
 @click.option("--base", metavar="REVISION", help="Also compare with the commit at which this branch left REVISION. Needs a GPU.")
+@click.option(
+    "--anchor", is_flag=True, help="Also time the anchor that the file next to the suite pins, for the history. Base: HEAD^."
+)
 @options.base_build
+@options.sides
 @options.lock_clocks
 @options.measuring
 @click.option(
@@ -46,6 +50,8 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
     Gives one verdict for every gate on every target, from this machine's GPU or, without one, from recorded runs of the same
     code. Reports in every format go to --out. All GPUs of this machine measure, unless --gpu or --base is given.
     """
+    if arguments["anchor"]:
+        arguments["base"] = arguments["base"] or "HEAD^"
     request = Request(out=out, environ=os.environ, suite_is_default=options.suite_is_default(), **arguments)
     if db is not None:
         with extra():
@@ -58,5 +64,5 @@ def command(*, out: Path, as_json: bool, db: str | None, **arguments: Any) -> in
         report = fleet.run_local(request, progress) if several else gate.gate(request, progress)
     console.show_results(report, out, as_json=as_json, environ=os.environ)
     if db is not None:
-        click.echo(history.add_gate_run(out, report, db, os.environ), err=True)
+        click.echo(history.add_gate_run(out, report, db, os.environ, suite=request.suite), err=True)
     return report.exit_code

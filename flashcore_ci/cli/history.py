@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from flashcore_ci.cli import answers, console, options
+from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.cli.extras import extra
 from flashcore_ci.model.errors import ExitCode
 
@@ -64,6 +64,50 @@ def add(*, runs: tuple[Path, ...], as_json: bool, **arguments: Any) -> int:
     for path, added in rows:
         click.echo(f"{path}: {added}", err=True)
     return answers.finish({"runs": dict(rows)}, ExitCode.PASSED, as_json=as_json)
+
+
+@command.group("anchor")
+def anchor() -> None:
+    """Pin the build that every recorded commit is timed with, in the file next to the suite."""
+
+
+def pinning(command: F) -> F:
+    """Add the options of commands that pin an anchor."""
+    why = click.option("--reason", required=True, metavar="TEXT", help="Why this commit. Reviewers read it.")
+    who = click.option("--owner", required=True, metavar="NAME", help="Who answers for it.")
+    return click.argument("commit")(options.suite(options.only(why(who(options.measuring(command))))))
+
+
+@anchor.command("pin")
+@pinning
+def pin(*, commit: str, reason: str, owner: str, **arguments: Any) -> int:
+    """Pin the first anchor: COMMIT as built here."""
+    from flashcore_ci.run import anchors  # noqa: PLC0415 - other commands do not measure
+    from flashcore_ci.run.request import Request  # noqa: PLC0415
+
+    request = Request(out=Path("runs/anchor"), environ=os.environ, **arguments)
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        file = anchors.pin(commit, request, progress, reason=reason, owner=owner)
+    click.echo(f"{file}: commit it, and let its owners review it", err=True)
+    return ExitCode.PASSED
+
+
+@anchor.command("replace")
+@pinning
+@options.path("--out", default=Path("runs/anchor"), text="Folder for the run that measures both anchors.")
+@options.path("--anchor-python", default=None, text="The interpreter of the old anchor.  [that of the new one]")
+def replace_anchor(*, commit: str, reason: str, owner: str, out: Path, **arguments: Any) -> int:
+    """Replace the anchor by COMMIT. Both are measured together on this machine's GPU, so the history keeps its scale."""
+    from flashcore_ci.run import anchors  # noqa: PLC0415
+    from flashcore_ci.run.request import Request  # noqa: PLC0415
+
+    request = Request(out=out, environ=os.environ, **arguments)
+    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+        file, unlinked = anchors.replaced(commit, request, progress, reason=reason, owner=owner)
+    click.echo(f"{file}: commit it, and let its owners review it", err=True)
+    for name in unlinked:
+        click.echo(f"{name}: not measured with both, so its history begins a new scale", err=True)
+    return ExitCode.PASSED
 
 
 @command.command("list")

@@ -134,6 +134,22 @@ lock_timeout = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, also on failure.")
 base_build = path("--base-build", default=None, text="Use the binaries of the base in this folder, as --build does for the head.")
+TOOLCHAIN = click.Choice(["pip", *PINNED, "system"])
+
+
+def sides(command: F) -> F:
+    """Add the options of sides that are built and run by other tools than head."""
+    toolchain = click.option(
+        "--base-toolchain",
+        type=TOOLCHAIN,
+        default=None,
+        help="CUDA tools of the base, to measure a new toolchain.  [those of head]",
+    )
+    base = path("--base-python", default=None, text="The base's interpreter, to measure a new torch or Triton.  [that of head]")
+    anchor = path("--anchor-python", default=None, text="The interpreter of the anchor.  [that of head]")
+    return toolchain(base(anchor(command)))
+
+
 lock_clocks = click.option(
     "--lock-clocks",
     type=click.IntRange(min=1),

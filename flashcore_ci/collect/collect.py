@@ -16,6 +16,7 @@ from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, machine_class
+from flashcore_ci.model.identity import is_anchored
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
@@ -51,7 +52,10 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
 def _compare(head: Session, base: Base, looks: InterimLooks, provenance: Provenance) -> tuple[Observation, ...]:
     problem = head.check_exclusive()
     if problem is None:
-        compared = comparison.collect(head, base.session(head), looks, provenance)
+        anchor = base.anchor.session(head) if base.anchor is not None else None
+        compared = comparison.collect(head, base.session(head), looks, provenance, anchor)
+        bumps = {True: base.anchor.environment if base.anchor is not None else (), False: base.environment}
+        compared = tuple(replace(seen, notes=(*bumps[is_anchored(seen)], *seen.notes)) for seen in compared)
         problem = head.check_exclusive()
     return _observe_missing(head, Kind.COMPARISON, problem) if problem is not None else compared
 

@@ -21,8 +21,8 @@ from flashcore_ci.model.evidence import (
     machine_class,
 )
 from flashcore_ci.model.history import OUTCOMES
-from flashcore_ci.model.identity import digest_of, is_covered, was_same_code, workload_digest, workload_identity
-from flashcore_ci.model.metrics import SIDES, primary_scale
+from flashcore_ci.model.identity import code_digest, is_anchored, is_covered, was_same_code, workload_digest, workload_identity
+from flashcore_ci.model.metrics import ANCHOR, SIDES, primary_scale
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured
 from flashcore_ci.model.subject import Problem
@@ -163,23 +163,31 @@ def _summary(timed: Observation | None) -> dict[str, float]:
 
 def _ratio(workload: Workload, compared: Observation, digest: str) -> tuple[Row, Row] | None:
     """Return base's code and log(head / base), if both answer the same question and were measured."""
+    found = log_ratio(workload, compared)
+    if compared.base is None or found is None:
+        return None
+    return {**_code(compared.base, "" if is_anchored(compared) else f"{digest} base"), "facts": ""}, found
+
+
+def log_ratio(workload: Workload, compared: Observation) -> Row | None:
+    """Return log(head / base) of one sitting with its standard error, None of which was measured."""
     base, head = compared.base, compared.identity
     if compared.kind is not Kind.COMPARISON or base is None or (base.workload, base.collector) != (head.workload, head.collector):
         return None
     if is_covered(base) and is_covered(head) and base.subject != head.subject:
         return None
-    code = {**_code(base, f"{digest} base"), "facts": ""}
+    sides = (ANCHOR, SIDES[1]) if is_anchored(compared) else SIDES
     if was_same_code(compared):
-        return code, {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0}
+        return {"log_ratio": 0.0, "standard_error": None, "df": 0.0, "rounds": 0}
     metric = primary_scale(workload.roof).metric
-    before, after = (dict(compared.samples).get(f"{side}/{metric}") for side in SIDES)
+    before, after = (dict(compared.samples).get(f"{side}/{metric}") for side in sides)
     if before is None or after is None or len(before.values) != len(after.values):
         return None
     try:
         found = estimate([math.log(y) - math.log(x) for x, y in zip(before.values, after.values, strict=True)], None)
     except (ValueError, ZeroDivisionError):  # not above zero, too few rounds, or all equal: no measurement
         return None
-    return code, {
+    return {
         "log_ratio": found.mean,
         "standard_error": found.standard_error,
         "df": float(found.df),
@@ -190,7 +198,7 @@ def _ratio(workload: Workload, compared: Observation, digest: str) -> tuple[Row,
 def _code(identity: Identity, unique: str) -> Row:
     """Name the code. Code that no digest covers is never equal to other code, so ``unique`` goes into its identity."""
     parts = {name: label(getattr(identity, name)) for name in ("machine_code", "launcher", "binding", "subject")}
-    return {**parts, "identity": digest_of("code", *parts.values(), "" if is_covered(identity) else unique)}
+    return {**parts, "identity": code_digest(**parts, unique="" if is_covered(identity) else unique)}
 
 
 def _entry(entry: EntryBuild) -> Row:

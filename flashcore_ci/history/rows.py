@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from flashcore_ci.history.anchors import Chain, chains_of
 from flashcore_ci.history.cells import FIX, Row, as_json, integer, label, line, number
 from flashcore_ci.history.measured import PointRows, class_of, points_of
+from flashcore_ci.model.anchor import Pin
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Device, Evidence
 from flashcore_ci.model.history import OUTCOMES, Commit, Standing
@@ -38,6 +40,7 @@ class NewRun:
     branch: str = ""
     standing: Standing = Standing.OTHER
     invocation: str = ""
+    pins: tuple[Pin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class RunRows:
     machine: Row | None
     points: tuple[PointRows, ...]
     verdicts: tuple[Row, ...] = ()
+    anchors: tuple[Chain, ...] = ()
 
 
 def rows_of(new: NewRun) -> RunRows:
@@ -79,6 +83,7 @@ def rows_of(new: NewRun) -> RunRows:
         machine=machine,
         points=points_of(new.plan, new.evidence, new.verdicts, new.digest),
         verdicts=_verdicts(new.verdicts),
+        anchors=chains_of(new.pins, new.plan, new.evidence.observations, class_of(provenance.device, provenance.machine_class)),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from flashcore_ci.history import tables as t
+from flashcore_ci.history.anchors import Chain
 from flashcore_ci.history.cells import Row
 from flashcore_ci.history.measured import PointRows
 from flashcore_ci.history.packing import DOUBLE, SINGLE, layout, pack
@@ -54,6 +56,8 @@ def add_run(connection: Connection, rows: RunRows) -> Added:
         run_id = connection.scalar(t.runs.insert().returning(c.id), values)
     _add_points(connection, run_id, machine_id, rows.points)
     _insert(connection, t.verdicts, [{**verdict, "run_id": run_id} for verdict in rows.verdicts])
+    for chain in rows.anchors:
+        _add_chain(connection, chain)
     return Added.NEW if present is None else Added.RAISED
 
 
@@ -63,10 +67,13 @@ def share(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int
     wanted = dict(zip(digests, rows, strict=True))
     known = _ids(connection, table, wanted)
     if new := sorted(wanted.keys() - known.keys()):  # sorted, so that two writers wait for each other in one order
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        made = insert(table).on_conflict_do_nothing(index_elements=["digest"])
-        connection.execute(made, [{**wanted[digest], "digest": digest} for digest in new])
-        known |= _ids(connection, table, new)
+        insert = _insert_of(connection)(table).on_conflict_do_nothing(index_elements=["digest"])
+        made = connection.execute(
+            insert.returning(table.c.digest, table.c.id), [{**wanted[digest], "digest": digest} for digest in new]
+        )
+        known |= {row.digest: row.id for row in made}
+        if others := wanted.keys() - known.keys():  # another writer was quicker
+            known |= _ids(connection, table, others)
     return [known[digest] for digest in digests]
 
 
@@ -75,12 +82,19 @@ def add_anchor(connection: Connection, anchor: Anchor, links: Iterable[AnchorLin
     names = ("suite", "workload", "question", "code", "since", "reason")
     row = {name: getattr(anchor, name) for name in names} | {"commit_sha": anchor.commit, "previous_id": anchor.previous}
     number = share(connection, t.anchors, [row])[0]
-    connection.execute(delete(t.anchor_links).where(t.anchor_links.c.anchor_id == number))
-    columns = AnchorLink.__slots__
-    _insert(
-        connection, t.anchor_links, [{name: getattr(link, name) for name in columns} | {"anchor_id": number} for link in links]
-    )
+    rows = [{name: getattr(link, name) for name in AnchorLink.__slots__} | {"anchor_id": number} for link in links]
+    classes, c = {row["machine_class"] for row in rows}, t.anchor_links.c
+    connection.execute(delete(t.anchor_links).where(c.anchor_id == number, c.machine_class.in_(classes)))
+    _insert(connection, t.anchor_links, rows)
     return number
+
+
+def _add_chain(connection: Connection, chain: Chain) -> None:
+    """Store the anchors of one workload, each after the one that it replaced."""
+    pinned: int | None = None
+    for row in chain:
+        number = add_anchor(connection, replace(row.anchor, previous=pinned), row.links)
+        pinned = pinned if row.is_copy else number
 
 
 def put_alert(connection: Connection, alert: Alert) -> None:
@@ -195,10 +209,14 @@ def _add_codes(connection: Connection, points: Sequence[PointRows]) -> list[int 
 
 
 def _insert_missing(connection: Connection, pairs: Iterable[tuple[int, int]]) -> None:
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     rows = [{"code_id": code, "entry_id": entry} for code, entry in sorted(pairs)]
     if rows:
-        connection.execute(insert(t.code_entries).on_conflict_do_nothing(), rows)
+        connection.execute(_insert_of(connection)(t.code_entries).on_conflict_do_nothing(), rows)
+
+
+def _insert_of(connection: Connection) -> Any:
+    """Return the insert of this database, which can skip what is there. The other's module is slow to import."""
+    return importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
 
 
 def _layouts(connection: Connection, points: Sequence[PointRows]) -> dict[str, int]:

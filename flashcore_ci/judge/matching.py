@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.judge.provenance import refusal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import BuildEvidence, Evidence, Identity, Observation
-from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_bound, static_identity, workload_identity
+from flashcore_ci.model.identity import FILE, UNKNOWN_VERSION, is_anchored, is_bound, static_identity, workload_identity
 from flashcore_ci.model.plan import Check, Plan
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import STATIC_KINDS, Kind, Scope
@@ -150,5 +150,6 @@ class Matcher:
 def _by_target(observations: Iterable[Observation]) -> dict[tuple[Kind, str], list[Observation]]:
     index: dict[tuple[Kind, str], list[Observation]] = {}
     for observation in observations:
-        index.setdefault((observation.kind, observation.target), []).append(observation)
+        if not is_anchored(observation):  # an anchor may be slower than the base, and never stands in for it
+            index.setdefault((observation.kind, observation.target), []).append(observation)
     return index

@@ -70,6 +70,20 @@ def was_same_code(observation: Observation) -> bool:
     return same and isinstance(reading, Measured) and reading.value == 1.0
 
 
+ANCHORED = "comparison/anchor"
+"""The reading of a comparison with the anchor. The history keeps it, and no gate judges it."""
+
+
+def is_anchored(observation: Observation) -> bool:
+    """Tell whether this is a comparison with the anchor."""
+    return ANCHORED in dict(observation.readings)
+
+
+def code_digest(machine_code: str, launcher: str, binding: str, subject: str, unique: str = "") -> str:
+    """Name code. What no digest covers is never equal to other code, so it needs ``unique``."""
+    return digest_of("code", machine_code, launcher, binding, subject, unique)
+
+
 def workload_digest(workload: Workload) -> str:
     """Digest subject, parameters and seed (not id, roof or tags)."""
     return digest_of(workload.subject, workload.params, workload.seed)

@@ -10,6 +10,8 @@ from flashcore_ci.model.suite import Kind, Roof
 
 SIDES = ("base", "head")
 """The sides of a comparison. A round is one fresh process of each side, paired by index."""
+ANCHOR = "anchor"
+"""The third side of a comparison: the pinned build that every recorded commit is timed with."""
 MAX_SHARE = 110.0
 """Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")

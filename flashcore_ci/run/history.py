@@ -16,6 +16,7 @@ from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
+from flashcore_ci.model.anchor import Pin
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
 from flashcore_ci.model.evidence import Provenance
 from flashcore_ci.model.history import Commit, Standing
@@ -34,6 +35,7 @@ from flashcore_ci.store import statement as in_toto
 from flashcore_ci.store.codec import canonical
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import Run, pack, read_run
+from flashcore_ci.suite.anchors import read_anchors
 
 ANSWER_SECONDS = 150.0
 """How long `gate --db` waits. It is more than any wait of the database's own."""
@@ -66,7 +68,7 @@ def add(paths: Sequence[Path], how: Import, progress: Progress) -> Iterator[tupl
         yield path, database.write(url, lambda connection, rows=rows: writing.add_run(connection, rows))  # type: ignore[misc]
 
 
-def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str]) -> str:
+def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str], *, suite: Path) -> str:
     """Add the run that a gate just judged. Return one line about what happened: an error changes no verdict."""
     later = f"The verdict stands. Later: flashcore-ci history add {out} --db URL"
     try:
@@ -75,7 +77,7 @@ def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str])
         run = read_run(out)
         with scratch_folder() as scratch:
             commit = _commit(run.evidence.provenance, scratch)
-        rows = rows_of(_new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", "")))
+        rows = rows_of(_new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite)))
         return f"history: {_write_in_time(address.parse(db, environ), rows)}"
     except FlashcoreError as error:
         return f"not stored in the history: {' '.join(str(error).split())}. {later}"
@@ -129,7 +131,9 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
         commit = _commit(provenance, scratch)
     report, source = _judged(run, how)
     packed = "" if path.is_dir() else hashlib.sha256(files.read(path, limit=bundle.MAX_PACKED_BYTES)).hexdigest()
-    new = _new(run, report, commit, branch=branch, bundle=packed, standing=standing, invocation=invocation)
+    new = _new(
+        run, report, commit, branch=branch, bundle=packed, standing=standing, invocation=invocation, pins=read_anchors(how.suite)
+    )
     return NewRun(**{name: getattr(new, name) for name in NewRun.__slots__} | {"evidence": source.evidence})
 
 
@@ -142,6 +146,7 @@ def _new(
     bundle: str = "",
     standing: Standing = Standing.OTHER,
     invocation: str = "",
+    pins: tuple[Pin, ...] = (),
 ) -> NewRun:
     return NewRun(
         plan=run.plan,
@@ -156,6 +161,7 @@ def _new(
         branch=branch,
         standing=standing,
         invocation=invocation,
+        pins=pins,
     )
 
 

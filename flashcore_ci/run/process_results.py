@@ -15,7 +15,7 @@ from flashcore_ci.collect.process_runs import SAMPLE_KEYS
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.metrics import SIDES
+from flashcore_ci.model.metrics import ANCHOR, SIDES
 from flashcore_ci.model.reading import Missing
 
 FIX = "collect again: evidence.json or a tool's file was altered"
@@ -50,7 +50,7 @@ class ProcessResults:
 
     def _written(self, observation: Observation, metric: str) -> Iterator[float]:
         """Yield what the processes wrote, in order. Of a comparison, those of one side."""
-        side, _, name = metric.partition("/") if metric.startswith(SIDES) else ("", "", metric)
+        side, _, name = metric.partition("/") if metric.startswith((*SIDES, ANCHOR)) else ("", "", metric)
         for file in observation.artifacts:
             if not side or f"-{side}" in file:
                 value = self._outcomes(file).get(observation.target, {}).get(SAMPLE_KEYS.get(name, ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore_ci.model.suite import Kind
@@ -27,6 +27,7 @@ class Request:
     - ``gates_of``: a suite whose gates and limits judge in place of those of ``suite``.
     - ``shard``: a shard file, whose part alone ``collect`` measures.
     - ``suite_is_default``: the suite is from pyproject.toml, so that of the base rules where there is one.
+    - ``anchor``: also time the pinned anchor. ``base_python``, ``base_toolchain``, ``anchor_python``: of another side, if not head's.
     - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
@@ -55,6 +56,10 @@ class Request:
     gates_of: Path | None = None
     shard: Path | None = None
     suite_is_default: bool = False
+    anchor: bool = False
+    anchor_python: Path | None = None
+    base_python: Path | None = None
+    base_toolchain: str | None = None
 
     @property
     def root(self) -> Path:
@@ -70,6 +75,11 @@ class Request:
     def settings(self) -> Settings:
         """The folders and the interpreter of this machine."""
         return settings_of(self.environ)
+
+    def of_side(self, *, python: Path | None, toolchain: str | None) -> Request:
+        """Return the request of a side that is built and run by other tools."""
+        environ = self.environ if python is None else {**self.environ, "FLASHCORE_CI_PYTHON": str(python)}
+        return replace(self, environ=environ, toolchain=toolchain or self.toolchain)
 
     @property
     def binaries(self) -> Path:

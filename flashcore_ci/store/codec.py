@@ -25,6 +25,7 @@ OPTIONAL_FIELDS = frozenset(
     }
 )
 """Fields that are newer than committed recordings or than reports of the last version. Only these may be absent, and then have their default."""
+CONTAINERS = frozenset({dict, list})
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
@@ -85,13 +86,12 @@ def _decode_error(where: str, what: str) -> EvidenceError:
 def _find_absent(data: Any, complete: Any) -> tuple[str, ...]:
     """Return the path to the first key that ``data`` lacks, or (): such a file was cut."""
     if isinstance(complete, dict):
-        missing = next((key for key in complete if key not in data and key not in OPTIONAL_FIELDS), None)
-        if missing is not None:
-            return (missing,)
-        steps: Iterable[tuple[Any, Any, Any]] = ((key, data[key], inner) for key, inner in complete.items() if key in data)
+        if missing := complete.keys() - data.keys() - OPTIONAL_FIELDS:
+            return (next(key for key in complete if key in missing),)
+        pairs: Iterable[tuple[Any, Any, Any]] = ((key, data.get(key), inner) for key, inner in complete.items())
     else:
-        steps = ((index, *pair) for index, pair in enumerate(zip(data, complete, strict=True)))
-    for step, part, complete_part in steps:
-        if isinstance(complete_part, dict | list) and (path := _find_absent(part, complete_part)):
+        pairs = ((index, *pair) for index, pair in enumerate(zip(data, complete, strict=True)))
+    for step, part, complete_part in pairs:
+        if complete_part and type(complete_part) in CONTAINERS and part and (path := _find_absent(part, complete_part)):
             return (str(step), *path)
     return ()

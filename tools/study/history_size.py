@@ -12,11 +12,17 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
 
 from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.history import tables as t
 from flashcore_ci.history.measured import PointRows
+from flashcore_ci.history.packing import SINGLE, pack
 from flashcore_ci.history.rows import RunRows
 
 PROFILE = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu", "cycles/sm", "time/gpu/profiled", "launches/call")
@@ -75,14 +81,32 @@ def made_run(number: int, *, series: int, version: int, standing: str = "protect
     )
 
 
-def _point(index: int, version: int, drawn: random.Random) -> PointRows:
+COLLECTOR = hexadecimal("collector")
+
+
+@cache
+def _question(index: int) -> str:
+    return hexadecimal("question", index)
+
+
+@cache
+def _code(version: int, index: int) -> dict[str, str]:
     parts = {name: hexadecimal(name, version, index) for name in ("machine_code", "launcher", "binding", "subject")}
-    anchor = {name: hexadecimal(name, 0, index) for name in parts}
+    return {**parts, "identity": hexadecimal("code", version, index)}
+
+
+@cache
+def _shared(version: int, index: int) -> dict[str, float]:
+    values = random.Random(f"{version} {index}")  # noqa: S311
+    return {name: values.random() for name in CORRECTNESS} | {name: float("launches" in name) for name in SANITIZER}
+
+
+def _point(index: int, version: int, drawn: random.Random) -> PointRows:
+    parts = _code(version, index)
     cycles = 1.1 * (index + 1) * drawn.gauss(1, 0.002)
     entry = {"symbol": f"kernel_{index}", "machine_code": parts["machine_code"], "opcodes": OPCODES}
     counts = ("registers", "highest_register", "spill_store_bytes", "spill_load_bytes", "stack_bytes")
     counts += ("static_shared_bytes", "dynamic_shared_bytes", "waits")
-    values = random.Random(f"{version} {index}")  # noqa: S311
     timed = {"ms": cycles / 1.6, "ms_std": 0.001 * drawn.random(), "megacycles": cycles, "megacycles_std": 0.001 * drawn.random()}
     return PointRows(
         series={
@@ -90,19 +114,19 @@ def _point(index: int, version: int, drawn: random.Random) -> PointRows:
             "workload": f"prefill-fp16-b16-h16-s2048-d64-{index}",
             "subject": "attention",
             "roof": "compute",
-            "question": hexadecimal("question", index),
+            "question": _question(index),
             "scale": "megacycles",
             "machine_class": "NVIDIA H200, sm_90, 132 multiprocessors",
         },
-        epoch={"driver": "580.159.04", "clock_policy": "not locked", "collector": hexadecimal("collector")},
-        code={**parts, "identity": hexadecimal("code", version, index)},
+        epoch={"driver": "580.159.04", "clock_policy": "not locked", "collector": COLLECTOR},
+        code=parts,
         entries=({**entry, **dict.fromkeys(counts, version)},),
         point={"outcome": 0, "samples": 10},
         own={**{name: drawn.uniform(1, 100) for name in (*PROFILE, *TIMING)}, **timed, "mhz": 1600.5, "mhz_std": drawn.random()},
-        shared={name: values.random() for name in CORRECTNESS} | {name: float("launches" in name) for name in SANITIZER},
+        shared=_shared(version, index),
         ratios=(
             (
-                {**anchor, "identity": hexadecimal("code", 0, index), "facts": ""},
+                {**_code(0, index), "facts": ""},
                 {"log_ratio": drawn.gauss(0, 0.002), "standard_error": 0.0006 * (1 + drawn.random()), "df": 7.0, "rounds": 8},
             ),
         ),
@@ -117,21 +141,65 @@ def made_runs(count: int, *, series: int, changes: int) -> Iterator[RunRows]:
         yield made_run(number, series=series, version=version)
 
 
-def fill(url: str, runs: Iterator[RunRows], batch: int) -> float:
-    """Write the runs, many per transaction. Return the seconds."""
-    parsed, start = address.parse(url, {}), time.monotonic()
-    pending: list[RunRows] = []
+class BulkWriter:
+    """Writes runs as ``add_run`` does, but many at once. Only a run with new code goes through ``add_run``, and others copy its ids."""
 
-    def flush() -> None:
-        database.write(parsed, lambda connection: [writing.add_run(connection, rows) for rows in pending])
-        pending.clear()
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.templates: dict[tuple[str, str], tuple[dict[str, int], list[dict[str, Any]]]] = {}
+        self.pending: dict[Table, list[dict[str, Any]]] = {t.commits: [], t.runs: [], t.points: []}
+        self.next = 0
 
-    for rows in runs:
-        pending.append(rows)
-        if len(pending) == batch:
-            flush()
-    flush()
-    return time.monotonic() - start
+    def add(self, rows: RunRows) -> None:
+        """Add one run."""
+        key = (str(rows.machine and rows.machine["uuid"]), str(rows.points[0].code and rows.points[0].code["identity"]))
+        if key not in self.templates:
+            self.flush()
+            writing.add_run(self.connection, rows)
+            self.templates[key] = self._template(rows)
+            return
+        self.next += 1
+        ids, points = self.templates[key]
+        digest = writing.content_digest(rows.commit)
+        self.pending[t.commits].append({**rows.commit, "digest": digest, "id": self.next})
+        self.pending[t.runs].append({**rows.run, **ids, "commit_id": self.next, "id": self.next})
+        for template, point in zip(points, rows.points, strict=True):
+            ((_, ratio),) = point.ratios
+            self.pending[t.points].append(
+                {**template, **point.point, **ratio, "run_id": self.next, "numbers": pack(point.own, SINGLE)}
+            )
+
+    def flush(self) -> None:
+        """Write what waits."""
+        for table, rows in self.pending.items():
+            if rows:
+                self.connection.execute(table.insert(), rows)
+            rows.clear()
+
+    def _template(self, rows: RunRows) -> tuple[dict[str, int], list[dict[str, Any]]]:
+        run = self.connection.execute(select(t.runs).where(t.runs.c.digest == rows.run["digest"])).one()
+        self.next = run.id  # a new commit has the same number, since every run has its own
+        series = writing.share(self.connection, t.series, [point.series for point in rows.points])
+        found = {
+            row.series_id: row._asdict() for row in self.connection.execute(select(t.points).where(t.points.c.run_id == run.id))
+        }
+        ids = {name: getattr(run, name) for name in ("machine_id", "toolset_id", "check_set_id")}
+        return ids, [found[number] for number in series]
+
+
+def fill(url: str, runs: Iterable[RunRows], batch: int) -> None:
+    """Write the runs to a new history, many per transaction."""
+    parsed = address.parse(url, {})
+    database.upgrade(parsed)
+    with database.engine_of(parsed).connect() as connection:
+        writer = BulkWriter(connection)
+        for number, rows in enumerate(runs, 1):
+            writer.add(rows)
+            if number % batch == 0:
+                writer.flush()
+                connection.commit()
+        writer.flush()
+        connection.commit()
 
 
 def measure(url: str, *, count: int, series: int, inserts: int) -> Iterator[str]:
@@ -163,8 +231,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--series", type=int, default=20)
     parser.add_argument("--changes", type=int, default=3)
     given = parser.parse_args(arguments)
-    took = fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
-    print(f"{given.runs} runs of {given.series} series, {given.changes} % change the code: filled in {took:.0f} s", flush=True)
+    start = time.monotonic()
+    fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
+    print(
+        f"{given.runs} runs of {given.series} series, {given.changes} % change the code: filled in {time.monotonic() - start:.0f} s",
+        flush=True,
+    )
     for line in measure(given.db, count=given.runs, series=given.series, inserts=50):
         print(line, flush=True)
     if given.db.startswith("sqlite:///"):

@@ -26,8 +26,10 @@ from flashcore_ci.model.reading import Samples
 from flashcore_ci.model.suite import Kind, Suite, Workload
 from flashcore_ci.plan.planner import drop_comparisons
 from flashcore_ci.run import host, references
+from flashcore_ci.run.base import anchor
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.describe import BaseDescriber, Descriptions, Workloads
+from flashcore_ci.run.base.environment import compilers, differences, tools_of
 from flashcore_ci.run.build import Builds, bind, compile_subjects
 from flashcore_ci.run.project import by_suite_of_base
 from flashcore_ci.run.request import Progress, Request
@@ -49,14 +51,31 @@ def requested_base(suite: Suite, plan: Plan, request: Request, progress: Progres
     if request.base is None:
         yield None
         return
-    with prepare_base(request.base, suite, plan, request, progress) as base:
+    with contextlib.ExitStack() as stack:
+        base = stack.enter_context(prepare_base(request.base, suite, plan, request, progress))
+        if request.anchor:
+            base = replace(base, anchor=_prepare_anchor(stack, suite, plan, request, progress))
         yield base
 
 
+def _prepare_anchor(stack: contextlib.ExitStack, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Base:
+    """Prepare the pinned anchor, and leave out what is not built as it is pinned."""
+    pin = anchor.required_pin(request, suite.name)
+    there = anchor.of_anchor(request, pin)
+    base = stack.enter_context(prepare_base(pin.commit, suite, plan, there, progress, side="anchor"))
+    found = anchor.checked(base, pin, there, stack.enter_context(host.scratch_folder()))
+    if line := anchor.summary(found, suite):
+        progress(line)
+    return found
+
+
 @contextlib.contextmanager
-def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress) -> Iterator[Base]:
-    """Prepare ``commit`` to run what it can of ``plan``."""
-    progress(f"the base is {git.short(commit)}")
+def prepare_base(
+    commit: str, suite: Suite, plan: Plan, request: Request, progress: Progress, *, side: str = "base"
+) -> Iterator[Base]:
+    """Prepare ``commit`` to run what it can of ``plan``, by the tools of its side."""
+    progress(f"the {side} is {git.short(commit)}")
+    head, request = request, request.of_side(python=request.base_python, toolchain=request.base_toolchain)
     with host.scratch_folder() as scratch:
         workloads = plan.workloads_for(Kind.COMPARISON)
         committed = check_out(commit, request, scratch)
@@ -82,7 +101,18 @@ def prepare_base(commit: str, suite: Suite, plan: Plan, request: Request, progre
             identities=identities,
             cannot=cannot,
             new=_new_workloads(suite.workloads, committed, request.suite),
+            python=request.base_python,
+            environment=tuple(_bumps(side, request, head, builds, scratch)),
         )
+
+
+def _bumps(side: str, there: Request, head: Request, builds: Builds, scratch: Path) -> Iterator[str]:
+    """Name the tools that differ between this side and head."""
+    if there.base_python is not None:
+        yield from differences(side, dict(tools_of(there, scratch)), dict(tools_of(head, scratch)))
+    if there.toolchain != head.toolchain:
+        used = compilers(builds)
+        yield from differences(side, used, dict.fromkeys(used, host.compiler(head, lambda _: None).compiler))
 
 
 def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> InterimLooks:
@@ -94,7 +124,8 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
     same = frozenset(
         name
         for name, head in heads.items()
-        if is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
+        if base.python is None
+        and is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
     )
 
     def is_final(target: str, samples: Mapping[str, Samples], provenance: Provenance) -> bool:

@@ -1,4 +1,6 @@
 import itertools
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import factories
@@ -10,6 +12,7 @@ from flashcore_ci.collect.comparison import InterimLooks, PairedSeries
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Identity, Observation
+from flashcore_ci.model.identity import is_anchored
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind
 
@@ -37,6 +40,7 @@ class Session:
     """One side's session, without a GPU."""
 
     scratch = Path("/scratch")
+    python = Path("/python")
 
     def __init__(self, side, **compiled):
         self.side, self.compiled = side, compiled
@@ -83,12 +87,13 @@ class Scripted:
 
 @pytest.fixture
 def compare(monkeypatch):
-    def run(script=lambda *_: outcome(), is_final=lambda *_: False, **compiled):
+    def run(script=lambda *_: outcome(), is_final=lambda *_: False, *, anchor=None, **compiled):
         scripted = Scripted(script)
         monkeypatch.setattr(comparison, "ProcessRuns", scripted)
         looks = InterimLooks(rounds=LOOKS, is_final=is_final)
         found = {
-            one.target: one for one in comparison.collect(Session("head", **compiled), Session("base"), looks, provenance=None)
+            one.target if not is_anchored(one) else f"{one.target} anchored": one
+            for one in comparison.collect(Session("head", **compiled), Session("base"), looks, None, anchor)
         }
         return found, scripted
 
@@ -203,3 +208,45 @@ def test_a_stopped_run_keeps_its_rounds(compare, monkeypatch):
 
 def test_a_series_without_rounds_was_interrupted():
     assert PairedSeries(workload=WORKLOADS[0]).missing().code is Code.INTERRUPTED
+
+
+def counted(scripted):
+    return Counter(side for _, side, *_ in scripted.ran)
+
+
+def test_the_anchor_is_a_third_process_of_each_round_and_costs_half_more(compare):
+    found, scripted = compare(anchor=Session("anchor"))
+    assert counted(scripted) == dict.fromkeys(("base", "head", "anchor"), LOOKS[-1])
+    assert counted(compare()[1]).total() * 1.5 == counted(scripted).total()
+    seen = found["slow anchored"]
+    assert seen.base == identity(WORKLOADS[1], "anchor")
+    assert {name.split("/")[0] for name, _ in seen.samples} == {"anchor", "head"}
+    assert {name.split("/")[0] for name, _ in found["slow"].samples} == {"base", "head"}
+
+
+def test_equal_code_is_not_timed_with_the_anchor_either(compare):
+    found, _ = compare(anchor=Session("anchor"))
+    assert "equal anchored" not in found
+
+
+def test_an_anchor_that_is_the_base_costs_nothing(compare):
+    found, scripted = compare(anchor=Session("base"))
+    assert counted(scripted)["anchor"] == 0
+    assert not [name for name in found if name.endswith("anchored")]
+
+
+def test_a_head_that_is_the_anchor_has_the_ratio_one(compare):
+    found, scripted = compare(anchor=Session("head"))
+    assert counted(scripted)["anchor"] == 0
+    assert dict(found["slow anchored"].readings)["comparison/same-code"].value == 1.0
+
+
+def test_an_anchor_that_fails_changes_no_verdict(compare):
+    def script(side, workload, number):
+        return outcome(missing=Missing(code=Code.CRASH, message="Xid 79")) if side == "anchor" else outcome()
+
+    found, scripted = compare(script, anchor=Session("anchor"))
+    plain, _ = compare()
+    assert found["slow"] == replace(plain["slow"], artifacts=found["slow"].artifacts)
+    assert found["slow anchored"].missing.message.startswith("the anchor cannot run it")
+    assert counted(scripted)["anchor"] == LOOKS[0]

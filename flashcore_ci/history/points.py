@@ -1,0 +1,163 @@
+"""The points that detectors and pages read: per workload, machine class and epoch, in the order of commits.
+
+A point is log(head / anchor) of one sitting. Ratios to an anchor that replaced another are moved by what both measured together,
+so a track has one scale. An anchor that was not measured with the one before begins a new track. A series without an anchor falls back to the cycles of its runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from flashcore_ci.history import queries
+from flashcore_ci.history import tables as t
+from flashcore_ci.model.history import Anchor, Point, Series, Standing
+from flashcore_ci.model.tracks import Track, TrackPoint
+
+Tools = tuple[tuple[str, str], ...]
+Link = tuple[int, float, float]
+"""The first anchor of a chain, log(anchor / first anchor), and its variance."""
+
+
+def tracks(
+    connection: Connection,
+    *,
+    suite: str | None = None,
+    standings: Collection[Standing] = queries.FEEDS,
+    newest: int | None = None,
+) -> tuple[Track, ...]:
+    """Return every track, by suite, workload, machine class and first point. ``newest``: the last points of each series only."""
+    epochs, runs = queries.epochs(connection), _runs(connection)
+    found: list[Track] = []
+    for series in queries.series(connection, suite=suite):
+        points = queries.points(connection, series.id, standings=tuple(standings), newest=newest)
+        links = _links(queries.anchors(connection, of=series), series.machine_class)
+        by_epoch: dict[int, list[Point]] = {}
+        for point in points:
+            if point.epoch is not None:
+                by_epoch.setdefault(point.epoch, []).append(point)
+        for number, of_epoch in by_epoch.items():
+            chains = _anchored(of_epoch, links)
+            named = [tuple(_with_runs(points_of, runs)) for points_of in chains or [_absolute(of_epoch, series)]]
+            values = {"series": series, "epoch": epochs[number], "anchored": bool(chains)}
+            found += [Track(**values, points=points_of) for points_of in named if points_of]
+    return tuple(found)
+
+
+def _runs(connection: Connection) -> dict[int, tuple[str, Tools]]:
+    """Return bundle and tools by run."""
+    parsed = {
+        row.id: tuple((name, version) for name, version in json.loads(row.tools))
+        for row in connection.execute(select(t.toolsets))
+    }
+    rows = connection.execute(select(t.runs.c.id, t.runs.c.bundle, t.runs.c.toolset_id))
+    return {row.id: (row.bundle, parsed[row.toolset_id]) for row in rows}
+
+
+def _links(anchors: Sequence[Anchor], machine_class: str) -> dict[int, Link]:
+    """Return every anchor's place in its chain. An anchor that was not measured with the previous one begins a chain."""
+    places: dict[int, Link] = {}
+    for anchor in anchors:  # the oldest first
+        link = next((link for link in anchor.links if link.machine_class == machine_class), None)
+        before = places.get(anchor.previous) if anchor.previous is not None else None
+        if link is None or before is None:
+            places[anchor.id] = (anchor.id, 0.0, 0.0)
+        else:
+            places[anchor.id] = (before[0], before[1] + link.log_ratio, before[2] + link.standard_error**2)
+    return places
+
+
+def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[TrackPoint]]:
+    """Return the points with a ratio to an anchor, and those whose code is that of an earlier one, by chain of anchors."""
+    found: dict[int, list[TrackPoint]] = {}
+    known: dict[str, TrackPoint] = {}
+    for point in points:
+        ratio, before = point.anchored, known.get(point.code)
+        if ratio is not None and ratio.anchor is not None:
+            _, place, variance = links[ratio.anchor]
+            current = _point(
+                point,
+                log_ratio=ratio.log_ratio + place,
+                standard_error=ratio.standard_error,
+                df=ratio.df,
+                rounds=ratio.rounds,
+                anchor=ratio.anchor,
+                link_error=math.sqrt(variance),
+            )
+        elif before is not None and point.code:
+            values = {name: getattr(before, name) for name in ("log_ratio", "anchor", "link_error")}
+            current = _point(point, **values, standard_error=None, df=0.0, rounds=0)
+        else:
+            continue
+        if point.code:
+            known[point.code] = current
+        found.setdefault(links[current.anchor or 0][0], []).append(current)
+    return list(found.values())
+
+
+def _absolute(points: Iterable[Point], series: Series) -> list[TrackPoint]:
+    """Return the points by their own cycles or time, relative to the first."""
+    found: list[TrackPoint] = []
+    first: float | None = None
+    for point in points:
+        value, deviation = getattr(point, series.scale), getattr(point, f"{series.scale}_std")
+        if value is None or deviation is None or not value > 0 or not point.samples > 1:
+            continue
+        first = math.log(value) if first is None else first
+        error = deviation / value / math.sqrt(point.samples)
+        found.append(
+            _point(
+                point, log_ratio=math.log(value) - first, standard_error=error, df=float(point.samples - 1), rounds=point.samples
+            )
+        )
+    return found
+
+
+def _point(
+    point: Point,
+    *,
+    log_ratio: float,
+    standard_error: float | None,
+    df: float,
+    rounds: int,
+    anchor: int | None = None,
+    link_error: float = 0.0,
+) -> TrackPoint:
+    return TrackPoint(
+        run=point.run,
+        commit=point.commit,
+        position=point.position,
+        collected_at=point.collected_at,
+        log_ratio=log_ratio,
+        standard_error=standard_error,
+        df=df,
+        rounds=rounds,
+        code=point.code,
+        code_id=point.code_id,
+        verdict=point.outcome,
+        bundle="",
+        anchor=anchor,
+        link_error=link_error,
+    )
+
+
+def _with_runs(points: Iterable[TrackPoint], runs: Mapping[int, tuple[str, Tools]]) -> Iterable[TrackPoint]:
+    """Add bundle and tools, and name the tools that differ from the point before."""
+    before: Tools | None = None
+    for point in points:
+        bundle, tools = runs[point.run]
+        bumps = () if before is None else tuple(bumped(before, tools))
+        yield replace(point, bundle=bundle, tools=tools, bumps=bumps)
+        before = tools
+
+
+def bumped(before: Tools, now: Tools) -> Iterable[tuple[str, str, str]]:
+    """Yield (tool, version before, version now) of every tool that differs. "" is a tool that is not there."""
+    old, new = dict(before), dict(now)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name, "") != new.get(name, ""):
+            yield name, old.get(name, ""), new.get(name, "")

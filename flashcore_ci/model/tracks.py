@@ -1,0 +1,49 @@
+"""One workload over commits on one machine class and epoch, as detectors and pages read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flashcore_ci.model.history import Epoch, Series
+from flashcore_ci.model.verdict import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackPoint:
+    """One commit of a track. ``log_ratio`` is log(head / anchor), or log(head / first point) without an anchor.
+
+    ``standard_error`` is None if it was not timed: its code is that of an earlier point or of the anchor, and so is the value.
+    ``link_error`` is the standard error of all replaced anchors together. Points of one anchor share it. ``code`` is a code
+    identity, ``bundle`` the digest of the raw evidence ("" if unknown), ``anchor`` an id of ``Anchor``. ``tools`` are (name, version),
+    and ``bumps`` those that differ from the point before as (name, before, now).
+    """
+
+    run: int
+    commit: str
+    position: int | None
+    collected_at: int
+    log_ratio: float
+    standard_error: float | None
+    df: float
+    rounds: int
+    code: str
+    code_id: int | None
+    verdict: Outcome
+    bundle: str
+    anchor: int | None = None
+    link_error: float = 0.0
+    tools: tuple[tuple[str, str], ...] = ()
+    bumps: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """The points of a series in one epoch, in the order of commits. An epoch that follows another is no alarm.
+
+    ``anchored``: the points are ratios to an anchor. Else they come from the run's own cycles (or time, if memory-bound).
+    """
+
+    series: Series
+    epoch: Epoch
+    anchored: bool
+    points: tuple[TrackPoint, ...]
