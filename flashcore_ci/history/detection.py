@@ -8,9 +8,8 @@
     z_w = (mean_w - mean_before) / sqrt(f s2 (1/n + 1/n_before) + link2)
 
 from the mean of all levels before them (n_before rounds). w = 1 finds steps, the others find creep, whose sum grows while the error
-of a mean falls. ``s2`` is the variance of one round: the median over all sittings of the series, each divided by the median of
-chi-squared with its degrees of freedom. The median counts for half of these degrees, which is its efficiency. ``f`` is 1, or how much
-more sittings differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
+of a mean falls. ``s2`` is the variance of one round, pooled over all sittings. ``f`` is 1, or how much more sittings
+differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
 1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
 
 **Limit.** A change needs z_w > t(share_w rate), Student's quantile. ``rate`` is the largest expected number of false alerts per series
@@ -30,7 +29,6 @@ Sources: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. M. Ba
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -38,7 +36,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Protocol
 
-from flashcore_ci.judge.stats.distributions import chi2_quantile, f_quantile, t_quantile
+from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
+from flashcore_ci.judge.stats.distributions import t_quantile
 
 WINDOWS = {1: 0.8, 2: 0.05, 4: 0.05, 8: 0.05, 16: 0.05}
 """Levels of a window, and its share of the rate."""
@@ -52,15 +51,6 @@ SUSPECT = 2.0
 """A level this close to the limit (in z) is measured again."""
 EACH_SITTING = 1.0
 """The z of every single sitting of an alert."""
-DISTURBED_ALPHA = 1e-3
-EXCESS_ALPHA = 0.025
-MIN_SITTINGS = 8
-"""Sittings before anything is decided: before, the scatter is not known."""
-MEDIAN_EFFICIENCY = 0.5
-MAX_DF = 2000
-CLIP = 4.0
-CLIPPED_MEAN = 0.9205
-"""E(min(x, CLIP)) of chi-squared with one degree of freedom."""
 
 
 class Sitting(Protocol):
@@ -133,49 +123,6 @@ class Level:
         return between + math.fsum(squares for *_, squares in self.sittings), self.rounds - 1
 
 
-class Scatter:
-    """The variance of one round, and how much more sittings differ than that explains."""
-
-    def __init__(self) -> None:
-        self._variances: list[float] = []
-        self._df = 0.0
-        self._steps, self._squares = 0, 0.0
-
-    def add(self, variance: float, df: float) -> None:
-        """Add a sitting's variance of one round."""
-        bisect.insort(self._variances, variance / _median_of_chi2(df))
-        self._df += df
-
-    def add_step(self, before: tuple[float, int], now: tuple[float, int]) -> None:
-        """Add the difference of two sittings (mean, rounds) that follow each other."""
-        if self.is_known:
-            self._steps += 1
-            self._squares += min(CLIP, (now[0] - before[0]) ** 2 / (self.variance * (1 / before[1] + 1 / now[1])))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there are enough sittings."""
-        return len(self._variances) >= MIN_SITTINGS
-
-    @property
-    def variance(self) -> float:
-        """Variance of one round."""
-        count = len(self._variances)
-        return (self._variances[(count - 1) // 2] + self._variances[count // 2]) / 2
-
-    @property
-    def df(self) -> int:
-        """Degrees of freedom of the variance, in few different values."""
-        df = min(MAX_DF, int(MEDIAN_EFFICIENCY * self._df))
-        return df if df < 50 else df - df % 25 if df < 500 else df - df % 250  # noqa: PLR2004 - coarse where it matters little
-
-    @property
-    def factor(self) -> float:
-        """How much more sittings differ: 1 unless it is significant at 1 %."""
-        found = self._squares / self._steps / CLIPPED_MEAN if self._steps else 1.0
-        return found if self._steps and found > 1.0 + 2.33 * math.sqrt(3.0 / self._steps) else 1.0
-
-
 Best = tuple[float, int, float, float, float]
 """What exceeds the limit by how much: excess, window, z, change and its standard error."""
 
@@ -185,42 +132,54 @@ class Detector:
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-        self.scatter = Scatter()
         self.levels: list[Level] = []
         self._sums: list[tuple[int, float]] = [(0, 0.0)]  # rounds and rounds x mean of the levels before each
         self._codes: set[str] = set()
+        self._early: list[tuple[int, Sitting]] = []
+        self._scatter: Scatter | None = None
         self._index = -1
         self._before: tuple[float, int] | None = None
 
     def add(self, sitting: Sitting) -> Finding | None:
         """Add the next sitting. Return a change, or a request to measure its code again."""
         self._index += 1
-        level = self._level_of(sitting)
-        error, rounds = sitting.standard_error, sitting.rounds
-        if error is None or rounds < 2 or not (error > 0 and math.isfinite(error) and math.isfinite(sitting.log_ratio)):  # noqa: PLR2004
+        if self._scatter is not None:
+            return self._take(self._scatter, self._index, sitting)
+        self._early.append((self._index, sitting))
+        known = [_round_of(each) for _, each in self._early if _is_timed(each)]
+        if len(known) == MIN_SITTINGS:
+            self._scatter = Scatter(known)
+            for index, each in self._early:
+                self._take(self._scatter, index, each, early=True)
+        return None
+
+    def _take(self, scatter: Scatter, index: int, sitting: Sitting, *, early: bool = False) -> Finding | None:
+        """Add a sitting to its level, unless it is disturbed, and decide."""
+        level = self._level_of(index, sitting)
+        if not _is_timed(sitting):
             return None
-        variance, level.seen = error * error * rounds, level.seen + 1
-        known = self.scatter.is_known
-        disturbed = known and variance > self.scatter.variance * _largest_ratio(rounds - 1, self.scatter.df)
-        self.scatter.add(variance, rounds - 1)
+        (variance, df), rounds, level.seen = _round_of(sitting), sitting.rounds, level.seen + 1
+        disturbed = scatter.is_disturbed(variance, df)
         if not disturbed:
-            level.add(sitting.log_ratio, rounds, variance * (rounds - 1))
+            if not early:
+                scatter.add(variance, df)
+            level.add(sitting.log_ratio, rounds, variance * df)
             if self._before is not None:
-                self.scatter.add_step(self._before, (sitting.log_ratio, rounds))
+                scatter.add_step(self._before, (sitting.log_ratio, rounds))
             self._before = sitting.log_ratio, rounds
-        if not known or level.decided or level.code in self._codes:
+        if early or level.decided or level.code in self._codes:
             return None
         if disturbed and level.seen == 1:
-            return self._request(ROUNDS)
-        return self._decide(level) if level.rounds else None
+            return self._request((0.0, 1, 0.0, 0.0, 0.0), ROUNDS)
+        return self._decide(scatter, level) if level.rounds else None
 
-    def _level_of(self, sitting: Sitting) -> Level:
+    def _level_of(self, index: int, sitting: Sitting) -> Level:
         if self.levels and sitting.code and self.levels[-1].code == sitting.code:
-            self.levels[-1].last = self._index
+            self.levels[-1].last = index
         else:
             if self.levels:
                 self._close(self.levels[-1])
-            self.levels.append(Level(code=sitting.code, first=self._index, last=self._index, link=sitting.link_error**2))
+            self.levels.append(Level(code=sitting.code, first=index, last=index, link=sitting.link_error**2))
         return self.levels[-1]
 
     def _close(self, level: Level) -> None:
@@ -229,25 +188,25 @@ class Detector:
         if level.code:
             self._codes.add(level.code)
 
-    def _decide(self, level: Level) -> Finding | None:
-        best = self._best_window(level)
+    def _decide(self, scatter: Scatter, level: Level) -> Finding | None:
+        best = self._best_window(scatter, level)
         if best is None:
             return None
         excess, window, z, *_ = best
         if level.seen == 1:
-            return self._request(ROUNDS - level.rounds, best) if excess > -SUSPECT else None
+            return self._request(best, ROUNDS - level.rounds) if excess > -SUSPECT else None
         level.decided = True
-        if excess <= 0 or level.rounds < ROUNDS or not self._each_sitting_agrees(level, window, z):
+        if excess <= 0 or level.rounds < ROUNDS or not self._each_sitting_agrees(scatter, level, window, z):
             return None
         found = self._finding(Kind.SLOWER if z > 0 else Kind.FASTER, best)
         self._restart(window)
         return found
 
-    def _best_window(self, level: Level) -> Best | None:
+    def _best_window(self, scatter: Scatter, level: Level) -> Best | None:
         """Compare every window that has levels before it. Return the one that exceeds its limit by most."""
         best: Best | None = None
-        spread, limits = self.scatter.variance * self.scatter.factor, _limits(self.rate, self.scatter.df)
-        allowance, link = self._allowance(level), abs(level.link - self.levels[0].link)
+        spread, limits = scatter.variance * scatter.factor, _limits(self.rate, scatter.df)
+        allowance, link = scatter.allowance(*level.squares()), abs(level.link - self.levels[0].link)
         all_rounds, total = self._sums[-1][0] + level.rounds, self._sums[-1][1] + level.rounds * level.mean
         for window, limit in limits:
             if window >= len(self.levels):
@@ -263,22 +222,13 @@ class Detector:
                 best = size - limit, window, math.copysign(size, change), change, error
         return best
 
-    def _allowance(self, level: Level) -> float:
-        """Return by how much two disturbed rounds may have moved z."""
-        squares, df = level.squares()
-        expected = _largest_sum(df) if df else 0.0
-        return math.sqrt(max(0.0, squares / self.scatter.variance - expected) / 3.0) if df else 0.0
-
-    def _each_sitting_agrees(self, level: Level, window: int, z: float) -> bool:
+    def _each_sitting_agrees(self, scatter: Scatter, level: Level, window: int, z: float) -> bool:
         rounds, total = self._sums[-window]
-        sign, spread = math.copysign(1.0, z), self.scatter.variance
+        sign, spread = math.copysign(1.0, z), scatter.variance
         return all(sign * (mean - total / rounds) > EACH_SITTING * math.sqrt(spread / count) for mean, count, _ in level.sittings)
 
-    def _request(self, rounds: int, best: Best | None = None) -> Finding:
-        wanted = max(FEWEST_ROUNDS, min(ROUNDS, rounds))
-        if best is not None:
-            return self._finding(Kind.MEASURE_AGAIN, best, wanted)
-        return self._finding(Kind.MEASURE_AGAIN, (0.0, 1, 0.0, 0.0, 0.0), wanted)
+    def _request(self, best: Best, rounds: int) -> Finding:
+        return self._finding(Kind.MEASURE_AGAIN, best, max(FEWEST_ROUNDS, min(ROUNDS, rounds)))
 
     def _finding(self, kind: Kind, best: Best, rounds: int = 0) -> Finding:
         excess, window, z, change, error = best
@@ -327,16 +277,11 @@ def _limits(rate: float, df: int) -> tuple[tuple[int, float], ...]:
     return tuple((window, t_quantile(share * rate, max(1, df))) for window, share in WINDOWS.items())
 
 
-@cache
-def _median_of_chi2(df: float) -> float:
-    return chi2_quantile(0.5, df) / df
+def _is_timed(sitting: Sitting) -> bool:
+    error = sitting.standard_error
+    return error is not None and sitting.rounds > 1 and error > 0 and math.isfinite(error) and math.isfinite(sitting.log_ratio)
 
 
-@cache
-def _largest_ratio(df: float, of_variance: float) -> float:
-    return f_quantile(DISTURBED_ALPHA, df, max(4.0, of_variance))
-
-
-@cache
-def _largest_sum(df: int) -> float:
-    return chi2_quantile(EXCESS_ALPHA, df)
+def _round_of(sitting: Sitting) -> tuple[float, float]:
+    """Return the variance of one round, and its degrees of freedom."""
+    return (sitting.standard_error or 0.0) ** 2 * sitting.rounds, sitting.rounds - 1.0

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from flashcore_ci.history import detection as own
+from flashcore_ci.history import scatter
 from flashcore_ci.model.metrics import primary_scale
 from flashcore_ci.model.suite import Roof
 
@@ -75,8 +76,8 @@ class Batch:
 
     def __init__(self, source: Source, rate: float, commits: int, *, keep: bool = False) -> None:
         self.source, self.rate, self.count = source, rate, len(source.series)
-        self.sorted = np.full((self.count, 2 * commits), np.inf)
-        self.seen, self.df = np.zeros(self.count, int), np.zeros(self.count)
+        self.df, self.total = np.zeros(self.count), np.zeros(self.count)
+        self.early: list[tuple[Array, Array]] = []
         self.steps, self.squares = np.zeros(self.count), np.zeros(self.count)
         self.before = np.full((self.count, 2), np.nan)
         self.n, self.y = np.zeros((self.count, commits + 1)), np.zeros((self.count, commits + 1))
@@ -84,15 +85,18 @@ class Batch:
         self.found: list[tuple[int, int, bool, int]] = []
         self.again, self.log = 0, [] if keep else None
 
-    def run(self, truth: Truth, commits: int) -> Batch:
+    def run(self, truth: Truth, commits: int, start: int = 0) -> Batch:
         everyone = np.arange(self.count)
-        for commit in range(commits):
+        for commit in range(start, commits):
             shift = truth(commit, everyone)
+            if commit < scatter.MIN_SITTINGS:
+                self._begin(commit, everyone, shift)
+                continue
             level = np.zeros((self.count, 8))  # rounds, mean, squares, then mean and rounds of both sittings
-            known, disturbed = self._sit(commit, everyone, FIRST_LOOK, shift, level, 0)
+            disturbed = self._sit(commit, everyone, FIRST_LOOK, shift, level, 0)
             _, excess, *_ = self._best(commit, everyone, level)
             wanted = np.where(disturbed, own.ROUNDS, np.clip(own.ROUNDS - level[:, 0], own.FEWEST_ROUNDS, own.ROUNDS)).astype(int)
-            suspects = known & (disturbed | (excess > -own.SUSPECT))
+            suspects = disturbed | (excess > -own.SUSPECT)
             self.again += int(suspects.sum())
             for count in np.unique(wanted[suspects]):
                 self._decide(commit, everyone[suspects & (wanted == count)], int(count), shift, level)
@@ -100,44 +104,62 @@ class Batch:
             self.y[:, commit + 1] = self.y[:, commit] + level[:, 0] * level[:, 1]
         return self
 
-    def _sit(self, commit: int, which: Array, count: int, shift: Array, level: Array, sitting: int) -> tuple[Array, Array]:
+    def _draw(self, commit: int, which: Array, count: int, shift: Array) -> tuple[Array, Array]:
         head, anchor = self.source.processes(which, count)
         ratios = head - anchor + shift[which][:, None]
         if self.log is not None:
             self.log.append((commit, which, ratios))
-        mean, variance = ratios.mean(1), ratios.var(1, ddof=1)
-        known = self.seen[which] >= own.MIN_SITTINGS
-        limits = _ratio_limits(count - 1, self._df(which))
-        disturbed = known & (variance > self._variance(which) * limits)
-        self._insert(which, variance / own._median_of_chi2(count - 1))  # noqa: SLF001
-        self.seen[which] += 1
-        self.df[which] += count - 1
-        good = which[~disturbed]
-        self._step(good, mean[~disturbed], count)
+        return ratios.mean(1), ratios.var(1, ddof=1)
+
+    def _begin(self, commit: int, which: Array, shift: Array) -> None:
+        """Collect the first sittings, and judge them together."""
+        self.early.append(self._draw(commit, which, FIRST_LOOK, shift))
+        if commit + 1 < scatter.MIN_SITTINGS:
+            return
+        df, variances = FIRST_LOOK - 1, np.stack([variance for _, variance in self.early], 1)
+        most = scatter.FIRST_CLIP * np.median(variances / scatter.median_of_chi2(df), 1)
+        self.df += scatter.MIN_SITTINGS * df
+        self.total += np.minimum(variances, most[:, None]).sum(1) * df
+        limit = self._variance(which) * _by_df(self._df(which), lambda each: [scatter.largest_ratio(df, each)])[:, 0]
+        for place, (mean, variance) in enumerate(self.early):
+            good = variance <= limit
+            self._step(which[good], mean[good], FIRST_LOOK)
+            self.n[:, place + 1] = self.n[:, place] + FIRST_LOOK * good
+            self.y[:, place + 1] = self.y[:, place] + FIRST_LOOK * good * mean
+
+    def _sit(self, commit: int, which: Array, count: int, shift: Array, level: Array, sitting: int) -> Array:
+        mean, variance = self._draw(commit, which, count, shift)
+        limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[:, 0]
+        disturbed = variance > self._variance(which) * limits
+        good, mean, variance = which[~disturbed], mean[~disturbed], variance[~disturbed]
+        self.df[good] += count - 1
+        self.total[good] += variance * (count - 1)
+        self._step(good, mean, count)
         old, total = level[good, 0], level[good, 0] + count
-        new_mean = (level[good, 0] * level[good, 1] + count * mean[~disturbed]) / total
-        between = old * (level[good, 1] - new_mean) ** 2 + count * (mean[~disturbed] - new_mean) ** 2
-        level[good, 2] += variance[~disturbed] * (count - 1) + np.where(old > 0, between, 0.0)
+        new_mean = (old * level[good, 1] + count * mean) / total
+        between = old * (level[good, 1] - new_mean) ** 2 + count * (mean - new_mean) ** 2
+        level[good, 2] += variance * (count - 1) + np.where(old > 0, between, 0.0)
         level[good, 0], level[good, 1] = total, new_mean
-        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting] = mean[~disturbed], count
-        return known, disturbed
+        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting] = mean, count
+        return disturbed
 
     def _step(self, which: Array, mean: Array, count: int) -> None:
         before = self.before[which]
-        use = (self.seen[which] >= own.MIN_SITTINGS) & ~np.isnan(before[:, 0])
+        use = ~np.isnan(before[:, 0])
         with np.errstate(invalid="ignore"):
             step = (mean - before[:, 0]) ** 2 / (self._variance(which) * (1 / before[:, 1] + 1 / count))
         self.steps[which] += use
-        self.squares[which] += np.where(use, np.minimum(own.CLIP, step), 0.0)
+        self.squares[which] += np.where(use, np.minimum(scatter.CLIP, step), 0.0)
         self.before[which] = np.stack([mean, np.full(len(which), count)], 1)
 
     def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, Array, Array, Array]:
         """Window, excess, sign and mean before of the best window."""
         n, steps = level[which, 0], np.maximum(1, self.steps[which])
-        found = self.squares[which] / steps / own.CLIPPED_MEAN
+        found = self.squares[which] / steps / scatter.CLIPPED_MEAN
         factor = np.where((self.steps[which] > 0) & (found > 1 + 2.33 * np.sqrt(3 / steps)), found, 1.0)
-        variance, limits = self._variance(which), _limits(self.rate, self._df(which))
-        expected = np.array([0.0, *(own._largest_sum(k) for k in range(1, 40))])[np.maximum(0, n - 1).astype(int)]  # noqa: SLF001
+        variance = self._variance(which)
+        limits = _by_df(self._df(which), lambda df: [limit for _, limit in own._limits(self.rate, df)])  # noqa: SLF001
+        expected = np.array([0.0, *(scatter.largest_sum(k) for k in range(1, 40))])[np.maximum(0, n - 1).astype(int)]
         allowance = np.sqrt(np.maximum(0.0, level[which, 2] / variance - expected) / 3.0) * (n > 1)
         best = [np.zeros(len(which), int), np.full(len(which), -np.inf), np.ones(len(which)), np.zeros(len(which))]
         for index, window in enumerate(own.WINDOWS):
@@ -169,35 +191,17 @@ class Batch:
             self.start[series] = commit + 1 - width
             self.found.append((int(series), commit, bool(slower), int(commit + 1 - width)))
 
-    def _insert(self, which: Array, values: Array) -> None:
-        width = int(self.seen[which].max()) + 1
-        old = self.sorted[which, :width]
-        place = (old < values[:, None]).sum(1)[:, None]
-        index = np.arange(width)
-        shifted = np.concatenate([old[:, :1], old[:, :-1]], 1)
-        self.sorted[which, :width] = np.where(index < place, old, np.where(index == place, values[:, None], shifted))
-
     def _variance(self, which: Array) -> Array:
-        count = self.seen[which]
-        low, high = np.maximum(0, count - 1) // 2, np.minimum(count // 2, self.sorted.shape[1] - 1)
-        return (self.sorted[which, low] + self.sorted[which, high]) / 2
+        return self.total[which] / self.df[which]
 
     def _df(self, which: Array) -> Array:
-        df = np.minimum(own.MAX_DF, (own.MEDIAN_EFFICIENCY * self.df[which]).astype(int))
+        df = np.minimum(scatter.MAX_DF, self.df[which].astype(int))
         return np.where(df < 50, df, np.where(df < 500, df - df % 25, df - df % 250))
 
 
-def _by_df(df: Array, width: int, value: Callable[[int], object]) -> Array:
+def _by_df(df: Array, value: Callable[[int], list[float]]) -> Array:
     unique, inverse = np.unique(df, return_inverse=True)
-    return np.array([value(int(each)) for each in unique], float).reshape(len(unique), width)[inverse]
-
-
-def _limits(rate: float, df: Array) -> Array:
-    return _by_df(df, len(own.WINDOWS), lambda each: [limit for _, limit in own._limits(rate, each)])  # noqa: SLF001
-
-
-def _ratio_limits(df: int, of_variance: Array) -> Array:
-    return _by_df(of_variance, 1, lambda each: own._largest_ratio(df, each))[:, 0]  # noqa: SLF001
+    return np.array([value(int(each)) for each in unique], float)[inverse]
 
 
 @dataclass(frozen=True)

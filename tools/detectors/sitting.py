@@ -122,7 +122,7 @@ def save(out: pathlib.Path, record: dict[str, Any]) -> None:
     path.with_suffix(".tmp").rename(path)
 
 
-def levels_of(  # noqa: PLR0917 - one call
+def levels_of(
     out: pathlib.Path, driver: Any, flush: Any, module: Any, name: str, params: Any, extra: int, levels: Any, seed: int
 ) -> dict[str, Any]:
     """Time every planted level in random order. The first process measures what the extra work costs."""
