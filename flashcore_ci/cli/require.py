@@ -25,6 +25,12 @@ from flashcore_ci.run.required_check import require
 @options.path(
     "--statement", default=None, text="The in-toto statement of EVIDENCE. It must be exactly the one that EVIDENCE gives."
 )
+@click.option(
+    "--untriaged-days",
+    type=click.IntRange(0, 366),
+    metavar="DAYS",
+    help="Also require that no alert next to the suite stays without a decision for longer.",
+)
 @options.build
 @options.base_build
 @options.toolchain

@@ -37,6 +37,11 @@ class Code(StrEnum):
     NEWER_SUITE = "newer-suite"
     BAR_UNKNOWN = "bar-unknown"
 
+    UNTRIAGED_ALERT = "untriaged-alert"
+    ALERT_REMOVED = "alert-removed"
+    ALERT_CHANGED = "alert-changed"
+    ALERTS_UNREADABLE = "alerts-unreadable"
+
     COMPILE_ERROR = "compile-error"
     NOT_BUILT = "not-built"
     HANG = "hang"
@@ -102,6 +107,9 @@ LOOSENING = frozenset(
 )
 """The codes of a change that asks less than the base's suite does: FAIL."""
 
+ALERTING = frozenset({Code.UNTRIAGED_ALERT, Code.ALERT_REMOVED, Code.ALERT_CHANGED})
+"""The codes of alerts: FAIL. No waiver covers them: a decision about an alert does."""
+
 FAILING = (
     frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.RETUNED, Code.DRIFTED})
     | LOOSENING
@@ -149,6 +157,10 @@ NEXT_STEP: dict[Code, str] = {
     Code.SUBJECT_CHANGED: "The kernel could not be judged with the base's subject file. Keep its interface, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.NEWER_SUITE: "The base's tool cannot read this suite. Merge the tool that reads it first, then the suite.",
     Code.BAR_UNKNOWN: "The suites of base and head could not be compared. Run `flashcore-ci bar` and fix what it names.",
+    Code.UNTRIAGED_ALERT: "Nobody has decided about this slowdown. Run `flashcore-ci alerts triage`, have the file reviewed, and commit it.",
+    Code.ALERT_REMOVED: "The base has this open alert. Restore its file. Only `flashcore-ci alerts update` ends an alert.",
+    Code.ALERT_CHANGED: "The facts of this alert differ from the base's. Restore its file, then run `flashcore-ci alerts triage`.",
+    Code.ALERTS_UNREADABLE: "The files of the alerts cannot be read. Fix what is named here, or restore them from git.",
     Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
     Code.NOT_BUILT: "The subject was not built. Fix its gate `build` first.",
     Code.HANG: "The kernel did not end in time. Look for a barrier where an arrival is missing.",
