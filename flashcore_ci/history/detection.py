@@ -21,7 +21,7 @@ together exceed the limit and each sitting alone points the same way. A level is
 
 **Disturbed processes.** A sitting whose rounds scatter too much (F test at ``DISTURBED_ALPHA``) does not count and is repeated. If the rounds
 of a level scatter more than expected, two disturbed rounds of 8 may be the reason. With a sum of squares ``q`` they move z by up to
-sqrt((q - q0) / 3), which is subtracted.
+sqrt((q - q0) / 3), which is subtracted. If more than 1 % of the sittings are disturbed, so is what one round moves unnoticed.
 
 Sources: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. M. Basseville, I. V. Nikiforov, "Detection of abrupt changes",
 1993, chapter 2 (moving windows of a generalised likelihood ratio).
@@ -49,7 +49,7 @@ FEWEST_ROUNDS = 3
 """Rounds of a re-measurement."""
 SUSPECT = 2.0
 """A level this close to the limit (in z) is measured again."""
-EACH_SITTING = 1.0
+EACH_SITTING = 1.3
 """The z of every single sitting of an alert."""
 
 

@@ -15,6 +15,10 @@ FIRST_CLIP = 4.0
 """How many times the median the variance of one of the first sittings may count."""
 DISTURBED_ALPHA = 1e-3
 EXCESS_ALPHA = 0.025
+FEW, OFTEN = 3, 0.01
+"""From how many disturbed sittings, and from which share of all, a series counts as disturbed."""
+UNNOTICED = 1.2
+"""By how much a disturbed round of 8 moves z without being noticed."""
 MAX_DF = 2000
 CLIP = 4.0
 CLIPPED_MEAN = 0.9205
@@ -30,6 +34,7 @@ class Scatter:
         self._df = math.fsum(df for _, df in first)
         self._total = math.fsum(min(variance, most) * df for variance, df in first)
         self._steps, self._squares = 0, 0.0
+        self._sittings = self._disturbed = 0
 
     def add(self, variance: float, df: float) -> None:
         """Add a sitting that is not disturbed."""
@@ -58,12 +63,16 @@ class Scatter:
         return found if self._steps and found > 1.0 + 2.33 * math.sqrt(3.0 / self._steps) else 1.0
 
     def is_disturbed(self, variance: float, df: float) -> bool:
-        """Whether rounds scatter too much (F test)."""
-        return variance > self.variance * largest_ratio(df, self.df)
+        """Whether rounds of the next sitting scatter too much (F test)."""
+        found = variance > self.variance * largest_ratio(df, self.df)
+        self._sittings, self._disturbed = self._sittings + 1, self._disturbed + found
+        return found
 
     def allowance(self, squares: float, df: int) -> float:
-        """Return by how much two disturbed rounds of a level may have moved z, by its sum of squares."""
-        return math.sqrt(max(0.0, squares / self.variance - largest_sum(df)) / 3.0) if df > 0 else 0.0
+        """Return by how much disturbed rounds of a level may have moved z, by its sum of squares and by how often they occur."""
+        often = self._disturbed >= FEW and self._disturbed > OFTEN * self._sittings
+        excess = math.sqrt(max(0.0, squares / self.variance - largest_sum(df)) / 3.0) if df > 0 else 0.0
+        return excess + (UNNOTICED if often else 0.0)
 
 
 @cache

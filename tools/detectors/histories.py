@@ -78,6 +78,7 @@ class Batch:
         self.source, self.rate, self.count = source, rate, len(source.series)
         self.df, self.total = np.zeros(self.count), np.zeros(self.count)
         self.early: list[tuple[Array, Array]] = []
+        self.sat, self.bad = np.zeros(self.count), np.zeros(self.count)
         self.steps, self.squares = np.zeros(self.count), np.zeros(self.count)
         self.before = np.full((self.count, 2), np.nan)
         self.n, self.y = np.zeros((self.count, commits + 1)), np.zeros((self.count, commits + 1))
@@ -123,6 +124,7 @@ class Batch:
         limit = self._variance(which) * _by_df(self._df(which), lambda each: [scatter.largest_ratio(df, each)])[:, 0]
         for place, (mean, variance) in enumerate(self.early):
             good = variance <= limit
+            self.sat, self.bad = self.sat + 1, self.bad + ~good
             self._step(which[good], mean[good], FIRST_LOOK)
             self.n[:, place + 1] = self.n[:, place] + FIRST_LOOK * good
             self.y[:, place + 1] = self.y[:, place] + FIRST_LOOK * good * mean
@@ -131,6 +133,8 @@ class Batch:
         mean, variance = self._draw(commit, which, count, shift)
         limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[:, 0]
         disturbed = variance > self._variance(which) * limits
+        self.sat[which] += 1
+        self.bad[which] += disturbed
         good, mean, variance = which[~disturbed], mean[~disturbed], variance[~disturbed]
         self.df[good] += count - 1
         self.total[good] += variance * (count - 1)
@@ -161,6 +165,8 @@ class Batch:
         limits = _by_df(self._df(which), lambda df: [limit for _, limit in own._limits(self.rate, df)])  # noqa: SLF001
         expected = np.array([0.0, *(scatter.largest_sum(k) for k in range(1, 40))])[np.maximum(0, n - 1).astype(int)]
         allowance = np.sqrt(np.maximum(0.0, level[which, 2] / variance - expected) / 3.0) * (n > 1)
+        often = (self.bad[which] >= scatter.FEW) & (self.bad[which] > scatter.OFTEN * self.sat[which])
+        allowance = allowance + scatter.UNNOTICED * often
         best = [np.zeros(len(which), int), np.full(len(which), -np.inf), np.ones(len(which)), np.zeros(len(which))]
         for index, window in enumerate(own.WINDOWS):
             at, start = commit + 1 - window, self.start[which]
