@@ -1,3 +1,4 @@
+import itertools
 import math
 import random
 from dataclasses import dataclass, replace
@@ -64,7 +65,9 @@ class TestChanges:
         assert max(commit for commit, *_ in found) <= 60 + 4 + 5
 
     def test_slow_creep_is_found_by_a_long_window(self):
-        windows = {follow([0.0] * 40 + [0.0001 * step for step in range(60)], seed=seed, scatter=0.002)[0][2].window for seed in range(8)}
+        windows = {
+            follow([0.0] * 40 + [0.0001 * step for step in range(60)], seed=seed, scatter=0.002)[0][2].window for seed in range(8)
+        }
         assert max(windows) > 1
 
     def test_an_improvement_is_no_alert_and_begins_anew(self):
@@ -136,11 +139,13 @@ class TestDisturbed:
         machine = Machine()
         scatter = Scatter([(SCATTER**2, 4.0)] * MIN_SITTINGS)
         means = [machine.random.gauss(0.0, 3 * SCATTER) for _ in range(200)]
-        for before, now in zip(means, means[1:], strict=False):
+        for before, now in itertools.pairwise(means):
             scatter.add_step((before, 5), (now, 5))
         assert scatter.factor > 2
 
-    @pytest.mark.parametrize("broken", [{"standard_error": math.nan}, {"log_ratio": math.inf}, {"standard_error": 0.0}, {"rounds": 1}])
+    @pytest.mark.parametrize(
+        "broken", [{"standard_error": math.nan}, {"log_ratio": math.inf}, {"standard_error": 0.0}, {"rounds": 1}]
+    )
     def test_a_sitting_that_is_no_measurement_adds_nothing(self, broken):
         machine = Machine()
         sittings = [machine.sitting(0.0, str(commit)) for commit in range(30)]
