@@ -29,6 +29,12 @@ from flashcore_ci.run.required_check import require
     "--base-evidence", default=None, text="Evidence of the base, for workloads that the GPU job left out. Needs --base."
 )
 @options.path("--base-statement", default=None, text="The signed statement of --base-evidence.")
+@click.option(
+    "--untriaged-days",
+    type=click.IntRange(0, 366),
+    metavar="DAYS",
+    help="Also require that no alert next to the suite stays without a decision for longer.",
+)
 @options.build
 @options.base_build
 @options.toolchain

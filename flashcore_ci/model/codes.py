@@ -44,6 +44,10 @@ class Code(StrEnum):
     CODE_CHANGED = "code-changed"
     UNKNOWN_CHANGE = "unknown-change"
     BASE_UNMEASURED = "base-unmeasured"
+    UNTRIAGED_ALERT = "untriaged-alert"
+    ALERT_REMOVED = "alert-removed"
+    ALERT_CHANGED = "alert-changed"
+    ALERTS_UNREADABLE = "alerts-unreadable"
 
     COMPILE_ERROR = "compile-error"
     NOT_BUILT = "not-built"
@@ -110,6 +114,9 @@ LOOSENING = frozenset(
 )
 """The codes of a change that asks less than the base's suite does: FAIL."""
 
+ALERTING = frozenset({Code.UNTRIAGED_ALERT, Code.ALERT_REMOVED, Code.ALERT_CHANGED})
+"""The codes of alerts: FAIL. No waiver covers them: a decision about an alert does."""
+
 FAILING = (
     frozenset({Code.OVER_LIMIT, Code.UNDER_LIMIT, Code.SLOWER, Code.SLOWER_AT_LOWER_CLOCK, Code.RETUNED, Code.DRIFTED})
     | LOOSENING
@@ -164,6 +171,10 @@ NEXT_STEP: dict[Code, str] = {
     Code.CODE_CHANGED: "Code that a workload runs differs from the measured code. Run the GPU job on this commit.",
     Code.UNKNOWN_CHANGE: "Nothing says that this file cannot change a measurement. Run the GPU job on this commit.",
     Code.BASE_UNMEASURED: "No measurement of the base answers for this commit. Run the GPU job on this commit.",
+    Code.UNTRIAGED_ALERT: "This slowdown has no decision. Run `flashcore-ci alerts triage`, have the file reviewed, and commit it.",
+    Code.ALERT_REMOVED: "The base has this open alert. Restore its file. Only `flashcore-ci alerts update` ends an alert.",
+    Code.ALERT_CHANGED: "The facts of this alert differ from the base's. Restore its file, then run `flashcore-ci alerts triage`.",
+    Code.ALERTS_UNREADABLE: "The files of the alerts cannot be read. Fix what is named here, or restore them from git.",
     Code.COMPILE_ERROR: "The subject does not compile. Fix the error shown here. `flashcore-ci build` repeats it.",
     Code.NOT_BUILT: "The subject was not built. Fix its gate `build` first.",
     Code.HANG: "The kernel did not end in time. Look for a barrier where an arrival is missing.",

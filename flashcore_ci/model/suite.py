@@ -21,8 +21,9 @@ class Roof(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of evidence: one collector each, except ``bar``."""
+    """A kind of evidence: one collector each, except ``bar`` and ``alerts``."""
 
+    ALERTS = "alerts"
     BAR = "bar"
     BUILD = "build"
     RESOURCES = "resources"
@@ -34,10 +35,12 @@ class Kind(StrEnum):
     MACHINE_CODE = "machine-code"
 
 
-STATIC_KINDS = frozenset({Kind.BAR, Kind.BUILD, Kind.RESOURCES})
-"""Evidence from the compiler, and the comparison of suites. It needs no GPU and is never recorded."""
+STATIC_KINDS = frozenset({Kind.ALERTS, Kind.BAR, Kind.BUILD, Kind.RESOURCES})
+"""Evidence from the compiler, the comparison of suites, and the alerts. It needs no GPU and is never recorded."""
 BAR = "bar"
 """The id of the built-in gate that compares the base's suite with head's. No suite may use it."""
+ALERTS = "alerts"
+"""The id of the built-in gate that asks whether every alert is decided. No suite may use it."""
 
 
 class Scope(StrEnum):
@@ -50,7 +53,9 @@ class Scope(StrEnum):
 
 def scope_of(kind: Kind) -> Scope:
     """Return the scope of checks on this evidence."""
-    return {Kind.BAR: Scope.SUBJECT, Kind.BUILD: Scope.SUBJECT, Kind.RESOURCES: Scope.ENTRY}.get(kind, Scope.WORKLOAD)
+    if kind is Kind.RESOURCES:
+        return Scope.ENTRY
+    return Scope.SUBJECT if kind in STATIC_KINDS else Scope.WORKLOAD
 
 
 class Rule(StrEnum):

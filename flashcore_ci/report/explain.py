@@ -11,6 +11,7 @@ from flashcore_ci.report import formatting
 WIDTH = 100
 
 EVIDENCE = {
+    Kind.ALERTS: "the files of alerts next to the suite",
     Kind.BAR: "the suites of base and head, compared",
     Kind.BUILD: "the compiler, at build time",
     Kind.RESOURCES: "the compiled machine code, at build time",

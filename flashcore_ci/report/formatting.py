@@ -23,7 +23,7 @@ SUFFIXES = {"count": "", "abs": "", "ratio": "", "C": " °C", "Mcycle": " Mcycle
 CONDITIONS = {Rule.LESS: "below", Rule.AT_MOST: "at most", Rule.AT_LEAST: "at least", Rule.EQUAL: "exactly"}
 NOUNS = {"local-memory": "instruction", "instructions": "violation", "finite": "bad value", "repeatable": "differing run"}
 """What the shipped gates count, where the kind of evidence does not say it."""
-KIND_NOUNS = {Kind.BAR: "change", Kind.BUILD: "error", Kind.SANITIZER: "finding"}
+KIND_NOUNS = {Kind.ALERTS: "alert", Kind.BAR: "change", Kind.BUILD: "error", Kind.SANITIZER: "finding"}
 CODE_SPAN = re.compile(r"`((?! )[^`|\\<>&@\n]+(?<! ))`")
 """Code in our texts. What Markdown or HTML could read as markup is excluded: it stays escaped text."""
 FEWEST_DIGITS = 4

@@ -20,7 +20,7 @@ from flashcore_ci.plan.bar import answers
 from flashcore_ci.plan.planner import drop_comparisons, new_only
 from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
-from flashcore_ci.run import github, hints, host, profiler_reports, references, reports
+from flashcore_ci.run import github, hints, host, profiler_reports, references, reports, triage
 from flashcore_ci.run.base import prepare, unaffected
 from flashcore_ci.run.base.anchor import required_pin
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
@@ -253,7 +253,10 @@ def judge_partial(run: PartialRun, request: Request, *, as_of: str) -> Report:
         references=references.of(request.root / request.suite),
         base=run.base,
         max_age_days=run.max_age_days,
-        bar=bar_verdicts(bar, run.again, tuple(run.sources), request, as_of=as_of, tool=__version__),
+        bar=(
+            *bar_verdicts(bar, run.again, tuple(run.sources), request, as_of=as_of, tool=__version__),
+            *triage.verdicts(request, as_of=as_of),
+        ),
         no_base=run.no_base,
     )
     only = f"only a part of the suite was judged: --only {' --only '.join(request.only)}" if request.only else ""

@@ -11,6 +11,7 @@ from typing import Any
 from flashcore_ci.model.codes import WAIVABLE, Code
 from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.suite import (
+    ALERTS,
     BAR,
     FINDING,
     ISOLATED_KINDS,
@@ -135,6 +136,8 @@ def _check_gate_table(problems: Problems, key: str, table: Mapping[str, Any], se
     if isinstance(name, str):
         if name == BAR:
             problems.add(f"{key}.id", f'"{BAR}" is the built-in gate that compares suites: give another id')
+        if name == ALERTS:
+            problems.add(f"{key}.id", f'"{ALERTS}" is the built-in gate about alerts: give another id')
         if name in seen:
             problems.add(f"{key}.id", f'the id "{name}" is given twice')
         seen.add(name)
