@@ -1,0 +1,131 @@
+"""What pages read of a large history: an index of all runs, chosen points without their readings, versions and tallies."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Collection, Iterator, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from flashcore_ci.history import tables as t
+from flashcore_ci.history.packing import DOUBLE, unpack
+from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
+from flashcore_ci.model.history import Series
+
+MOST = 500
+SUMMARY = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz")
+WORK = ("work/flops", "work/bytes")
+
+
+def run_keys(connection: Connection) -> list[RunKey]:
+    """Return every run in the order of commits: those without a position first, by their time."""
+    r, c, m = t.runs.c, t.commits.c, t.machines.c
+    query = (
+        select(r.id, r.collected_at, c.position, c.committed_at, r.standing, r.suite, m.machine_class)
+        .join(t.commits, r.commit_id == c.id)
+        .join(t.machines, r.machine_id == m.id, isouter=True)
+    )
+    rows = [RunKey(*row[:6], row[6] or "") for row in connection.execute(query)]
+    return sorted(
+        rows, key=lambda k: (k.position is not None, k.position or k.committed_at or k.collected_at, k.collected_at, k.id)
+    )
+
+
+def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list[Dot]:
+    """Return the points of these runs, in their order."""
+    anchors = _anchor_codes(connection, series)
+    layouts = _offsets(connection)
+    more = _anchored(connection, series, anchors)
+    p = t.points.c
+    columns = (p.run_id, p.code_id, p.epoch_id, p.outcome, p.base_id, p.log_ratio, p.standard_error, p.layout_id, p.numbers)
+    found: dict[int, Dot] = {}
+    for part in _parts(run_ids):
+        for row in connection.execute(select(*columns).where(p.series_id == series.id, p.run_id.in_(part))):
+            run, code, epoch, outcome, base, ratio, error, layout, numbers = row
+            if base not in anchors:
+                ratio, error = more.get(run, (None, None))
+            ms, ms_std, cycles, cycles_std, mhz = (
+                None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
+            )
+            value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
+            found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)
+    return [found[run] for run in run_ids if run in found]
+
+
+def versions(connection: Connection, series: Series) -> list[Version]:
+    """Return every code of the series that has points, in the order of first runs."""
+    p, c = t.points.c, t.codes.c
+    query = (
+        select(func.max(p.code_id), c.identity, func.min(p.run_id), func.max(p.run_id), func.count())
+        .join(t.codes, p.code_id == c.id)
+        .where(p.series_id == series.id)
+        .group_by(c.identity)
+        .order_by(func.min(p.run_id))
+    )
+    return [Version(*row) for row in connection.execute(query)]
+
+
+def work(connection: Connection, series: Series) -> tuple[float | None, float | None]:
+    """Return FLOP and bytes of the workload, as the newest run that names them says."""
+    p, s = t.points.c, t.reading_sets.c
+    newest = select(func.max(p.reading_set_id)).where(p.series_id == series.id)
+    query = (
+        select(t.layouts.c.names, s.numbers)
+        .join(t.layouts, s.layout_id == t.layouts.c.id)
+        .where(s.id == newest.scalar_subquery())
+    )
+    row = connection.execute(query).one_or_none()
+    found = unpack(row.names, row.numbers, DOUBLE) if row else {}
+    flops, moved = (found.get(name) for name in WORK)
+    return flops, moved
+
+
+def tallies(connection: Connection, since: int) -> list[Tally]:
+    """Count verdicts that are not a PASS since a moment, by outcome and reason, the most frequent first."""
+    v, r = t.verdicts.c, t.runs.c
+    query = (
+        select(v.outcome, v.code, v.gate, func.count(), func.count(v.run_id.distinct()), func.max(v.run_id))
+        .join(t.runs, v.run_id == r.id)
+        .where(r.collected_at >= since)
+        .group_by(v.outcome, v.code, v.gate)
+        .order_by(func.count().desc(), v.code, v.gate)
+    )
+    return [Tally(*row) for row in connection.execute(query)]
+
+
+def newest_change(connection: Connection) -> tuple[int, ...]:
+    """Return numbers that differ after any run, verdict, anchor or alert was added."""
+    tables = (t.runs, t.anchors, t.alerts)
+    columns = [*(table.c.id for table in tables), t.runs.c.added_at, t.alerts.c.closed_at]
+    return tuple(connection.scalar(select(func.max(column))) or 0 for column in columns)
+
+
+def _anchor_codes(connection: Connection, series: Series) -> dict[int, int]:
+    """Return the anchor by code id."""
+    a, c = t.anchors.c, t.codes.c
+    key = {"suite": series.suite, "workload": series.workload, "question": series.question}
+    query = select(c.id, a.id).join(t.anchors, a.code == c.identity).where(*(a[name] == key[name] for name in key)).order_by(a.id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _anchored(connection: Connection, series: Series, anchors: dict[int, int]) -> dict[int, tuple[float, float | None]]:
+    """Return the further ratios to an anchor by run. The newest anchor counts."""
+    r = t.ratios.c
+    query = select(r.run_id, r.base_id, r.log_ratio, r.standard_error).where(r.series_id == series.id, r.base_id.in_(anchors))
+    rows = sorted(connection.execute(query), key=lambda row: anchors[row[1]]) if anchors else []
+    return {row[0]: (row[2], row[3]) for row in rows}
+
+
+def _offsets(connection: Connection) -> dict[int, tuple[int | None, ...]]:
+    """Return where each layout keeps the summary."""
+    found: dict[int, tuple[int | None, ...]] = {}
+    for row in connection.execute(select(t.layouts.c.id, t.layouts.c.names)):
+        places = {name: 4 * index for index, name in enumerate(json.loads(row.names))}
+        found[row.id] = tuple(places.get(name) for name in SUMMARY)
+    return found
+
+
+def _parts(ids: Collection[int]) -> Iterator[list[int]]:
+    ordered = sorted(ids)
+    return (ordered[start : start + MOST] for start in range(0, len(ordered), MOST))
