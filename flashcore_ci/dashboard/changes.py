@@ -10,7 +10,7 @@ from enum import StrEnum
 from flashcore_ci.judge.stats.descriptive import mean, sample_std
 from flashcore_ci.judge.stats.distributions import t_quantile
 from flashcore_ci.model.dashboard import AlertView, Dot, Line
-from flashcore_ci.model.history import OUTCOMES
+from flashcore_ci.model.history import StoredVerdict
 from flashcore_ci.model.verdict import Outcome
 
 BEFORE = 20
@@ -55,14 +55,12 @@ def level(line: Line, dot: Dot) -> float | None:
 
 def comparable(line: Line) -> list[Dot]:
     """Return the points that may be compared with the newest: all with an anchor, else those of its epoch."""
-    if not line.dots:
-        return []
-    newest = line.dots[-1]
-    return [dot for dot in line.dots if level(line, dot) is not None and (line.is_anchored or dot.epoch == newest.epoch)]
+    timed = [dot for dot in line.dots if level(line, dot) is not None]
+    return [dot for dot in timed if line.is_anchored or dot.epoch == timed[-1].epoch]
 
 
-def of(line: Line, alerts: Sequence[AlertView], times: dict[int, int]) -> Change:
-    """Compare the newest point with those before. ``times`` are those of runs."""
+def of(line: Line, alerts: Sequence[AlertView], times: dict[int, int], verdict: StoredVerdict | None = None) -> Change:
+    """Compare the newest point with those before. ``times`` are those of runs, ``verdict`` is what blocks the newest run."""
     if not line.dots:
         return Change(status=Status.UNPROVEN, why="no run measured it")
     newest, usable = line.dots[-1], comparable(line)
@@ -74,11 +72,11 @@ def of(line: Line, alerts: Sequence[AlertView], times: dict[int, int]) -> Change
         size = next(part.log_ratio for part in alert.parts if part.line == line.key)
         status = Status.REGRESSED if size > 0 else Status.IMPROVED
         return Change(status=status, why=f"alert {alert.key}, {alert.state}", **known)
-    outcome = OUTCOMES[newest.outcome]
-    if outcome is Outcome.FAIL:
-        return Change(status=Status.FAILED, why="a gate failed at the newest run", **known)
-    if outcome is Outcome.INCONCLUSIVE:
-        return Change(status=Status.UNPROVEN, why="the newest run is inconclusive", **known)
+    if verdict is not None:
+        status = Status.FAILED if verdict.outcome is Outcome.FAIL else Status.UNPROVEN
+        return Change(status=status, why=f"{verdict.gate}: {verdict.code}", **known)
+    if not usable:
+        return Change(status=Status.UNCHANGED, why="checked, not timed", **known)
     if level(line, newest) is None:
         return Change(status=Status.UNPROVEN, why="the newest run did not time it", **known)
     return _measured(usable, estimate, half, known)

@@ -12,7 +12,7 @@ from flashcore_ci.model.dashboard import Snapshot
 from flashcore_ci.model.verdict import Outcome
 from flashcore_ci.report import formatting
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~@&:/=$])")
+SPECIAL = re.compile(r"([\\`*_{}\[\]()#.!|<>~@&:/$])")
 MOST = 10
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flashcore_ci.dashboard import changes, page
 from flashcore_ci.dashboard.changes import Change, Status
 from flashcore_ci.model.dashboard import AlertView, Line, Snapshot
-from flashcore_ci.model.history import OUTCOMES
+from flashcore_ci.model.history import OUTCOMES, StoredVerdict
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html.markup import Child, Markup, join, tag
 
@@ -40,8 +40,18 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
     times = {number: run.collected_at for number, run in snapshot.runs.items()}
     newest = max((times.get(line.dots[-1].run, 0) for line in snapshot.lines if line.dots), default=0)
     current = [line for line in snapshot.lines if line.dots and newest - times.get(line.dots[-1].run, 0) < RETIRED]
-    rows = [Row(line, changes.of(line, snapshot.alerts, times)) for line in current]
+    red = blocking(snapshot)
+    rows = [
+        Row(line, changes.of(line, snapshot.alerts, times, red.get((line.dots[-1].run, line.series.workload))))
+        for line in current
+    ]
     return sorted(rows, key=lambda row: (-abs(row.change.estimate or 0.0), row.line.series.workload))
+
+
+def blocking(snapshot: Snapshot) -> dict[tuple[int, str], StoredVerdict]:
+    """Return the worst verdict that blocks, by run and workload."""
+    ordered = sorted(snapshot.verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
+    return {(verdict.run, verdict.target): verdict for verdict in ordered if '"blocks":true' in verdict.record}
 
 
 def render(snapshot: Snapshot) -> bytes:

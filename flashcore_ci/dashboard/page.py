@@ -29,6 +29,7 @@ SHORT = 12
 NONE, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 MOST_TEXT = 120
 UNITS = {"ms": "ms", "megacycles": "Mcycle"}
+FEWEST_OF_TREND = 4
 SPARK_WIDTH, SPARK_HEIGHT = 120.0, 24.0
 
 
@@ -158,7 +159,7 @@ def badge(text: str, style: str = "") -> Markup:
 def sparkline(values: Sequence[float | None], label: str) -> Markup:
     """Return a small line without axes. Screen readers get ``label``."""
     known = [(index, number) for index, number in enumerate(values) if number is not None and math.isfinite(number)]
-    if len(known) < 2:  # noqa: PLR2004 - a line has two ends
+    if len(known) < FEWEST_OF_TREND:
         return tag("span", NONE, class_="soft")
     low, high = min(number for _, number in known), max(number for _, number in known)
     spread = max(high - low, 1e-3)  # so that noise of a tenth of a per cent stays flat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flashcore_ci.dashboard import cost, gate_page, machines, overview, runs, versions, workload
 from flashcore_ci.dashboard.assets import ASSETS
+from flashcore_ci.dashboard.changes import Change, Status
 from flashcore_ci.model.dashboard import Snapshot
 
 PAGES = {
@@ -25,11 +26,15 @@ TYPES = {
 }
 
 
+RETIRED = Change(status=Status.UNPROVEN, why="no longer measured")
+
+
 def files(snapshot: Snapshot) -> dict[str, bytes]:
     """Return every file of the site."""
     made = {path: render(snapshot) for path, render in PAGES.items()}
+    known = {row.line.key: row.change for row in overview.rows_of(snapshot)}
     for line in snapshot.lines:
-        made[f"w/{line.key}.html"] = workload.render(line, snapshot)
+        made[f"w/{line.key}.html"] = workload.render(line, known.get(line.key, RETIRED), snapshot)
         made[f"data/series/{line.key}.json"] = workload.data(line, snapshot)
     made |= runs.data(snapshot)
     return made | {f"assets/{name}": content for name, content in ASSETS.items()}

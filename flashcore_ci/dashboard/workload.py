@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from flashcore_ci.dashboard import changes, overview, page, versions
+from flashcore_ci.dashboard import overview, page, versions
+from flashcore_ci.dashboard.changes import Change
 from flashcore_ci.model.dashboard import Line, Snapshot
 from flashcore_ci.model.history import OUTCOMES
 from flashcore_ci.report.html.markup import Child, Markup, tag
@@ -14,14 +15,12 @@ from flashcore_ci.report.html.markup import Child, Markup, tag
 MOST_ROWS = 50
 MOST_VERSIONS = 20
 SCALES = {"megacycles": "Cycles", "ms": "Time"}
-HEAD = ("Commit", "Collected", "Newest value", "To the anchor", "Standard error", "Clock", "Verdict", "Run")
+HEAD = ("Commit", "Collected", "Value", "To the anchor", "Standard error", "Clock", "Verdict", "Run")
 
 
-def render(line: Line, snapshot: Snapshot) -> bytes:
+def render(line: Line, change: Change, snapshot: Snapshot) -> bytes:
     """Return the page of a workload."""
     series = line.series
-    times = {number: run.collected_at for number, run in snapshot.runs.items()}
-    change = changes.of(line, snapshot.alerts, times)
     newest = line.dots[-1] if line.dots else None
     content = (
         tag("p", tag("a", "Overview", href="../index.html"), " / ", page.shown(series.suite), class_="soft"),

@@ -65,6 +65,7 @@ def rows_of(new: NewRun) -> RunRows:
         "collected_at": _seconds(provenance.collected_at),
         "dirty": int(provenance.dirty),
         "seconds": number(sum(observation.seconds for observation in new.evidence.observations)),
+        "stages": as_json(_stages(new.evidence)),
         "standing": new.standing.value,
         "outcome": new.outcome.value,
         "added_at": new.added_at,
@@ -80,6 +81,14 @@ def rows_of(new: NewRun) -> RunRows:
         points=points_of(new.plan, new.evidence, new.verdicts, new.digest),
         verdicts=_verdicts(new.verdicts),
     )
+
+
+def _stages(evidence: Evidence) -> dict[str, float]:
+    """Return the seconds of each kind of evidence."""
+    found: dict[str, float] = {}
+    for observation in evidence.observations:
+        found[observation.kind.value] = found.get(observation.kind.value, 0.0) + number(observation.seconds)
+    return {name: round(seconds, 3) for name, seconds in found.items() if seconds > 0}
 
 
 def content_digest(row: Row) -> bytes:

@@ -94,6 +94,13 @@ def tallies(connection: Connection, since: int) -> list[Tally]:
     return [Tally(*row) for row in connection.execute(query)]
 
 
+def stages(connection: Connection, run_ids: Collection[int]) -> dict[int, dict[str, float]]:
+    """Return the seconds of each kind of evidence by run."""
+    r = t.runs.c
+    query = select(r.id, r.stages).where(r.stages != "{}")
+    return {row.id: json.loads(row.stages) for part in _parts(run_ids) for row in connection.execute(query.where(r.id.in_(part)))}
+
+
 def newest_change(connection: Connection) -> tuple[int, ...]:
     """Return numbers that differ after any run, verdict, anchor or alert was added."""
     tables = (t.runs, t.anchors, t.alerts)

@@ -12,7 +12,7 @@ from flashcore_ci.dashboard import digest, site
 from flashcore_ci.history import address, database
 from flashcore_ci.model.dashboard import Snapshot
 from flashcore_ci.model.errors import CannotCollectError, UsageError
-from flashcore_ci.run import dashboard_source
+from flashcore_ci.run import dashboard_alerts, dashboard_source
 from flashcore_ci.store.claim import FIX, MARKER, mark_folder
 
 OURS = re.compile(
@@ -22,16 +22,17 @@ OURS = re.compile(
 """Every path that a site can have. A folder with any other was not written by this command."""
 
 
-def read(db: str, environ: Mapping[str, str]) -> Snapshot:
-    """Read what the pages show."""
+def read(db: str, environ: Mapping[str, str], suite: Path) -> Snapshot:
+    """Read what the pages show. The alerts are files next to the suite."""
+    alerts = dashboard_alerts.files(suite)
     with database.reading(address.parse(db, environ)) as connection:
-        return dashboard_source.read(connection, int(clock.wall()))
+        return dashboard_source.read(connection, int(clock.wall()), alerts)
 
 
-def build(db: str, environ: Mapping[str, str], out: Path) -> dict[str, int]:
+def build(db: str, environ: Mapping[str, str], suite: Path, out: Path) -> dict[str, int]:
     """Write the site. UsageError if ``out`` holds what this command did not write. Return how many files and bytes."""
     refuse_foreign(out)
-    files = site.files(read(db, environ))
+    files = site.files(read(db, environ, suite))
     with mark_folder(out):
         present = set(_paths(out))
         for path, content in sorted(files.items(), key=lambda pair: pair[0].endswith(".html")):  # pages after their data
@@ -63,7 +64,9 @@ def _write(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
         partial.replace(path)
     except OSError as error:
-        raise CannotCollectError(f"cannot write {path}: {error.strerror}", fix="free disk space, or give another folder") from None
+        raise CannotCollectError(
+            f"cannot write {path}: {error.strerror}", fix="free disk space, or give another folder"
+        ) from None
 
 
 def _paths(out: Path) -> Iterator[str]:
@@ -83,6 +86,6 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def weekly(db: str, environ: Mapping[str, str], days: int) -> str:
+def weekly(db: str, environ: Mapping[str, str], suite: Path, days: int) -> str:
     """Return the digest of the last ``days`` days."""
-    return digest.render(read(db, environ), days)
+    return digest.render(read(db, environ, suite), days)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from flashcore_ci.adapters import clock
@@ -13,7 +14,7 @@ from flashcore_ci.dashboard import site
 from flashcore_ci.dashboard.page import POLICY
 from flashcore_ci.history import address, database, selection
 from flashcore_ci.model.errors import FlashcoreError, UsageError
-from flashcore_ci.run import dashboard_source
+from flashcore_ci.run import dashboard_alerts, dashboard_source
 
 LOCAL = "127.0.0.1"
 SECONDS = 10
@@ -30,8 +31,8 @@ HEADERS = {
 class Pages:
     """The files of the site, made again when the history has changed."""
 
-    def __init__(self, url: address.Address) -> None:
-        self._url, self._lock = url, threading.Lock()
+    def __init__(self, url: address.Address, suite: Path) -> None:
+        self._url, self._suite, self._lock = url, suite, threading.Lock()
         self._state: tuple[int, ...] | None = None
         self._files: Mapping[str, bytes] = {}
 
@@ -40,7 +41,8 @@ class Pages:
         with self._lock, database.reading(self._url) as connection:
             state = selection.newest_change(connection)
             if state != self._state:
-                self._files = site.files(dashboard_source.read(connection, int(clock.wall())))
+                alerts = dashboard_alerts.files(self._suite)
+                self._files = site.files(dashboard_source.read(connection, int(clock.wall()), alerts))
                 self._state = state
             return self._files.get(path)
 
@@ -111,9 +113,9 @@ class Server(ThreadingHTTPServer):
         """Drop a client that went away."""
 
 
-def start(db: str, environ: Mapping[str, str], port: int) -> Server:
+def start(db: str, environ: Mapping[str, str], suite: Path, port: int) -> Server:
     """Bind the server. UsageError if there is no history, or the port is taken."""
-    pages = Pages(address.parse(db, environ))
+    pages = Pages(address.parse(db, environ), suite)
     pages.get("index.html")
     try:
         return Server(port, pages)

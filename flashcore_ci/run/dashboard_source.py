@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from flashcore_ci.history import queries, selection
-from flashcore_ci.model.dashboard import AlertPart, AlertView, Dot, Line, RunKey, Snapshot, Version
-from flashcore_ci.model.history import Alert, Series, Standing
+from flashcore_ci.model.dashboard import Line, RunKey, Snapshot
+from flashcore_ci.model.history import Series, Standing
 from flashcore_ci.model.identity import digest_of
+from flashcore_ci.run import dashboard_alerts
 
 NEWEST = 1000
 """Points of a series that are shown in full."""
@@ -22,7 +23,7 @@ WEEKS = 12 * 7 * 86_400
 SHOWN = frozenset({Standing.PROTECTED.value, Standing.REVIEWED.value})
 
 
-def read(connection: Connection, now: int) -> Snapshot:
+def read(connection: Connection, now: int, alert_files: Sequence[dashboard_alerts.AlertFile] = ()) -> Snapshot:
     """Read everything that the pages show."""
     keys = selection.run_keys(connection)
     groups = _groups(keys)
@@ -31,7 +32,7 @@ def read(connection: Connection, now: int) -> Snapshot:
         group = groups.get((series.suite, series.machine_class), [])
         chosen = _chosen(group)
         dots = selection.dots(connection, series, chosen)
-        found = _versions(connection, series, dots)
+        found = selection.versions(connection, series)[-VERSIONS:] if dots else []
         versions += found
         flops, moved = selection.work(connection, series)
         sampled = sum(dot.run in set(chosen[:-NEWEST]) for dot in dots) if len(chosen) > NEWEST else 0
@@ -49,10 +50,12 @@ def read(connection: Connection, now: int) -> Snapshot:
         )
     recent = [key.id for key in keys if key.collected_at >= now - WEEKS]
     tallies = selection.tallies(connection, now - WEEKS)
-    alerts = _alerts(connection, {line.series.id: line.key for line in lines})
+    keys_of_lines = {line.series.id: line.key for line in lines}
+    stored = [dashboard_alerts.of_store(alert, keys_of_lines) for alert in queries.alerts(connection)]
     named = {dot.run for line in lines for dot in line.dots} | {version.first for version in versions} | set(recent)
-    named |= {tally.newest for tally in tallies} | {part.first for alert in alerts for part in alert.parts}
+    named |= {tally.newest for tally in tallies} | {part.first for alert in stored for part in alert.parts}
     runs = {run.id: run for run in queries.runs(connection, ids=named)}
+    alerts = [*stored, *(dashboard_alerts.of_file(alert, lines, runs) for alert in alert_files)]
     newest = sorted(keys, key=lambda key: (-key.collected_at, -key.id))[:DETAILED]
     alarmed = [part.first for alert in alerts for part in alert.parts if part.first in runs]
     detailed = tuple(dict.fromkeys([*(key.id for key in newest if key.id in runs), *alarmed]))
@@ -69,6 +72,7 @@ def read(connection: Connection, now: int) -> Snapshot:
         verdicts=queries.verdicts(connection, detailed),
         tallies=tuple(tallies),
         alerts=tuple(alerts),
+        stages=selection.stages(connection, recent),
     )
 
 
@@ -93,21 +97,3 @@ def _chosen(group: Sequence[int]) -> list[int]:
     older, newest = group[:-NEWEST], group[-NEWEST:]
     step = -(-len(older) // SAMPLES) or 1
     return [*older[::step], *newest]
-
-
-def _versions(connection: Connection, series: Series, dots: Sequence[Dot]) -> list[Version]:
-    return selection.versions(connection, series)[-VERSIONS:] if dots else []
-
-
-def _alerts(connection: Connection, lines: dict[int, str]) -> list[AlertView]:
-    return [_alert(alert, lines) for alert in queries.alerts(connection)]
-
-
-def _alert(alert: Alert, lines: dict[int, str]) -> AlertView:
-    names = ("key", "state", "owner", "reason", "until", "opened_at", "closed_at")
-    parts = tuple(
-        AlertPart(line=lines[part.series], first=part.first, log_ratio=part.log_ratio, error=part.standard_error)
-        for part in alert.series
-        if part.series in lines
-    )
-    return AlertView(**{name: getattr(alert, name) for name in names}, parts=parts)

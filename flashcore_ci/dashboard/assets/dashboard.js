@@ -248,7 +248,7 @@
       const values = (point) => [number(point?.[3], known[2]), percent(point?.[5] ?? null), verdict(point)];
       return second ? [link, number(a?.[3], known[2]), number(b?.[3], known[2]), percent(change([a, b])), verdict(a), verdict(b)] : [link, ...values(a)];
     });
-    const head = second ? ["Workload", "Run A", "Run B", "B against A", "Verdict A", "Verdict B"] : ["Workload", "Newest value", "To the anchor", "Verdict"];
+    const head = second ? ["Workload", "Run A", "Run B", "B against A", "Verdict A", "Verdict B"] : ["Workload", "Value", "To the anchor", "Verdict"];
     const side = (pairs) => { const maps = pairs.map((list) => new Map(list)); return [...new Set(maps.flatMap((map) => [...map.keys()]))].map((name) => [name, ...maps.map((map) => map.get(name))]); };
     const tools = side(runs.map((run) => run.tools)).filter(([, a, b]) => !second || a !== b);
     const columns = second ? ["Run A", "Run B"] : ["Run A"];
