@@ -41,15 +41,19 @@ INPUTS = {
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
+    "history": ("evidence", "statement", "protected", "suite", "db"),
+    "dashboard": ("db", "suite", "out"),
 }
 OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
 """Nothing else from the report's file becomes an output: a line end in it would add outputs."""
 WITH_VERDICT = frozenset({"gate", "require"})
+SUBCOMMANDS = {"history": ("add",), "dashboard": ("build",)}
 FLAGS = {"doctor": ("--runner",)}
 ANY_VERDICT = frozenset({"judge"})
 """Commands that report on a verdict, and do not decide."""
 SAME_NAME_OPTIONS = (
     *("needs", "demand", "statement", "predicate", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed"),
+    *("db", "protected"),
 )
 """Inputs that become options of the same name."""
 
@@ -66,11 +70,11 @@ def main(command: str) -> int:
         return _refuse(str(error))
     old = f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step"
     is_old = sys.version_info < OLDEST
-    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(inputs, os.environ))
+    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(command, inputs, os.environ))
     if tool is None:
         return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
-    status = _run([tool, command, *arguments(command, inputs)], python)
+    status = _run([tool, command, *SUBCOMMANDS.get(command, ()), *arguments(command, inputs)], python)
     if command not in WITH_VERDICT:
         return PASSED if command in ANY_VERDICT and status in TOLERATED["never"] else status
     if status == PASSED and _verdict(Path(inputs["out"])) != "PASS":
@@ -102,11 +106,13 @@ def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     return [*words, "--", *(inputs[name] for name in positional)] if "evidence" in inputs else words
 
 
-def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Return the extras to install: none without measurements.
+def extras(command: str, inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return the extras to install: none without measurements or a database.
 
     torch is included unless another interpreter has it.
     """
+    if command in SUBCOMMANDS:
+        return "[history]"
     if "python" not in inputs or inputs.get("measure") == "recorded":
         return ""
     return "[measure]" if inputs["python"] or environ.get("FLASHCORE_CI_PYTHON") else "[gpu]"
@@ -131,7 +137,8 @@ def install(folder: Path, extra: str) -> Path | None:
 def pip_commands(folder: Path, extra: str) -> list[list[str | Path]]:
     """Return pip's command lines: first what the lock files pin, then the tool itself, without the network."""
     pip: list[str | Path] = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    locks = [LOCKS / "required.lock", *([LOCKS / "measure.lock"] if extra else [])]
+    more = {"": [], "[history]": [LOCKS / "history.lock"]}.get(extra, [LOCKS / "measure.lock"])
+    locks = [LOCKS / "required.lock", *more]
     pinned = [*pip, "--require-hashes", "--only-binary=:all:", *(f"--requirement={lock}" for lock in locks)]
     commands = [pinned, [*pip, "--no-deps", "--no-index", "--no-build-isolation", CHECKOUT]]
     return [*commands, [*pip, f"{CHECKOUT}{extra}"]] if extra == "[gpu]" else commands

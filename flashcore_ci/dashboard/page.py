@@ -84,7 +84,7 @@ def grid(label: str, head: Sequence[str], rows: Iterable[Markup], *, numeric: It
     right = set(numeric)
     headings = (tag("th", name, scope="col", class_="num" if index in right else None) for index, name in enumerate(head))
     inner = tag("table", tag("thead", tag("tr", *headings)), tag("tbody", *rows), class_=style or None)
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {label}")
 
 
 def facts(*pairs: tuple[str, Child]) -> Markup:

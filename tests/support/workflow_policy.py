@@ -223,7 +223,7 @@ def action_problems(actions: Mapping[str, Flow]) -> list[str]:
 
 
 _PROGRAM = 'python3 "$GITHUB_ACTION_PATH/../{}"'
-PROGRAMS = {name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "verify")} | {
+PROGRAMS = {name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "history", "verify")} | {
     name: (_PROGRAM.format("run.py") + f" {name}", "INPUT") for name in ("gate", "judge", "require", "statement")
 }
 """What each action runs, and how the variables of its inputs begin."""

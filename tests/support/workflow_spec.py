@@ -26,6 +26,8 @@ RIGHTS = {
     (TRUSTED, "attest"): {"contents": "read", "id-token": "write", "attestations": "write"},
     (TRUSTED, "required"): {"contents": "read", "actions": "read", "attestations": "read"},
     (TRUSTED, "comment"): {"contents": "read", "attestations": "read", "pull-requests": "write"},
+    ("nightly.yml", "history"): {"contents": "read", "actions": "read"},
+    ("nightly.yml", "pages"): {"pages": "write", "id-token": "write"},
     (TRUSTED, "alerts"): {"contents": "read", "attestations": "read", "security-events": "write"},
 }
 """Every other job reads the contents, and nothing else."""

@@ -215,7 +215,7 @@
   }
 
   function table(title, head, rows, numeric = []) {
-    const box = make("div", null, { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
+    const box = make("div", null, { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${title}` });
     const grid = make("table"), top = make("thead"), body = make("tbody"), line = make("tr");
     head.forEach((name, index) => line.append(make("th", name, { scope: "col", class: numeric.includes(index) ? "num" : "" })));
     top.append(line);
