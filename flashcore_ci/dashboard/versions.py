@@ -77,7 +77,7 @@ def of_line(line: Line, snapshot: Snapshot, most: int) -> Markup:
     times = reached(line)
     versions = line.versions[-most - 1 :]
     rows = [_row(line, version, before, times, snapshot) for version, before in zip(versions, (None, *versions), strict=False)]
-    head = ("First commit", "Day", *RESOURCES, "Reached", "Runs")
+    head = ("First commit", "Day", *RESOURCES, "Reached", "Points")
     return page.grid("Versions", head, reversed(rows[-most:]), numeric=range(2, 9))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, func, select
@@ -53,30 +54,31 @@ def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list
     return [found[run] for run in run_ids if run in found]
 
 
-def versions(connection: Connection, series: Series) -> list[Version]:
-    """Return every code of the series that has points, in the order of first runs."""
-    p, c = t.points.c, t.codes.c
-    query = (
-        select(func.max(p.code_id), c.identity, func.min(p.run_id), func.max(p.run_id), func.count())
-        .join(t.codes, p.code_id == c.id)
-        .where(p.series_id == series.id)
-        .group_by(c.identity)
-        .order_by(func.min(p.run_id))
-    )
-    return [Version(*row) for row in connection.execute(query)]
+def versions(connection: Connection, dots: Sequence[Dot]) -> list[Version]:
+    """Return every code of these points, in the order of its first point."""
+    of_code = {dot.code for dot in dots if dot.code is not None}
+    c = t.codes.c
+    rows = (row for part in _parts(of_code) for row in connection.execute(select(c.id, c.identity).where(c.id.in_(part))))
+    identity = {row.id: row.identity for row in rows}
+    found: dict[str, list[Dot]] = defaultdict(list)
+    for dot in dots:
+        if dot.code in identity:
+            found[identity[dot.code]].append(dot)
+    return [Version(mine[-1].code or 0, name, mine[0].run, mine[-1].run, len(mine)) for name, mine in found.items()]
 
 
-def work(connection: Connection, series: Series) -> tuple[float | None, float | None]:
-    """Return FLOP and bytes of the workload, as the newest run that names them says."""
+def work(connection: Connection, series: Series, run_ids: Sequence[int]) -> tuple[float | None, float | None]:
+    """Return FLOP and bytes of the workload, as the last of these runs that names them says."""
     p, s = t.points.c, t.reading_sets.c
-    newest = select(func.max(p.reading_set_id)).where(p.series_id == series.id)
     query = (
-        select(t.layouts.c.names, s.numbers)
+        select(p.run_id, t.layouts.c.names, s.numbers)
+        .join(t.reading_sets, p.reading_set_id == s.id)
         .join(t.layouts, s.layout_id == t.layouts.c.id)
-        .where(s.id == newest.scalar_subquery())
+        .where(p.series_id == series.id, p.run_id.in_(run_ids))
     )
-    row = connection.execute(query).one_or_none()
-    found = unpack(row.names, row.numbers, DOUBLE) if row else {}
+    rows = {row.run_id: row for row in connection.execute(query)}
+    newest = next((rows[run] for run in reversed(run_ids) if run in rows), None)
+    found = unpack(newest.names, newest.numbers, DOUBLE) if newest else {}
     flops, moved = (found.get(name) for name in WORK)
     return flops, moved
 

@@ -40,7 +40,7 @@ class Dot(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A code that a series was measured with: its newest id, and its first and last run."""
+    """A code that a series was measured with: its newest id, its first and last run, and how many of the shown points have it."""
 
     code: int
     identity: str

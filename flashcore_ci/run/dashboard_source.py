@@ -19,6 +19,8 @@ SAMPLES = 300
 DETAILED = 200
 """Runs that have a page of their own."""
 VERSIONS = 30
+LATEST = 20
+"""Runs that say how much work a call is."""
 WEEKS = 12 * 7 * 86_400
 SHOWN = frozenset({Standing.PROTECTED.value, Standing.REVIEWED.value})
 
@@ -32,17 +34,17 @@ def read(connection: Connection, now: int, alert_files: Sequence[dashboard_alert
         group = groups.get((series.suite, series.machine_class), [])
         chosen = _chosen(group)
         dots = selection.dots(connection, series, chosen)
-        found = selection.versions(connection, series)[-VERSIONS:] if dots else []
+        found = selection.versions(connection, dots)[-VERSIONS:]
         versions += found
-        flops, moved = selection.work(connection, series)
-        sampled = sum(dot.run in set(chosen[:-NEWEST]) for dot in dots) if len(chosen) > NEWEST else 0
+        flops, moved = selection.work(connection, series, chosen[-LATEST:])
+        older = set(chosen[:-NEWEST])
         lines.append(
             Line(
                 key=key_of(series),
                 series=series,
                 dots=tuple(dots),
                 total=len(group),
-                sampled=sampled,
+                sampled=sum(dot.run in older for dot in dots),
                 versions=tuple(found),
                 flops=flops,
                 bytes=moved,

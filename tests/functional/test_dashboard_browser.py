@@ -15,7 +15,15 @@ from dashboards import hostile, snapshot
 from flashcore_ci.dashboard import site
 from flashcore_ci.run.dashboard_server import Server
 
-PATHS = ("index.html", "versions.html", "compare.html#a={run}&b={old}", "machines.html", "cost.html", "gate.html", f"w/{1:012x}.html#run={{run}}")
+PATHS = (
+    "index.html",
+    "versions.html",
+    "compare.html#a={run}&b={old}",
+    "machines.html",
+    "cost.html",
+    "gate.html",
+    f"w/{1:012x}.html#run={{run}}",
+)
 RUN, OLD = f"{59:08x}{59:08x}"[:12], f"{50:08x}{50:08x}"[:12]
 LOOKS = ((1280, False), (1280, True), (390, False))
 PAINT = "performance.getEntriesByType('paint').map(p => p.startTime)[0]"
@@ -75,9 +83,14 @@ def test_axe_finds_nothing_on_any_page_in_any_look(browser: Chromium, address: s
             ready(browser, address, path)
             assert browser.complaints() == [], path
             assert {url.split("/")[2] for url in browser.requests() if url.startswith("http")} == {address.split("/")[2]}
-            assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, (path, width)
+            assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, (
+                path,
+                width,
+            )
             browser.value(f"{axe}; 0")
-            found = browser.value("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
+            found = browser.value(
+                "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+            )
             assert found == [], (path, width, dark, json.dumps(found)[:2000])
 
 
@@ -94,13 +107,17 @@ def test_the_keyboard_moves_along_the_chart_and_the_address_keeps_the_point(brow
     assert browser.value("location.hash") == f"#run={58:08x}{58:08x}"[:17]
     browser.open(f"{address}w/{1:012x}.html#run={58:08x}0000")
     browser.wait(f"document.getElementById('point').textContent === {json.dumps(shown)}")
-    assert browser.value("document.querySelector('[data-metric=value]:not(#chart)').click(), document.getElementById('point').textContent.includes('Mcycle')")
+    assert browser.value(
+        "document.querySelector('[data-metric=value]:not(#chart)').click(), document.getElementById('point').textContent.includes('Mcycle')"
+    )
 
 
 def test_the_theme_is_kept_and_the_price_counts(browser: Chromium, address: str) -> None:
     browser.open(f"{address}cost.html")
     before = browser.value("document.querySelector('[data-cost=million]').textContent")
-    after = browser.value("price.value = '5'; price.dispatchEvent(new Event('input')); document.querySelector('[data-cost=million]').textContent")
+    after = browser.value(
+        "price.value = '5'; price.dispatchEvent(new Event('input')); document.querySelector('[data-cost=million]').textContent"
+    )
     assert float(after.strip("$")) == pytest.approx(2 * float(before.strip("$")), abs=0.011)
     browser.value("document.getElementById('theme').click(); document.getElementById('theme').click()")
     browser.open(f"{address}index.html")
@@ -127,8 +144,13 @@ def test_hostile_text_runs_nothing(browser: Chromium, pages: Files, address: str
                 ready(browser, address, path)
                 assert "owned" not in browser.value("document.title")[:20] or number == 5
                 assert browser.complaints() == []
-                assert browser.value("document.querySelectorAll('main script, main img, main iframe, [onerror], [onload]').length") == 0
-                assert browser.value("![...document.body.innerText].some(c => /[\\u0000-\\u0008\\u000e-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069]/.test(c))")
+                assert (
+                    browser.value("document.querySelectorAll('main script, main img, main iframe, [onerror], [onload]').length")
+                    == 0
+                )
+                assert browser.value(
+                    "![...document.body.innerText].some(c => /[\\u0000-\\u0008\\u000e-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u202a-\\u202e\\u2066-\\u2069]/.test(c))"
+                )
     finally:
         pages.files = clean
 

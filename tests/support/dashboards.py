@@ -16,7 +16,7 @@ NOW = 1_795_000_000
 DAY = 86_400
 HOSTILE = (
     "<script>document.title='owned'</script>",
-    "\"><img src=x onerror=\"document.title='owned'\">",
+    '"><img src=x onerror="document.title=\'owned\'">',
     "</title></style><svg onload=document.title='owned'>",
     "javascript:document.title='owned'//",
     "\u202egnp.exe\u2066x\u200b\u2069",
@@ -119,7 +119,9 @@ def codes(text: str = "") -> dict[int, Code]:
             waits=0,
             opcodes=(("HGMMA", 256),),
         )
-        found[number] = Code(id=number, identity=f"c{number}", machine_code="", launcher="", binding="", subject="", entries=(entry,))
+        found[number] = Code(
+            id=number, identity=f"c{number}", machine_code="", launcher="", binding="", subject="", entries=(entry,)
+        )
     return found
 
 
@@ -135,7 +137,9 @@ def snapshot(text: str = "", runs: int = 60) -> Snapshot:
         line_of(5, noise(0)),
     )
     known = {number: run_of(number, text=text if number % 2 else "") for number in range(runs)}
-    record = json.dumps({"notes": [f"waived until 2026-12-01 by {text or 'me'}: {text or 'known'}"], "blocks": True}, separators=(",", ":"))
+    record = json.dumps(
+        {"notes": [f"waived until 2026-12-01 by {text or 'me'}: {text or 'known'}"], "blocks": True}, separators=(",", ":")
+    )
     verdict = StoredVerdict(
         run=runs - 1,
         gate=text or "no-slower",
@@ -164,7 +168,10 @@ def snapshot(text: str = "", runs: int = 60) -> Snapshot:
         recent=tuple(known.values()),
         detailed=tuple(sorted(known, reverse=True))[:20],
         machines=(machine(text or "NVIDIA H200"),),
-        epochs={n: Epoch(id=n, machine=machine(text or "NVIDIA H200"), driver=text or "580", clock_policy="free", collector="c") for n in (1, 2)},
+        epochs={
+            n: Epoch(id=n, machine=machine(text or "NVIDIA H200"), driver=text or "580", clock_policy="free", collector="c")
+            for n in (1, 2)
+        },
         codes=codes(text),
         verdicts=(verdict, replace(verdict, outcome=Outcome.WAIVED, target="prefill-5", record=record.replace("true", "false"))),
         tallies=(Tally("INCONCLUSIVE", text or "stale-evidence", text or "sol-sm", 5, 2, runs - 1),),

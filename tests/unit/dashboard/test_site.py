@@ -94,7 +94,15 @@ def test_a_chart_has_its_table_and_small_data():
     seen = parsed(files[key].decode())
     assert "The newest 50 points" in seen.text
     data = json.loads(files[f"data/series/{1:012x}.json"])
-    assert len({len(data[name]) for name in ("run", "commit", "at", "ratio", "error", "value", "ms", "mhz", "outcome", "epoch", "code")}) == 1
+    assert (
+        len(
+            {
+                len(data[name])
+                for name in ("run", "commit", "at", "ratio", "error", "value", "ms", "mhz", "outcome", "epoch", "code")
+            }
+        )
+        == 1
+    )
     assert data["alerts"][0]["at"] == 55
     first = sum(len(files[path]) for path in (key, f"data/series/{1:012x}.json", *(f"assets/{name}" for name in ASSETS)))
     assert first <= 300_000
