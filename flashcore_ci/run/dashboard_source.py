@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from sqlalchemy import Connection
+from typing import Any
 
 from flashcore_ci.history import queries, selection
 from flashcore_ci.model.dashboard import Line, RunKey, Snapshot
@@ -25,7 +24,7 @@ WEEKS = 12 * 7 * 86_400
 SHOWN = frozenset({Standing.PROTECTED.value, Standing.REVIEWED.value})
 
 
-def read(connection: Connection, now: int, alert_files: Sequence[dashboard_alerts.AlertFile] = ()) -> Snapshot:
+def read(connection: Any, now: int, alert_files: Sequence[dashboard_alerts.AlertFile] = ()) -> Snapshot:
     """Read everything that the pages show."""
     keys = selection.run_keys(connection)
     groups = _groups(keys)

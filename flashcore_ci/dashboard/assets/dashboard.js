@@ -27,6 +27,7 @@
     return found;
   };
   const OUTCOMES = ["PASS", "WAIVED", "INCONCLUSIVE", "FAIL"];
+  const MOST_EPOCHS = 40;
   const COLORS = { 1: "waived", 2: "unsure", 3: "bad" };
 
   // The theme: system, light or dark.
@@ -57,7 +58,8 @@
     const count = data.run.length;
     const names = { ratio: "ratio to the anchor, %", value: data.unit, ms: "ms", mhz: "MHz" };
     const status = find("point");
-    let metric = chart.dataset.metric, plot = null, selected = null;
+    let metric = chart.dataset.metric, plot = null, selected = null, palette = {};
+    const epochs = data.epoch.map((epoch, index) => index && epoch !== data.epoch[index - 1] ? index : 0).filter(Boolean);
     const level = (index) => metric === "ratio" ? scale(data.ratio[index]) : data[metric][index];
     const scale = (millionths) => millionths === null ? null : 100 * Math.expm1(millionths / 1e6);
     const side = (sign) => data.ratio.map((ratio, index) => ratio === null ? null : scale(ratio + sign * 1.96 * (data.error[index] || 0)));
@@ -89,22 +91,20 @@
       context.save();
       context.lineWidth = ratio;
       context.font = `${11 * ratio}px system-ui, sans-serif`;
+      const begun = epochs.map((index) => [index, (at(index) + at(index - 1)) / 2]).filter(([, x]) => isInside(x));
+      if (begun.length <= MOST_EPOCHS) for (const [index, x] of begun) { // machines that take turns would fill the chart
+        vertical(context, box, x, palette.soft, [2 * ratio, 3 * ratio]);
+        context.fillStyle = palette.soft;
+        context.fillText(`epoch ${data.epoch[index] + 1}`, x + 4 * ratio, box.top + box.height - 8 * ratio);
+      }
+      context.fillStyle = palette.head;
       for (let index = 1; index < count; index++) {
-        const x = (at(index) + at(index - 1)) / 2;
-        if (data.epoch[index] !== data.epoch[index - 1] && isInside(x)) {
-          vertical(context, box, x, color("line"), [2 * ratio, 3 * ratio]);
-          context.fillStyle = color("soft");
-          context.fillText(`epoch ${data.epoch[index] + 1}`, x + 4 * ratio, box.top + box.height - 6 * ratio);
-        }
-        if (data.code[index] !== data.code[index - 1] && isInside(at(index))) {
-          context.fillStyle = color("head");
-          context.fillRect(at(index) - ratio, box.top + box.height - 4 * ratio, 2 * ratio, 4 * ratio);
-        }
+        if (data.code[index] !== data.code[index - 1] && isInside(at(index))) context.fillRect(at(index) - ratio, box.top + box.height - 4 * ratio, 2 * ratio, 4 * ratio);
       }
       for (const alert of data.alerts) {
         const x = at(alert.at);
         if (!isInside(x)) continue;
-        const style = color(alert.ratio > 0 ? "bad" : "good");
+        const style = palette[alert.ratio > 0 ? "bad" : "good"];
         vertical(context, box, x, style, [5 * ratio, 4 * ratio]);
         context.fillStyle = style;
         context.fillText(`${alert.key} ${alert.state}`, x + 5 * ratio, box.top + 12 * ratio);
@@ -113,7 +113,7 @@
         const y = level(index), outcome = Number(data.outcome[index]);
         if (y === null || !isInside(at(index)) || (!outcome && index !== selected)) continue;
         context.lineWidth = 2 * ratio;
-        context.strokeStyle = color(index === selected ? "ink" : COLORS[outcome]);
+        context.strokeStyle = palette[index === selected ? "ink" : COLORS[outcome]];
         context.beginPath();
         context.arc(at(index), u.valToPos(y, "y", true), (index === selected ? 6 : 4) * ratio, 0, 7);
         context.stroke();
@@ -124,15 +124,16 @@
     const build = () => {
       const kept = plot ? [plot.scales.x.min, plot.scales.x.max] : null;
       if (plot) plot.destroy();
-      const axis = { stroke: color("soft"), grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+      palette = Object.fromEntries(["ink", "soft", "head", "grid", "band", "bad", "good", "unsure", "waived"].map((name) => [name, color(name)]));
+      const axis = { stroke: palette.soft, grid: { stroke: palette.grid, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
       const thin = { show: true, stroke: "transparent", points: { show: false } };
-      const main = { stroke: color("head"), width: 1.5, points: { show: count < 120, size: 6, fill: color("head") } };
+      const main = { stroke: palette.head, width: 1.5, points: { show: count < 120, size: 6, fill: palette.head } };
       plot = new uPlot({
         width: chart.clientWidth, height: chart.clientHeight, legend: { show: false },
         scales: { x: { time: false }, y: { range: padded } },
         axes: [{ ...axis, values: dates, space: 100, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, { ...axis, size: 64, label: names[metric], labelSize: 20, labelFont: "12px system-ui, sans-serif" }],
         series: metric === "ratio" ? [{}, main, thin, thin] : [{}, main],
-        bands: metric === "ratio" ? [{ series: [3, 2], fill: color("band") }] : [],
+        bands: metric === "ratio" ? [{ series: [3, 2], fill: palette.band }] : [],
         cursor: { y: false, drag: { x: true, y: false }, points: { size: 8 } },
         hooks: { draw: [paint] },
       }, columns(), chart);
