@@ -69,8 +69,9 @@ def of(line: Line, alerts: Sequence[AlertView], times: dict[int, int], verdict: 
     known = {"estimate": estimate, "half_width": half, "month": month}
     alert = next((a for a in alerts if a.state in OPEN and any(part.line == line.key for part in a.parts)), None)
     if alert is not None:
-        size = next(part.log_ratio for part in alert.parts if part.line == line.key)
-        status = Status.REGRESSED if size > 0 else Status.IMPROVED
+        part = next(part for part in alert.parts if part.line == line.key)
+        status = Status.REGRESSED if part.log_ratio > 0 else Status.IMPROVED
+        known |= {"estimate": part.log_ratio, "half_width": 2 * part.error}
         return Change(status=status, why=f"alert {alert.key}, {alert.state}", **known)
     if verdict is not None:
         status = Status.FAILED if verdict.outcome is Outcome.FAIL else Status.UNPROVEN

@@ -25,7 +25,10 @@ PATHS = (
     f"w/{1:012x}.html#run={{run}}",
 )
 RUN, OLD = f"{59:08x}{59:08x}"[:12], f"{50:08x}{50:08x}"[:12]
-LOOKS = ((1280, False), (1280, True), (390, False))
+WIDE, PHONE = 1280, 390
+ALL = "{resultTypes: ['violations']}"
+DARK = "{runOnly: {type: 'rule', values: ['color-contrast']}}"
+"""Colours do not change what else axe looks at."""
 PAINT = "performance.getEntriesByType('paint').map(p => p.startTime)[0]"
 
 
@@ -75,23 +78,26 @@ def ready(browser: Chromium, address: str, path: str) -> None:
         browser.wait("!!document.querySelector('#comparison table')")
 
 
-def test_axe_finds_nothing_on_any_page_in_any_look(browser: Chromium, address: str) -> None:
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_axe_finds_nothing_on_any_page(browser: Chromium, address: str, dark: bool) -> None:
     axe = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
-    for width, dark in LOOKS:
-        browser.look(width=width, dark=dark)
-        for path in PATHS:
-            ready(browser, address, path)
-            assert browser.complaints() == [], path
-            assert {url.split("/")[2] for url in browser.requests() if url.startswith("http")} == {address.split("/")[2]}
-            assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, (
-                path,
-                width,
-            )
-            browser.value(f"{axe}; 0")
-            found = browser.value(
-                "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
-            )
-            assert found == [], (path, width, dark, json.dumps(found)[:2000])
+    browser.look(width=WIDE, dark=dark)
+    for path in PATHS:
+        ready(browser, address, path)
+        assert browser.complaints() == [], path
+        assert {url.split("/")[2] for url in browser.requests() if url.startswith("http")} == {address.split("/")[2]}
+        browser.value(f"{axe}; 0")
+        found = browser.value(
+            f"axe.run(document, {DARK if dark else ALL}).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+        )
+        assert found == [], (path, dark, json.dumps(found)[:2000])
+
+
+def test_no_page_is_wider_than_a_phone(browser: Chromium, address: str) -> None:
+    browser.look(width=PHONE)
+    for path in PATHS:
+        ready(browser, address, path)
+        assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, path
 
 
 def test_the_keyboard_moves_along_the_chart_and_the_address_keeps_the_point(browser: Chromium, address: str) -> None:

@@ -101,13 +101,16 @@
       for (let index = 1; index < count; index++) {
         if (data.code[index] !== data.code[index - 1] && isInside(at(index))) context.fillRect(at(index) - ratio, box.top + box.height - 4 * ratio, 2 * ratio, 4 * ratio);
       }
-      for (const alert of data.alerts) {
+      for (const [row, alert] of data.alerts.entries()) {
         const x = at(alert.at);
         if (!isInside(x)) continue;
         const style = palette[alert.ratio > 0 ? "bad" : "good"];
         vertical(context, box, x, style, [5 * ratio, 4 * ratio]);
         context.fillStyle = style;
-        context.fillText(`${alert.key} ${alert.state}`, x + 5 * ratio, box.top + 12 * ratio);
+        const isRight = x > box.left + box.width / 2;
+        context.textAlign = isRight ? "right" : "left";
+        context.fillText(`${alert.key} ${alert.state}`, x + (isRight ? -5 : 5) * ratio, box.top + (12 + 14 * (row % 6)) * ratio);
+        context.textAlign = "left";
       }
       for (let index = 0; index < count; index++) {
         const y = level(index), outcome = Number(data.outcome[index]);
@@ -150,7 +153,8 @@
       status.append(make("a", "Open the run", { href: `${root}compare.html#a=${data.run[selected]}` }));
       if (selected > 0) status.append(", ", make("a", "next to the run before", { href: `${root}compare.html#a=${data.run[selected - 1]}&b=${data.run[selected]}` }));
       if (!quiet) history.replaceState(null, "", `#run=${data.run[selected]}`);
-      if (selected < plot.scales.x.min || selected > plot.scales.x.max) plot.setScale("x", { min: Math.max(0, selected - 25), max: Math.min(Math.max(count - 1, 1), selected + 25) });
+      const { min, max } = plot.scales.x; // not set before the first drawing, which shows all
+      if (min !== null && min !== undefined && (selected < min || selected > max)) plot.setScale("x", { min: Math.max(0, selected - 25), max: Math.min(Math.max(count - 1, 1), selected + 25) });
       plot.redraw();
     };
     const follow = () => {
