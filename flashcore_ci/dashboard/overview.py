@@ -75,13 +75,13 @@ def render(snapshot: Snapshot) -> bytes:
 
 def headline(by_status: dict[Status, list[Row]]) -> str:
     """Say the most important thing in one line."""
-    slower, failed, faster = (len(by_status[status]) for status in (Status.REGRESSED, Status.FAILED, Status.IMPROVED))
-    parts = [f"{formatting.plural(slower, 'workload')} regressed"] if slower else []
-    parts += [f"{failed} failed"] if failed else []
-    parts += [f"{faster} improved"] if faster else []
-    if not parts:
+    named = [
+        (status, len(by_status[status])) for status in (Status.REGRESSED, Status.FAILED, Status.IMPROVED) if by_status[status]
+    ]
+    if not named:
         return "Nothing regressed" if any(by_status.values()) else "No run is stored yet"
-    return ", ".join(parts)
+    (first, count), *others = named
+    return ", ".join([f"{formatting.plural(count, 'workload')} {first}", *(f"{number} {status}" for status, number in others)])
 
 
 def as_of(snapshot: Snapshot) -> str:

@@ -29,6 +29,11 @@ WIDE, PHONE = 1280, 390
 ALL = "{resultTypes: ['violations']}"
 DARK = "{runOnly: {type: 'rule', values: ['color-contrast']}}"
 """Colours do not change what else axe looks at."""
+DRAWN = """(() => { const canvas = document.querySelector('#chart canvas');
+const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+let found = 0; for (let i = 0; i < pixels.length; i += 4) found += pixels[i + 3] > 200 && pixels[i + 2] - pixels[i] > 60;
+return found; })()"""
+"""How many pixels of the chart are blue, as its line is."""
 PAINT = "performance.getEntriesByType('paint').map(p => p.startTime)[0]"
 
 
@@ -113,6 +118,7 @@ def test_the_keyboard_moves_along_the_chart_and_the_address_keeps_the_point(brow
     assert browser.value("location.hash") == f"#run={58:08x}{58:08x}"[:17]
     browser.open(f"{address}w/{1:012x}.html#run={58:08x}0000")
     browser.wait(f"document.getElementById('point').textContent === {json.dumps(shown)}")
+    assert browser.value(DRAWN) > 500
     assert browser.value(
         "document.querySelector('[data-metric=value]:not(#chart)').click(), document.getElementById('point').textContent.includes('Mcycle')"
     )

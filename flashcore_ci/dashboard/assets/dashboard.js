@@ -155,7 +155,7 @@
       if (!quiet) history.replaceState(null, "", `#run=${data.run[selected]}`);
       const { min, max } = plot.scales.x; // not set before the first drawing, which shows all
       if (min !== null && min !== undefined && (selected < min || selected > max)) plot.setScale("x", { min: Math.max(0, selected - 25), max: Math.min(Math.max(count - 1, 1), selected + 25) });
-      plot.redraw();
+      plot.redraw(false); // keeps the scales, which a new chart does not have yet
     };
     const follow = () => {
       const wanted = hash().get("run");
