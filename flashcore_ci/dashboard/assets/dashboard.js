@@ -90,6 +90,7 @@
       const isInside = (x) => x >= box.left && x <= box.left + box.width;
       context.save();
       context.lineWidth = ratio;
+      context.textAlign = "left";
       context.font = `${11 * ratio}px system-ui, sans-serif`;
       const begun = epochs.map((index) => [index, (at(index) + at(index - 1)) / 2]).filter(([, x]) => isInside(x));
       if (begun.length <= MOST_EPOCHS) for (const [index, x] of begun) { // machines that take turns would fill the chart

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from attacking import Attack, AttackClass
 from dashboards import HOSTILE, snapshot
+from reading_html import VOID, read
 
 from flashcore_ci.dashboard import digest, gate_page, machines, overview, page, runs, versions
 from flashcore_ci.report.html import markup
 
 TEXTS = (*HOSTILE[:3], *HOSTILE[4:6])
 MARKS = ("<script>document", "<img", "<svg onload", "</title></style>", "\u202e", "\x1b", "\x9b", "\u2066", "\u200b", "\x07")
-EVENT = re.compile(r"<[a-z][^>]*\son[a-z]+=", re.IGNORECASE)
 PAGES = (overview.render, versions.render, machines.render, gate_page.render, runs.render, runs.listed)
 
 
@@ -28,9 +28,18 @@ def _attack(name: str, text: str) -> Attack:
         marked = any(mark in content for content in contents if not content.startswith(("{", "[")) for mark in MARKS)
         unseen = any(not all(c.isprintable() or c == "\n" for c in content) for content in (*contents, written))
         raw = re.search(r"(?<!\\)[<>@]", written) is not None
-        return marked or unseen or raw or any(EVENT.search(content) for content in contents if content.startswith("<"))
+        return marked or unseen or raw or any(_listens(content) for content in contents if content.startswith("<"))
 
     return Attack(name=name, attempt=attempt)
+
+
+def _listens(content: str) -> bool:
+    """Tell whether an element has a handler of events, or the page is not nested."""
+    VOID.add("link")
+    try:
+        return any(name.startswith("on") for _, given in read(content).elements for name in given)
+    except AssertionError:
+        return True
 
 
 def _member(numbers: random.Random) -> Attack:
