@@ -40,7 +40,8 @@ def build(*, db: str, suite: Path, out: Path, as_json: bool) -> int:
 @db
 @options.suite
 @click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 takes any free port.")
-def serve(*, db: str, suite: Path, port: int) -> int:
+@options.as_json
+def serve(*, db: str, suite: Path, port: int, as_json: bool) -> int:
     """Serve the same pages from the database, to this machine only. Ctrl-C ends it."""
     with extra():
         from flashcore_ci.run import dashboard_server  # noqa: PLC0415
@@ -48,7 +49,7 @@ def serve(*, db: str, suite: Path, port: int) -> int:
         click.echo(f"http://{server.host}/", err=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
-    return ExitCode.PASSED
+    return answers.finish({"address": f"http://{server.host}/"}, ExitCode.PASSED, as_json=as_json)
 
 
 @command.command("digest")

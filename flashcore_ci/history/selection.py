@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, func, select
 
+from flashcore_ci.history import queries
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.packing import DOUBLE, unpack
 from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
@@ -44,8 +45,11 @@ def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list
     for part in _parts(run_ids):
         for row in connection.execute(select(*columns).where(p.series_id == series.id, p.run_id.in_(part))):
             run, code, epoch, outcome, base, ratio, error, layout, numbers = row
-            if base not in anchors:
-                ratio, error = more.get(run, (None, None))
+            given = [*more.get(run, ()), *([(base, ratio, error)] if base in anchors else [])]
+            ratio, error = None, None
+            if given:
+                base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
+                ratio += anchors[base][1]
             ms, ms_std, cycles, cycles_std, mhz = (
                 None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
             )
@@ -110,20 +114,30 @@ def newest_change(connection: Connection) -> tuple[int, ...]:
     return tuple(connection.scalar(select(func.max(column))) or 0 for column in columns)
 
 
-def _anchor_codes(connection: Connection, series: Series) -> dict[int, int]:
-    """Return the anchor by code id."""
-    a, c = t.anchors.c, t.codes.c
-    key = {"suite": series.suite, "workload": series.workload, "question": series.question}
-    query = select(c.id, a.id).join(t.anchors, a.code == c.identity).where(*(a[name] == key[name] for name in key)).order_by(a.id)
-    return {row[0]: row[1] for row in connection.execute(query)}
+def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float]]:
+    """Return (anchor, log(anchor / first of its chain)) by code id. So an anchor that replaced another moves no point."""
+    anchors = queries.anchors(connection, of=series)
+    places: dict[int, float] = {}
+    for anchor in anchors:  # the oldest first
+        link = next((link for link in anchor.links if link.machine_class == series.machine_class), None)
+        before = None if anchor.previous is None else places.get(anchor.previous)
+        places[anchor.id] = 0.0 if link is None or before is None else before + link.log_ratio
+    c = t.codes.c
+    known = {anchor.code: (anchor.id, places[anchor.id]) for anchor in anchors}
+    rows = connection.execute(select(c.id, c.identity).where(c.identity.in_(known))) if known else ()
+    return {row[0]: known[row[1]] for row in rows}
 
 
-def _anchored(connection: Connection, series: Series, anchors: dict[int, int]) -> dict[int, tuple[float, float | None]]:
-    """Return the further ratios to an anchor by run. The newest anchor counts."""
+def _anchored(
+    connection: Connection, series: Series, anchors: dict[int, tuple[int, float]]
+) -> dict[int, list[tuple[int, float, float | None]]]:
+    """Return the further ratios to an anchor by run, as (base, ratio, error)."""
     r = t.ratios.c
     query = select(r.run_id, r.base_id, r.log_ratio, r.standard_error).where(r.series_id == series.id, r.base_id.in_(anchors))
-    rows = sorted(connection.execute(query), key=lambda row: anchors[row[1]]) if anchors else []
-    return {row[0]: (row[2], row[3]) for row in rows}
+    found: dict[int, list[tuple[int, float, float | None]]] = defaultdict(list)
+    for row in connection.execute(query) if anchors else ():
+        found[row[0]].append((row[1], row[2], row[3]))
+    return found
 
 
 def _offsets(connection: Connection) -> dict[int, tuple[int | None, ...]]:

@@ -10,18 +10,20 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from dashboards import hostile
 from history_factories import add, made_run, migrated_url_of, new_run
+from sqlalchemy import Connection
 
 from flashcore_ci.cli import main
 from flashcore_ci.dashboard import page
 from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.model.errors import UsageError
-from flashcore_ci.model.history import Anchor
+from flashcore_ci.model.history import Anchor, AnchorLink
 from flashcore_ci.run import dashboard, dashboard_server, dashboard_source
 
 ROOT = Path(__file__).parents[2]
@@ -215,6 +217,15 @@ def test_a_taken_port_is_one_line(server: dashboard_server.Server, tmp_path: Pat
         dashboard_server.start(url, {}, NO_SUITE, server.server_port)
 
 
+def test_ctrl_c_ends_the_server_well(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(server: dashboard_server.Server) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dashboard_server.Server, "serve_forever", interrupted)
+    status, text, said = tool(capsys, "serve", "--db", url, "--port", "0", "--json")
+    assert (status, json.loads(text)["address"]) == (0, said.strip())
+
+
 def test_the_digest_is_markdown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, text, _ = tool(capsys, "digest", "--db", url)
     assert (status, text.splitlines()[0].startswith("# ")) == (0, True)
@@ -246,6 +257,15 @@ def test_ratios_count_only_to_an_anchor_and_old_points_are_samples(
         ratio = points[dot.run].anchored
         assert ratio is not None
         assert (dot.ratio, dot.value, dot.mhz) == (ratio.log_ratio, points[dot.run].megacycles, points[dot.run].mhz)
+    linked = AnchorLink(machine_class=line.series.machine_class, log_ratio=0.5, standard_error=0.001, df=7.0, rounds=8)
+    first = replace(anchor, code="0" * 64, since=0)
+
+    def link(connection: Connection) -> int:
+        return writing.add_anchor(connection, replace(anchor, since=2, previous=writing.add_anchor(connection, first)), [linked])
+
+    database.write(address.parse(url, {}), link)
+    moved = next(each for each in dashboard.read(url, {}, NO_SUITE).lines if each.key == line.key)
+    assert [round(new.ratio - old.ratio, 9) for new, old in zip(moved.dots, after.dots, strict=True)] == [0.5] * 5
 
 
 @pytest.mark.parametrize("number", range(9))

@@ -14,6 +14,7 @@ from flashcore_ci.model.text import visible
 
 GROUPS = {
     "baseline": ("propose", "renew"),
+    "dashboard": ("build", "serve", "digest"),
     "fleet": ("run",),
     "history": ("add", "list", "show", "export", "retain", "upgrade"),
     "toolchain": ("install",),
