@@ -47,6 +47,8 @@ INPUTS = {
     "doctor": ("gpu", "python"),
     "calibrate": ("suite", "out", "gpu", "python"),
     "selftest": ("out", "gpu", "python"),
+    "history": ("evidence", "statement", "protected", "suite", "db"),
+    "dashboard": ("db", "suite", "out"),
 }
 OUTCOMES = ("PASS", "FAIL", "INCONCLUSIVE")
 """Nothing else from the report's file becomes an output: a line end in it would add outputs."""
@@ -54,6 +56,7 @@ WITH_VERDICT = frozenset({"gate", "require", "answered"})
 DECIDES = "needs-gpu"
 COMMANDS = {"answered": "needs-gpu"}
 """Steps that run a command of another name."""
+SUBCOMMANDS = {"history": ("add",), "dashboard": ("build",)}
 WORKLOAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 FLAGS = {"doctor": ("--runner",)}
 ANY_VERDICT = frozenset({"judge"})
@@ -61,6 +64,7 @@ ANY_VERDICT = frozenset({"judge"})
 SAME_NAME_OPTIONS = (
     *("needs", "demand", "statement", "predicate", "suite", "stale", "gpu", "out", "toolchain", "build", "base", "changed"),
     *("base-evidence", "base-statement"),
+    *("db", "protected"),
 )
 """Inputs that become options of the same name."""
 
@@ -77,11 +81,11 @@ def main(command: str) -> int:
         return _refuse(str(error))
     old = f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step"
     is_old = sys.version_info < OLDEST
-    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(inputs, os.environ))
+    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(command, inputs, os.environ))
     if tool is None:
         return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
-    status = _run([tool, COMMANDS.get(command, command), *arguments(command, inputs)], python)
+    status = _run([tool, COMMANDS.get(command, command), *SUBCOMMANDS.get(command, ()), *arguments(command, inputs)], python)
     if command == DECIDES:
         return _write_decision(Path(inputs["out"]), status)
     if command not in WITH_VERDICT:
@@ -117,11 +121,13 @@ def arguments(command: str, inputs: Mapping[str, str]) -> list[str]:
     return [*words, "--", *(inputs[name] for name in positional)] if "evidence" in inputs else words
 
 
-def extras(inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Return the extras to install: none without measurements.
+def extras(command: str, inputs: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return the extras to install: none without measurements or a database.
 
     torch is included unless another interpreter has it.
     """
+    if command in SUBCOMMANDS:
+        return "[history]"
     if "python" not in inputs or inputs.get("measure") == "recorded":
         return ""
     return "[measure]" if inputs["python"] or environ.get("FLASHCORE_CI_PYTHON") else "[gpu]"
@@ -146,7 +152,8 @@ def install(folder: Path, extra: str) -> Path | None:
 def pip_commands(folder: Path, extra: str) -> list[list[str | Path]]:
     """Return pip's command lines: first what the lock files pin, then the tool itself, without the network."""
     pip: list[str | Path] = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    locks = [LOCKS / "required.lock", *([LOCKS / "measure.lock"] if extra else [])]
+    more = {"": [], "[history]": [LOCKS / "history.lock"]}.get(extra, [LOCKS / "measure.lock"])
+    locks = [LOCKS / "required.lock", *more]
     pinned = [*pip, "--require-hashes", "--only-binary=:all:", *(f"--requirement={lock}" for lock in locks)]
     commands = [pinned, [*pip, "--no-deps", "--no-index", "--no-build-isolation", CHECKOUT]]
     return [*commands, [*pip, f"{CHECKOUT}{extra}"]] if extra == "[gpu]" else commands

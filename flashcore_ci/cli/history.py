@@ -168,7 +168,9 @@ def retain(*, db: str, days: int, protected: bool, dry_run: bool, as_json: bool)
 @command.command("upgrade")
 @db
 @click.option(
-    "--to", type=click.Choice(["base", "0001", "0002"]), help="Another revision. `base` drops all tables.  [default: the newest]"
+    "--to",
+    type=click.Choice(["base", "0001", "0002", "0003"]),
+    help="Another revision. `base` drops all tables.  [default: the newest]",
 )
 @options.as_json
 def upgrade(*, db: str, to: str | None, as_json: bool) -> int:

@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "baseline": "Propose a baseline for the gate `no-drift`.",
     "history": "Keep runs in a database, list and export them.",
     "alerts": "Slowdowns over commits: find, list and decide about them.",
+    "dashboard": "Show the history as web pages: a static site, a local server, a digest.",
     "pack": "Pack a run folder into one deterministic file.",
     "statement": "Write or check the in-toto statement of a run.",
     "selftest": "Break the kernels on purpose: does each gate go red on its defect?",

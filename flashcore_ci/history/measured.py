@@ -75,7 +75,14 @@ def points_of(plan: Plan, evidence: Evidence, verdicts: tuple[Verdict, ...], dig
         entries = [entry for entry in build.entries if entry.symbol in problem.entries] if build and problem and found else []
         outcome = worst.get(workload.id, Outcome.INCONCLUSIVE)
         points.append(
-            _point(plan.suite, evidence.provenance, workload, found=found, entries=entries, outcome=outcome, digest=digest)
+            _point(
+                *(plan.suite, evidence.provenance, workload),
+                found=found,
+                entries=entries,
+                outcome=outcome,
+                digest=digest,
+                work=_work(problem) if found and problem else {},
+            )
         )
     return tuple(points)
 
@@ -112,6 +119,7 @@ def _point(
     entries: list[EntryBuild],
     outcome: Outcome,
     digest: str,
+    work: Mapping[str, float],
 ) -> PointRows:
     device = provenance.device
     timed = next((o for kind in (Kind.TIMING, Kind.COMPARISON) for o in found if o.kind is kind and o.samples), None)
@@ -133,9 +141,14 @@ def _point(
         entries=tuple(map(_entry, entries)),
         point={"outcome": OUTCOMES.index(outcome), "samples": _count(timed)},
         own={**_readings(observation for observation in found if observation.kind not in SHARED_KINDS), **_summary(timed)},
-        shared=_readings(observation for observation in found if observation.kind in SHARED_KINDS),
+        shared={**_readings(observation for observation in found if observation.kind in SHARED_KINDS), **work},
         ratios=tuple(ratios.values()),
     )
+
+
+def _work(problem: Problem) -> dict[str, float]:
+    """Return FLOP and bytes of one call. Readings of the evidence cannot replace them."""
+    return {"work/flops": number(problem.flops), "work/bytes": number(problem.bytes)}
 
 
 def _epoch(provenance: Provenance, device: Device, timed: Observation) -> Row:

@@ -69,6 +69,7 @@ def rows_of(new: NewRun) -> RunRows:
         "collected_at": _seconds(provenance.collected_at),
         "dirty": int(provenance.dirty),
         "seconds": number(sum(observation.seconds for observation in new.evidence.observations)),
+        "stages": as_json(_stages(new.evidence)),
         "standing": new.standing.value,
         "outcome": new.outcome.value,
         "added_at": new.added_at,
@@ -85,6 +86,14 @@ def rows_of(new: NewRun) -> RunRows:
         verdicts=_verdicts(new.verdicts),
         anchors=chains_of(new.pins, new.plan, new.evidence.observations, class_of(provenance.device, provenance.machine_class)),
     )
+
+
+def _stages(evidence: Evidence) -> dict[str, float]:
+    """Return the seconds of each kind of evidence."""
+    found: dict[str, float] = {}
+    for observation in evidence.observations:
+        found[observation.kind.value] = found.get(observation.kind.value, 0.0) + number(observation.seconds)
+    return {name: round(seconds, 3) for name, seconds in found.items() if seconds > 0}
 
 
 def content_digest(row: Row) -> bytes:

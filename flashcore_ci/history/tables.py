@@ -94,6 +94,7 @@ runs = Table(
     *map(_number, ("collected_at", "added_at")),
     _number("dirty", SmallInteger),
     _number("seconds", Float(53)),
+    Column("stages", Text, nullable=False, server_default="{}"),
     Index("ix_runs_collected_at", "collected_at"),
     Index("ix_runs_commit_id", "commit_id"),
 )

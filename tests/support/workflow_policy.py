@@ -231,7 +231,9 @@ def action_problems(actions: Mapping[str, Flow]) -> list[str]:
 
 
 _PROGRAM = 'python3 "$GITHUB_ACTION_PATH/../{}"'
-PROGRAMS = {name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "measured", "verify")} | {
+PROGRAMS = {
+    name: (_PROGRAM.format(f"{name}.py"), name.upper()) for name in ("attempts", "comment", "history", "measured", "verify")
+} | {
     name: (_PROGRAM.format("run.py") + f" {name}", "INPUT")
     for name in ("answered", "gate", "judge", "needs-gpu", "require", "statement")
 }

@@ -27,6 +27,8 @@ RIGHTS = {
     (TRUSTED, "decide"): {"contents": "read", "actions": "read", "attestations": "read"},
     (TRUSTED, "required"): {"contents": "read", "actions": "read", "attestations": "read"},
     (TRUSTED, "comment"): {"contents": "read", "attestations": "read", "pull-requests": "write"},
+    ("nightly.yml", "history"): {"contents": "read", "actions": "read"},
+    ("nightly.yml", "pages"): {"pages": "write", "id-token": "write"},
     (TRUSTED, "alerts"): {"contents": "read", "attestations": "read", "security-events": "write"},
 }
 """Every other job reads the contents, and nothing else."""

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from flashcore_ci.report import formatting
 
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
-VOID = frozenset({"meta", "input", "circle", "line", "path", "polyline", "rect", "use"})
+UNCLOSED = frozenset({"meta", "input", "link"})
+VOID = UNCLOSED | {"circle", "line", "path", "polyline", "rect", "use"}
 BLOCKS = frozenset(
     ["div", "figure", "h2", "h3", "h4", "head", "header", "li", "main", "p", "section", "style", "svg", "table", "tr", "ul"]
 )
@@ -30,7 +31,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
     """Return the element without ``None``. ``class_`` becomes class, and _ becomes -."""
     pairs = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in VOID:
-        return Markup(f"<{name}{pairs}>" if name in {"meta", "input"} else f"<{name}{pairs}/>")
+        return Markup(f"<{name}{pairs}>" if name in UNCLOSED else f"<{name}{pairs}/>")
     return Markup(f"<{name}{pairs}>{join(children)}</{name}>{NEWLINE if name in BLOCKS else ''}")
 
 

@@ -15,6 +15,7 @@ from flashcore_ci.model.text import visible
 GROUPS = {
     "alerts": ("list", "triage", "update"),
     "baseline": ("propose", "renew"),
+    "dashboard": ("build", "serve", "digest"),
     "fleet": ("run",),
     "history": ("add", "list", "show", "export", "retain", "upgrade", "anchor pin", "anchor replace"),
     "toolchain": ("install",),

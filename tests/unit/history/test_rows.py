@@ -53,3 +53,17 @@ def test_a_moment_with_a_zone_is_that_moment():
 def test_the_digest_of_a_shared_row_covers_all_that_it_says():
     row = {"a": 1, "b": b"x"}
     assert len({content_digest(row), content_digest({**row, "a": 2}), content_digest({**row, "b": b"y"})}) == 3
+
+
+def test_a_run_says_how_long_each_kind_of_evidence_took():
+    rows = rows_of(new_run(evidence_of()))
+    stages = json.loads(rows.run["stages"])
+    evidence = evidence_of()
+    assert sum(stages.values()) == round(sum(observation.seconds for observation in evidence.observations), 3)
+    assert set(stages) <= {observation.kind.value for observation in evidence.observations}
+
+
+def test_a_point_says_how_much_work_a_call_is():
+    points = {point.series["workload"]: point for point in rows_of(new_run()).points}
+    assert points["big"].shared["work/flops"] > 0
+    assert points["big"].shared["work/bytes"] > 0

@@ -1,0 +1,154 @@
+"""What pages read of a large history: an index of all runs, chosen points without their readings, versions and tallies."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from flashcore_ci.history import queries
+from flashcore_ci.history import tables as t
+from flashcore_ci.history.packing import DOUBLE, unpack
+from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
+from flashcore_ci.model.history import Series
+
+MOST = 500
+SUMMARY = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz")
+WORK = ("work/flops", "work/bytes")
+
+
+def run_keys(connection: Connection) -> list[RunKey]:
+    """Return every run in the order of commits: those without a position first, by their time."""
+    r, c, m = t.runs.c, t.commits.c, t.machines.c
+    query = (
+        select(r.id, r.collected_at, c.position, c.committed_at, r.standing, r.suite, m.machine_class)
+        .join(t.commits, r.commit_id == c.id)
+        .join(t.machines, r.machine_id == m.id, isouter=True)
+    )
+    rows = [RunKey(*row[:6], row[6] or "") for row in connection.execute(query)]
+    return sorted(
+        rows, key=lambda k: (k.position is not None, k.position or k.committed_at or k.collected_at, k.collected_at, k.id)
+    )
+
+
+def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list[Dot]:
+    """Return the points of these runs, in their order."""
+    anchors = _anchor_codes(connection, series)
+    layouts = _offsets(connection)
+    more = _anchored(connection, series, anchors)
+    p = t.points.c
+    columns = (p.run_id, p.code_id, p.epoch_id, p.outcome, p.base_id, p.log_ratio, p.standard_error, p.layout_id, p.numbers)
+    found: dict[int, Dot] = {}
+    for part in _parts(run_ids):
+        for row in connection.execute(select(*columns).where(p.series_id == series.id, p.run_id.in_(part))):
+            run, code, epoch, outcome, base, ratio, error, layout, numbers = row
+            given = [*more.get(run, ()), *([(base, ratio, error)] if base in anchors else [])]
+            ratio, error = None, None
+            if given:
+                base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
+                ratio += anchors[base][1]
+            ms, ms_std, cycles, cycles_std, mhz = (
+                None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
+            )
+            value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
+            found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)
+    return [found[run] for run in run_ids if run in found]
+
+
+def versions(connection: Connection, dots: Sequence[Dot]) -> list[Version]:
+    """Return every code of these points, in the order of its first point."""
+    of_code = {dot.code for dot in dots if dot.code is not None}
+    c = t.codes.c
+    rows = (row for part in _parts(of_code) for row in connection.execute(select(c.id, c.identity).where(c.id.in_(part))))
+    identity = {row.id: row.identity for row in rows}
+    found: dict[str, list[Dot]] = defaultdict(list)
+    for dot in dots:
+        if dot.code in identity:
+            found[identity[dot.code]].append(dot)
+    return [Version(mine[-1].code or 0, name, mine[0].run, mine[-1].run, len(mine)) for name, mine in found.items()]
+
+
+def work(connection: Connection, series: Series, run_ids: Sequence[int]) -> tuple[float | None, float | None]:
+    """Return FLOP and bytes of the workload, as the last of these runs that names them says."""
+    p, s = t.points.c, t.reading_sets.c
+    query = (
+        select(p.run_id, t.layouts.c.names, s.numbers)
+        .join(t.reading_sets, p.reading_set_id == s.id)
+        .join(t.layouts, s.layout_id == t.layouts.c.id)
+        .where(p.series_id == series.id, p.run_id.in_(run_ids))
+    )
+    rows = {row.run_id: row for row in connection.execute(query)}
+    newest = next((rows[run] for run in reversed(run_ids) if run in rows), None)
+    found = unpack(newest.names, newest.numbers, DOUBLE) if newest else {}
+    flops, moved = (found.get(name) for name in WORK)
+    return flops, moved
+
+
+def tallies(connection: Connection, since: int) -> list[Tally]:
+    """Count verdicts that are not a PASS since a moment, by outcome and reason, the most frequent first."""
+    v, r = t.verdicts.c, t.runs.c
+    query = (
+        select(v.outcome, v.code, v.gate, func.count(), func.count(v.run_id.distinct()), func.max(v.run_id))
+        .join(t.runs, v.run_id == r.id)
+        .where(r.collected_at >= since)
+        .group_by(v.outcome, v.code, v.gate)
+        .order_by(func.count().desc(), v.code, v.gate)
+    )
+    return [Tally(*row) for row in connection.execute(query)]
+
+
+def stages(connection: Connection, run_ids: Collection[int]) -> dict[int, dict[str, float]]:
+    """Return the seconds of each kind of evidence by run."""
+    r = t.runs.c
+    query = select(r.id, r.stages).where(r.stages != "{}")
+    return {row.id: json.loads(row.stages) for part in _parts(run_ids) for row in connection.execute(query.where(r.id.in_(part)))}
+
+
+def newest_change(connection: Connection) -> tuple[int, ...]:
+    """Return numbers that differ after any run, verdict, anchor or alert was added."""
+    tables = (t.runs, t.anchors, t.alerts)
+    columns = [*(table.c.id for table in tables), t.runs.c.added_at, t.alerts.c.closed_at]
+    return tuple(connection.scalar(select(func.max(column))) or 0 for column in columns)
+
+
+def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float]]:
+    """Return (anchor, log(anchor / first of its chain)) by code id. So an anchor that replaced another moves no point."""
+    anchors = queries.anchors(connection, of=series)
+    places: dict[int, float] = {}
+    for anchor in anchors:  # the oldest first
+        link = next((link for link in anchor.links if link.machine_class == series.machine_class), None)
+        before = None if anchor.previous is None else places.get(anchor.previous)
+        places[anchor.id] = 0.0 if link is None or before is None else before + link.log_ratio
+    c = t.codes.c
+    known = {anchor.code: (anchor.id, places[anchor.id]) for anchor in anchors}
+    rows = connection.execute(select(c.id, c.identity).where(c.identity.in_(known))) if known else ()
+    return {row[0]: known[row[1]] for row in rows}
+
+
+def _anchored(
+    connection: Connection, series: Series, anchors: dict[int, tuple[int, float]]
+) -> dict[int, list[tuple[int, float, float | None]]]:
+    """Return the further ratios to an anchor by run, as (base, ratio, error)."""
+    r = t.ratios.c
+    query = select(r.run_id, r.base_id, r.log_ratio, r.standard_error).where(r.series_id == series.id, r.base_id.in_(anchors))
+    found: dict[int, list[tuple[int, float, float | None]]] = defaultdict(list)
+    for row in connection.execute(query) if anchors else ():
+        found[row[0]].append((row[1], row[2], row[3]))
+    return found
+
+
+def _offsets(connection: Connection) -> dict[int, tuple[int | None, ...]]:
+    """Return where each layout keeps the summary."""
+    found: dict[int, tuple[int | None, ...]] = {}
+    for row in connection.execute(select(t.layouts.c.id, t.layouts.c.names)):
+        places = {name: 4 * index for index, name in enumerate(json.loads(row.names))}
+        found[row.id] = tuple(places.get(name) for name in SUMMARY)
+    return found
+
+
+def _parts(ids: Collection[int]) -> Iterator[list[int]]:
+    ordered = sorted(ids)
+    return (ordered[start : start + MOST] for start in range(0, len(ordered), MOST))

@@ -1,0 +1,129 @@
+import hashlib
+import json
+import re
+
+import pytest
+from dashboards import HOSTILE, NOW, hostile, snapshot
+from reading_html import VOID, read
+
+from flashcore_ci.dashboard import cost, digest, gate_page, page, site
+from flashcore_ci.dashboard.assets import ASSETS
+
+VENDORED = {
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+"""uPlot 1.6.32 from npm."""
+EVENTS = re.compile("on[a-z]+")
+
+
+@pytest.fixture(scope="module", params=range(len(HOSTILE)))
+def text(request):
+    return hostile(request.param)
+
+
+def pages(files):
+    return {path: content.decode() for path, content in files.items() if path.endswith(".html")}
+
+
+def parsed(content):
+    VOID.add("link")
+    return read(content.replace("<!DOCTYPE html>\n", ""))
+
+
+def test_every_page_is_nested_and_loads_only_the_site():
+    files = site.files(snapshot())
+    assert {"index.html", "versions.html", "compare.html", "machines.html", "cost.html", "gate.html"} <= files.keys()
+    for path, content in pages(files).items():
+        seen = parsed(content)
+        root = "../" if path.startswith("w/") else ""
+        loaded = [value.partition("?")[0] for value in (*seen.values("src"), *seen.values("data-src"))]
+        linked = [value.partition("#")[0].partition("?")[0] for value in seen.values("href")]
+        for address in (*loaded, *linked):
+            target = address.removeprefix(root)
+            assert address == "" or (address.startswith(root) and target in files), (path, address)
+        assert page.POLICY in seen.values("content")
+
+
+def test_hostile_text_stays_text(text):
+    for path, content in site.files(snapshot(text)).items():
+        if path.endswith(".html"):
+            seen = parsed(content.decode())
+            assert not [name for _, given in seen.elements for name in given if EVENTS.fullmatch(name)], path
+            assert seen.tags() <= ALLOWED, seen.tags() - ALLOWED
+            assert all(not value.lower().startswith("javascript:") for value in seen.values("href"))
+            assert (seen.text + "".join(seen.values("title")) + "".join(seen.values("aria-label"))).isprintable()
+        elif path.endswith(".json"):
+            assert all(word.isprintable() and len(word) <= 301 for word in words(json.loads(content))), path
+
+
+ALLOWED = {
+    *("html", "head", "meta", "title", "link", "script", "body", "header", "nav", "main", "footer", "section", "h1", "h2", "p"),
+    *("a", "b", "span", "button", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "div", "svg", "polyline", "circle"),
+    *("figure", "figcaption", "details", "summary", "dl", "dt", "dd", "label", "select", "input", "noscript"),
+}
+
+
+def words(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (word for pair in value.items() for each in pair for word in words(each))
+    elif isinstance(value, list):
+        yield from (word for each in value for word in words(each))
+
+
+def test_hostile_text_cannot_leave_a_cell_of_the_digest(text):
+    lines = digest.render(snapshot(text), 7).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert not [line for line in lines if re.search(r"(?<!\\)[<>@]", line)]
+    tables = [line for line in lines if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} == {5}
+
+
+def test_the_digest_says_what_matters():
+    text = digest.render(snapshot(), 7)
+    assert text.startswith("# 1 workload regressed, 1 failed, 1 improved\n")
+    for words in ("## Regressed (1)", "abc-1: +3.05 %", "The waiver of no-slower", "new code"):
+        assert words in text
+
+
+def test_a_chart_has_its_table_and_small_data():
+    files = site.files(snapshot())
+    key = f"w/{1:012x}.html"
+    seen = parsed(files[key].decode())
+    assert "The newest 50 points" in seen.text
+    data = json.loads(files[f"data/series/{1:012x}.json"])
+    assert (
+        len(
+            {
+                len(data[name])
+                for name in ("run", "commit", "at", "ratio", "error", "value", "ms", "mhz", "outcome", "epoch", "code")
+            }
+        )
+        == 1
+    )
+    assert data["alerts"][0]["at"] == 55
+    first = sum(len(files[path]) for path in (key, f"data/series/{1:012x}.json", *(f"assets/{name}" for name in ASSETS)))
+    assert first <= 300_000
+
+
+def test_what_a_regression_costs():
+    total, extra = cost.daily(3.6, 0.0, calls=1.0, price=2.0)
+    assert (total, extra) == (2.0, 0.0)
+    total, extra = cost.daily(1.1, 0.0953101798, calls=1.0, price=1.0)
+    assert extra == pytest.approx(total / 11)
+    assert cost.dollars(-1234.5) == f"{page.MINUS}$1,234.50"
+
+
+def test_the_gate_shows_why_and_what_ends():
+    text = parsed(gate_page.render(snapshot()).decode()).text
+    for words in ("stale-evidence", "2026-12-01", "timing", "60.0 s", "1 of 1 closed alert"):
+        assert words in text
+    assert gate_page.days_left("2026-12-01", NOW) == 13
+    assert gate_page.days_left("never", NOW) == -1
+
+
+def test_uplot_is_what_npm_has():
+    assert {name: hashlib.sha256(ASSETS[name]).hexdigest() for name in VENDORED} == VENDORED
+    assert b"Leon Sorokin" in ASSETS["uPlot.LICENSE.txt"]
