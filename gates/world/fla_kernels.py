@@ -28,7 +28,7 @@ class chunk_gla:
     takes, gives, flops = {"q": HEADS, "k": HEADS, "v": HEADS, "g": HEADS}, HEADS, LINEAR
     prepare = lambda g, **_: {"g": F().logsigmoid(g) / 16}
     run = lambda q, k, v, g: use("fla.ops.gla").chunk_gla(q, k, v, g)[0]
-    reference = recur
+    reference = lambda q, k, v, g: recur(q, k, v, decay=g)
 
 
 class gated_delta_rule:
