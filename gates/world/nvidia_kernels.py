@@ -10,8 +10,8 @@ from world_common import F, attention_by, pytorch, subject, widen
 if TYPE_CHECKING:  # the versions that evidence depends on
     import torch
 
-SQUARE = "f16 2048x2048"
-WORK = 2 * 2048**3
+SQUARE = "f16 1024x1024"
+WORK = 2 * 1024**3
 HEADS = "f16 2x1024x8x128"
 
 
@@ -28,20 +28,20 @@ class cublas_batched_gemm:
 
 
 class cublaslt_int8:
-    takes, gives, flops = {"a": "i8 2048x2048", "b": "i8 2048x2048"}, "i32 2048x2048", WORK
+    takes, gives, flops = {"a": "i8 1024x1024", "b": "i8 1024x1024"}, "i32 1024x1024", WORK
     run = lambda a, b: pytorch()._int_mm(a, b.T)
     reference = lambda a, b: a.double() @ b.double().T
 
 
 class cublaslt_fp8:
-    takes, gives, flops = {"a": "f8 2048x2048", "b": "f8 2048x2048", "one": "f32 1"}, "bf16 2048x2048", WORK
+    takes, gives, flops = {"a": "f8 1024x1024", "b": "f8 1024x1024", "one": "f32 1"}, "bf16 1024x1024", WORK
     prepare = lambda one, **_: {"one": one.new_ones(())}
     run = lambda a, b, one: pytorch()._scaled_mm(a, b.T, one, one, out_dtype=pytorch().bfloat16)
     reference = lambda a, b, one: widen(a, "bfloat16") @ widen(b, "bfloat16").T
 
 
 class cublaslt_gelu:
-    takes, gives, flops = {"a": SQUARE, "b": SQUARE, "bias": "f16 2048"}, SQUARE, WORK
+    takes, gives, flops = {"a": SQUARE, "b": SQUARE, "bias": "f16 1024"}, SQUARE, WORK
     run = lambda a, b, bias: pytorch()._addmm_activation(bias, a, b, use_gelu=True)
     reference = lambda a, b, bias: F().gelu(a @ b + bias, approximate="tanh")
 

@@ -54,7 +54,7 @@ def test_it_plans_every_kind_of_evidence_without_a_package(suite: Suite) -> None
         module = module_of(subject.file)
         own = [workload for workload in suite.workloads if workload.subject == subject.name]
         problems = tuple(
-            Problem(**{**module.problem(workload.params), "entries": (), "workload": workload.id}) for workload in own
+            Problem(**{**module.problem(dict(workload.params)), "entries": (), "workload": workload.id}) for workload in own
         )
         descriptions.append(Description(subject=subject.name, file=subject.file, build=module.build(ROOT), problems=problems))
     plan = planner.make_plan(suite, tuple(descriptions), compared=False)
@@ -73,7 +73,7 @@ def test_there_are_enough_kernels_of_enough_projects(suite: Suite) -> None:
     assert max(map(len, kernels.values())) <= MAX_PER_PROJECT
     assert sum(map(len, kernels.values())) >= MIN_KERNELS
     for subject in suite.subjects:
-        named = {str(workload.params["kernel"]).replace("-", "_") for workload in kernels[subject.name]}
+        named = {str(dict(workload.params)["kernel"]).replace("-", "_") for workload in kernels[subject.name]}
         assert named == set(kernels_in(ROOT / subject.file))
 
 
