@@ -11,8 +11,8 @@ if TYPE_CHECKING:  # the versions that evidence depends on
     import cupy
     import torch
 
-LARGE = "f32 8192x8192"
-SIZE = 8192 * 8192
+LARGE = "f32 4096x4096"
+SIZE = 4096 * 4096
 
 
 def on_stream(*tensors):

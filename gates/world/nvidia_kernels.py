@@ -29,20 +29,20 @@ class cublas_batched_gemm:
 
 class cublaslt_int8:
     takes, gives, flops = {"a": "i8 1024x1024", "b": "i8 1024x1024"}, "i32 1024x1024", WORK
-    run = lambda a, b: pytorch()._int_mm(a, b.T)
+    run = lambda a, b, out: pytorch()._int_mm(a, b.T, out=out)
     reference = lambda a, b: a.double() @ b.double().T
 
 
 class cublaslt_fp8:
     takes, gives, flops = {"a": "f8 1024x1024", "b": "f8 1024x1024", "one": "f32 1"}, "bf16 1024x1024", WORK
     prepare = lambda one, **_: {"one": one.new_ones(())}
-    run = lambda a, b, one: pytorch()._scaled_mm(a, b.T, one, one, out_dtype=pytorch().bfloat16)
+    run = lambda a, b, one, out: pytorch()._scaled_mm(a, b.T, one, one, out_dtype=out.dtype, out=out)
     reference = lambda a, b, one: widen(a, "bfloat16") @ widen(b, "bfloat16").T
 
 
 class cublaslt_gelu:
     takes, gives, flops = {"a": SQUARE, "b": SQUARE, "bias": "f16 1024"}, SQUARE, WORK
-    run = lambda a, b, bias: pytorch()._addmm_activation(bias, a, b, use_gelu=True)
+    run = lambda a, b, bias, out: pytorch()._addmm_activation(bias, a, b, use_gelu=True, out=out)
     reference = lambda a, b, bias: F().gelu(a @ b + bias, approximate="tanh")
 
 

@@ -58,4 +58,10 @@ class flash_attention_2:
     reference = lambda q, k, v: attention_by("MATH", q, k, v)
 
 
+class cutlass_attention:
+    takes, gives, flops = {"q": HEADS, "k": HEADS, "v": HEADS}, HEADS, 4 * 2 * 8 * 1024 * 1024 * 128
+    run = lambda q, k, v: attention_by("EFFICIENT_ATTENTION", q, k, v)
+    reference = lambda q, k, v: attention_by("MATH", q, k, v)
+
+
 build, problem, load, inputs, outputs, run, reference = subject(globals())

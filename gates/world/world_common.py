@@ -93,7 +93,7 @@ def attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
 def attention_by(backend: str, *heads: Any) -> Any:
     """Return the same by one of PyTorch's backends."""
     module = use("torch.nn.attention")
-    with module.sdpa_kernel(module.SDPBackend[backend]):
+    with module.sdpa_kernel(getattr(module.SDPBackend, backend)):
         return attention(*heads)
 
 

@@ -1,11 +1,11 @@
-"""Kernels of xFormers (Triton), and those of PyTorch that it dispatches to (CUTLASS)."""
+"""Kernels of xFormers (Triton). Its attention needs a build for PyTorch 2.10."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
-from world_common import F, attention, subject, use
+from world_common import F, subject, use
 
 if TYPE_CHECKING:  # the versions that evidence depends on
     import torch
@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # the versions that evidence depends on
 
 WIDE = "bf16 4096x4096"
 SIZE = 4096 * 4096
-HEADS = "f16 2x1024x8x128"
 
 
 class rms_norm:
@@ -46,25 +45,6 @@ class scaled_index_add:
     prepare = lambda index, **_: {"index": index.new_ones(64).cumsum(0) * 2 - 1}  # unique, as documented
     run = lambda x, source, scaling, index: use("xformers.ops.indexing").scaled_index_add(x.clone(), index, source, scaling)
     reference = lambda x, source, scaling, index: x.index_add(0, index, scaling * source)
-
-
-class split_k_attention:
-    takes = {"q": "f16 8x1x16x128", "k": "f16 8x4096x16x128", "v": "f16 8x4096x16x128"}
-    gives, flops = "f16 8x1x16x128", 4 * 8 * 16 * 4096 * 128
-
-    run = lambda q, k, v: use("xformers.ops.fmha").memory_efficient_attention_forward(
-        q, k, v, op=use("xformers.ops.fmha").triton_splitk.FwOp
-    )
-    reference = attention
-
-
-class cutlass_attention:
-    takes, gives, flops = {"q": HEADS, "k": HEADS, "v": HEADS}, HEADS, 4 * 2 * 8 * 1024 * 1024 * 128
-
-    run = lambda q, k, v: use("xformers.ops.fmha").memory_efficient_attention_forward(
-        q, k, v, op=use("xformers.ops.fmha").cutlass.FwOp
-    )
-    reference = attention
 
 
 build, problem, load, inputs, outputs, run, reference = subject(globals())
