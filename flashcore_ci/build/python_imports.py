@@ -143,7 +143,7 @@ def _matches(folder: str, pattern: str, sources: Sources) -> Iterator[str]:
 
 def _is_file(path: str, sources: Sources) -> bool:
     try:
-        return sources.is_inside(path) and sources.exists(path)
+        return (sources.root / path).is_file() and sources.is_inside(path) and sources.exists(path)  # few names are files
     except (OSError, ValueError):
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +63,7 @@ def _collect(session: Session, workload: Workload) -> Observation:
     if unknown := next((one.kernel for one in launched if not one.cubins), ""):
         return observe(missing=Missing(code=Code.NO_MACHINE_CODE, message=f"{unknown[:120]} ran, and no cubin of it was found"))
     try:
-        seen = [_read(session, one, cubin, name) for one in launched for _, cubin, name in one.cubins]
+        seen = [_read_first(session, one, copies) for one in launched for copies in _copies(one)]
     except (KeyError, ValueError) as error:
         return observe(missing=Missing(code=Code.NO_MACHINE_CODE, message=f"a cubin cannot be read: {error}"))
     return observe(readings=_worst([readings for readings, _ in seen]), notes=tuple(note for _, notes in seen for note in notes))
@@ -150,6 +151,23 @@ def _checked(name: Any) -> str:
     if not isinstance(name, str) or not CUBIN.fullmatch(name):
         raise ValueError(f"{name!r:.80} is not the name of a cubin")
     return name
+
+
+def _copies(one: Launched) -> list[list[tuple[Path, str]]]:
+    """Group cubins of equal machine code: the driver's cache holds what a framework's does, and nvdisasm refuses some of its files."""
+    groups: dict[tuple[str, str], list[tuple[Path, str]]] = {}
+    for _, path, symbol in one.cubins:
+        digest = elf.read(files.read(path, limit=objects.MAX_CUBIN, follow=False), "").digest
+        groups.setdefault((symbol, digest), []).append((path, symbol))
+    return list(groups.values())
+
+
+def _read_first(session: Session, one: Launched, copies: Sequence[tuple[Path, str]]) -> tuple[Readings, tuple[str, ...]]:
+    """Observe the first of equal cubins that can be read. ValueError if none can."""
+    for cubin, symbol in copies[:-1]:
+        with contextlib.suppress(KeyError, ValueError):
+            return _read(session, one, cubin, symbol)
+    return _read(session, one, *copies[-1])
 
 
 def _read(session: Session, one: Launched, cubin: Path, symbol: str) -> tuple[Readings, tuple[str, ...]]:

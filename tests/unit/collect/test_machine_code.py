@@ -121,6 +121,33 @@ def test_all_cubins_of_a_name_count_if_no_launch_tells_which(observe: Any) -> No
     assert [module.framework for module in observe(cubins=twice).jit] == ["cupy", "driver"]
 
 
+def test_one_readable_copy_of_the_same_machine_code_is_enough(
+    observe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = f"{'d' * 64}.cubin"
+    (tmp_path / "cubins" / copy).write_bytes((RECORDINGS / "spilling.cubin").read_bytes() + b"the driver's own")
+    both = {"cubins": [["driver", copy, ""], ["cupy", SPILLING, ""]]}
+    observe()
+    monkeypatch.setattr(machine_code, "_read", refuse := Refuse(copy))
+    assert observe(**both).missing is None
+    refuse.names |= {SPILLING}
+    missing = observe(**both).missing
+    assert isinstance(missing, Missing)
+    assert missing.code is Code.NO_MACHINE_CODE
+
+
+class Refuse:
+    """Fails to read these files."""
+
+    def __init__(self, *names: str) -> None:
+        self.names, self.read = set(names), machine_code._read
+
+    def __call__(self, session: Any, one: Any, cubin: Path, symbol: str) -> Any:
+        if cubin.name in self.names:
+            raise ValueError("nvdisasm failed")
+        return self.read(session, one, cubin, symbol)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
