@@ -26,5 +26,5 @@ def command(*, toolchain: str, allow_process: tuple[str, ...], gpu: str, runner:
     examination = examine(os.environ, toolchain=toolchain, allow=allow_process, gpu=gpu, runner=runner)
     code = ExitCode.PASSED if examination.passed else ExitCode.CANNOT_COLLECT
     text = hints.repeat(examination.text, answers.given_options(click.get_current_context()))
-    fix = next((item["fix"] for item in examination.items if item["fix"]), "")
+    fix = next((item["fix"] for item in examination.items if item["fix"] and item["status"] != "ok"), "")
     return answers.finish({"items": examination.items}, code, as_json=as_json, text=text, fix=fix)

@@ -160,6 +160,7 @@ class Candidate:
         variables |= {
             name: str(home) for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
         }
+        variables |= dict.fromkeys(("USER", "LOGNAME"), "candidate")  # its uid is in no table, and Inductor asks for a name
         package = Path(__file__).parents[2]
         errors = self._folder / "errors"
         actions = [
