@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from compare_bench import Bench
+from replayed import ROOT
 
 
 def verdict(report: dict[str, Any]) -> tuple[str, str]:
