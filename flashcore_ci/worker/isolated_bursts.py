@@ -97,7 +97,7 @@ class Bursts:
 
     def idle(self, candidate: Candidate) -> dict[int, Burst]:
         """Return a burst without launches, by the number of sets. The candidate's code is not loaded yet."""
-        found = {}
+        found: dict[int, Burst] = {}
         for sets in reversed(self.sizes):
             bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(IDLE_BURSTS + (not found))][
                 -IDLE_BURSTS:

@@ -32,7 +32,7 @@ STEPS = {
     "setsid": "try: os.setsid()\nexcept OSError: pass",
     "a group of its own": "try: os.setpgid(0, 0)\nexcept OSError: pass",
     "no death signal": "import ctypes; ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)",
-    "no output": "for number in (0, 1, 2): os.close(number)",
+    "no output": "os.closerange(0, 3)",
     "another folder": "os.chdir('/')",
     "another name": "import ctypes; ctypes.CDLL(None).prctl(15, b'kworker', 0, 0, 0)",
     "a lower priority": "os.nice(5)",
