@@ -1,0 +1,127 @@
+import random
+from dataclasses import replace
+
+import pytest
+from history_factories import made_run, migrated_url_of
+
+from flashcore_ci.history import address, database, queries, writing
+from flashcore_ci.model.alerts import AlertState
+from flashcore_ci.model.errors import UsageError
+from flashcore_ci.model.history import Anchor
+from flashcore_ci.run import alerts, triage
+from flashcore_ci.suite.alerts import read_alerts
+
+SCATTER = 0.0005
+NAME = "made up"
+
+
+class World:
+    """A history of two series with an anchor, and the folder of its suite."""
+
+    def __init__(self, folder):
+        self.url, self.suite, self.random, self.runs = migrated_url_of(folder), folder / "gates/x.toml", random.Random(3), 0
+        self.suite.parent.mkdir()
+
+    def add(self, *levels, version=None, rounds=5, registers=None):
+        """Add a run whose series have these log ratios. Its code is ``version``, by default new."""
+        number, self.runs = self.runs, self.runs + 1
+        version = number + 1 if version is None else version
+        run = made_run(number, series=len(levels), version=version)
+        points = [self._point(point, level, rounds, registers) for point, level in zip(run.points, levels, strict=True)]
+        run = replace(run, points=tuple(points), machine={**run.machine, "uuid": "GPU-0"})
+        database.write(address.parse(self.url, {}), lambda connection: writing.add_run(connection, run))
+        return version
+
+    def _point(self, point, level, rounds, registers):
+        ((base, ratio),) = point.ratios
+        drawn = {"log_ratio": level + self.random.gauss(0.0, SCATTER / rounds**0.5), "standard_error": SCATTER / rounds**0.5}
+        entries = tuple({**entry, "registers": registers or 152} for entry in point.entries)
+        return replace(point, ratios=((base, {**ratio, **drawn, "df": rounds - 1.0, "rounds": rounds}),), entries=entries)
+
+    def pin(self):
+        with database.reading(address.parse(self.url, {})) as connection:
+            found = queries.series(connection)
+            first = [queries.points(connection, series.id)[0] for series in found]
+        for series, point in zip(found, first, strict=True):
+            values = {name: getattr(series, name) for name in ("suite", "workload", "question")}
+            anchor = Anchor(**values, id=0, code=point.ratios[0].base, commit="a" * 40, since=1, reason="pinned")
+            database.write(address.parse(self.url, {}), lambda connection, anchor=anchor: writing.add_anchor(connection, anchor))
+
+    def update(self):
+        return alerts.update(self.url, {}, self.suite, name=NAME)
+
+
+@pytest.fixture(scope="module")
+def slowed(tmp_path_factory):
+    """20 quiet runs, then one series is 1 % slower, and the suspicion is met."""
+    world = World(tmp_path_factory.mktemp("alerts"))
+    for _ in range(20):
+        world.add(0.0, 0.0)
+    world.pin()
+    version = world.add(0.01, 0.0, registers=168)
+    suspicion = world.update()
+    world.add(0.01, 0.0, version=version, rounds=3, registers=168)
+    return world, suspicion, world.update()
+
+
+def test_a_suspicion_asks_for_more_rounds_and_is_no_alert(slowed):
+    _, suspicion, _ = slowed
+    assert suspicion.opened == ()
+    assert [(workload[-2:], rounds) for workload, _, rounds in suspicion.again] == [("-0", 3)]
+    assert suspicion.lines[0].startswith("measure again: prefill")
+
+
+def test_an_alert_says_what_became_slower_and_what_else_changed(slowed):
+    world, _, update = slowed
+    (alert,) = read_alerts(world.suite)
+    assert update.opened == (alert.id,)
+    assert alert.entries == ("kernel_0",)
+    assert [each.workload[-2:] for each in alert.series] == ["-0"]
+    assert alert.percent == pytest.approx(1.0, abs=0.15)
+    assert any("kernel_0: 152 to 168 registers" in line for line in alert.changes)
+    assert len(alert.evidence) == 2
+    with database.reading(address.parse(world.url, {})) as connection:
+        (stored,) = queries.alerts(connection)
+    assert (stored.key, stored.state) == (alert.id, "detected")
+
+
+def test_a_second_update_opens_nothing_and_keeps_decisions(slowed):
+    world, _, update = slowed
+    until = triage.today_utc().isoformat()
+    triage.triage(world.suite, update.opened[0][:8], state=AlertState.ACTIVE, owner="kernels", reason="known", until=until)
+    again = world.update()
+    assert (again.opened, again.open) == ((), update.opened)
+    assert read_alerts(world.suite)[0].owner == "kernels"
+
+
+def test_an_alert_ends_when_the_slowdown_is_gone_and_opens_again_if_it_was_ended_by_hand(slowed):
+    world, _, update = slowed
+    (alert,) = read_alerts(world.suite)
+    (world.suite.parent / f"alerts/{alert.id}.toml").write_text(
+        (world.suite.parent / f"alerts/{alert.id}.toml")
+        .read_text()
+        .replace('state = "active"', 'state = "fixed"\nclosed = 2026-11-22'),
+        encoding="utf-8",
+    )
+    assert world.update().open == update.opened
+    assert read_alerts(world.suite)[0].state is AlertState.DETECTED
+    version = world.add(0.0, 0.0)
+    world.add(0.0, 0.0, version=version, rounds=3)
+    assert world.update().closed == update.opened
+    (fixed,) = read_alerts(world.suite)
+    assert fixed.state is AlertState.FIXED
+    assert triage.listed(world.suite, everything=False) == ()
+    with pytest.raises(UsageError, match="is fixed"):
+        triage.triage(world.suite, fixed.id, state=AlertState.STAGED, owner="", reason="", until="")
+
+
+@pytest.mark.parametrize(
+    ("start", "state", "until", "message"),
+    [
+        ("", AlertState.STAGED, "", "no alert begins"),
+        ("zz", AlertState.STAGED, "", "no alert begins"),
+    ],
+)
+def test_a_decision_needs_an_alert(slowed, start, state, until, message):
+    with pytest.raises(UsageError, match=message):
+        triage.triage(slowed[0].suite, start, state=state, owner="", reason="", until=until)
