@@ -30,7 +30,7 @@ def command() -> None:
 def update(*, db: str, suite: Path, reviewed: bool, as_json: bool) -> int:
     """Look for slowdowns in the whole history. Opens new alerts, and closes those whose slowdown is gone.
 
-    A suspicion is no alert: measure its code again with as many rounds as this names, add the run, and update again.
+    A suspicion is not an alert yet. Measure its code again with as many rounds as this names, add the run, and update again.
     """
     with extra():
         from flashcore_ci.run import alerts  # noqa: PLC0415 - needs the extra
@@ -53,7 +53,7 @@ def list_alerts(*, suite: Path, everything: bool, as_json: bool) -> int:
 @command.command("triage")
 @click.argument("alert")
 @click.option("--state", type=click.Choice(STATES), required=True, help="`verify`: its owner says that it is fixed.")
-@click.option("--owner", default="", help="Who answers for this decision.")
+@click.option("--owner", default="", help="The owner of this decision.")
 @click.option("--reason", default="", help="Why.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="The last day of this decision, at most 92 days ahead.")
 @options.suite

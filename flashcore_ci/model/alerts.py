@@ -25,13 +25,13 @@ class AlertState(StrEnum):
 
 
 UNTRIAGED = frozenset({AlertState.DETECTED, AlertState.STAGED})
-"""Nobody has decided yet. ``staged``: somebody looks at it."""
+"""Not decided yet. ``staged``: somebody looks at it."""
 DECIDED = frozenset({AlertState.ACTIVE, AlertState.IGNORED, AlertState.VERIFY})
 """Decisions. Each has an owner, a reason and a last day. ``verify``: the owner says that it is fixed."""
 MAX_DAYS = 92
 """A decision that ends later has no effect."""
 FACTS = ("opened", "commit", "last_good", "series", "entries", "changes", "evidence")
-"""Fields that nobody may change: what was found."""
+"""What was found. No decision changes these fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.SUBJECT_CHANGED: "The kernel could not be judged with the base's subject file. Keep its interface, or have `flashcore-ci bar --accept WHY` reviewed.",
     Code.NEWER_SUITE: "The base's tool cannot read this suite. Merge the tool that reads it first, then the suite.",
     Code.BAR_UNKNOWN: "The suites of base and head could not be compared. Run `flashcore-ci bar` and fix what it names.",
-    Code.UNTRIAGED_ALERT: "Nobody has decided about this slowdown. Run `flashcore-ci alerts triage`, have the file reviewed, and commit it.",
+    Code.UNTRIAGED_ALERT: "This slowdown has no decision. Run `flashcore-ci alerts triage`, have the file reviewed, and commit it.",
     Code.ALERT_REMOVED: "The base has this open alert. Restore its file. Only `flashcore-ci alerts update` ends an alert.",
     Code.ALERT_CHANGED: "The facts of this alert differ from the base's. Restore its file, then run `flashcore-ci alerts triage`.",
     Code.ALERTS_UNREADABLE: "The files of the alerts cannot be read. Fix what is named here, or restore them from git.",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from sqlalchemy import Connection
 
 from flashcore_ci.adapters import clock, git_diff
 from flashcore_ci.history import address, alerting, database, points, queries, writing
@@ -21,6 +19,8 @@ from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.suite.alerts import read_alerts, write_alert
 
 SHOWN_FILES = 20
+PointOf = Callable[[Detection, int], Point | None]
+"""The point of a series in a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,12 @@ def update(db: str, environ: Mapping[str, str], suite: Path, *, name: str, revie
         detections = alerting.detect(tracks, codes)
         slower = [each for each in detections if each.finding.kind is Kind.SLOWER]
         grouped = alerting.groups(slower)
-        made = {group: _make(group, codes, connection, today, present) for group in grouped}
+
+        def point_of(each: Detection, run: int) -> Point | None:
+            found = queries.points(connection, each.track.series.id, standings=queries.ALL, run=run)
+            return next(iter(found), None)
+
+        made = {group: _make(group, codes, point_of, today, present) for group in grouped}
     opened: list[AlertFile] = []
     closed: list[AlertFile] = []
     still: list[AlertFile] = []
@@ -102,7 +107,7 @@ def _next(alert: AlertFile, before: AlertFile | None, today: str, *, is_gone: bo
 
 
 def _make(
-    group: Sequence[Detection], codes: Mapping[int, Code], connection: Connection, today: str, present: Mapping[str, AlertFile]
+    group: Sequence[Detection], codes: Mapping[int, Code], point_of: PointOf, today: str, present: Mapping[str, AlertFile]
 ) -> AlertFile:
     """Describe a group. One whose place is that of an open alert of its entry functions keeps that alert's id."""
     first = group[0]
@@ -122,7 +127,7 @@ def _make(
         last_good=first.last_good.commit,
         series=tuple(sorted((_series(each) for each in group), key=lambda s: (s.workload, s.machine_class))),
         entries=entries,
-        changes=known.changes if known else tuple(_changes(group, codes, connection)),
+        changes=known.changes if known else tuple(_changes(group, codes, point_of)),
         evidence=tuple(dict.fromkeys(p.bundle for each in group for p in (each.last_good, each.first) if p.bundle)),
     )
 
@@ -138,7 +143,7 @@ def _series(each: Detection) -> AlertedSeries:
     )
 
 
-def _changes(group: Sequence[Detection], codes: Mapping[int, Code], connection: Connection) -> Iterator[str]:
+def _changes(group: Sequence[Detection], codes: Mapping[int, Code], point_of: PointOf) -> Iterator[str]:
     """Say what else changed: compiler, tools, readings, and files."""
     seen: set[str] = set()
     for each in group:
@@ -148,7 +153,7 @@ def _changes(group: Sequence[Detection], codes: Mapping[int, Code], connection: 
             *alerting.code_changes(codes.get(good.code_id or 0), codes.get(bad.code_id or 0)),
             *alerting.tool_changes(each.track.points[place] for place in places),
         ]
-        before, after = (_point(connection, each, point.run) for point in (good, bad))
+        before, after = (point_of(each, point.run) for point in (good, bad))
         lines += [f"{each.track.series.workload}: {line}" for line in alerting.reading_changes(before, after)]
         yield from (line for line in lines if line not in seen)
         seen.update(lines)
@@ -157,10 +162,6 @@ def _changes(group: Sequence[Detection], codes: Mapping[int, Code], connection: 
     yield from (f"{visible(name)} +{added} -{removed}" for name, added, removed in files[:SHOWN_FILES])
     if len(files) > SHOWN_FILES:
         yield f"{len(files) - SHOWN_FILES} more files: git diff {group[0].last_good.commit[:12]} {group[0].first.commit[:12]}"
-
-
-def _point(connection: Connection, each: Detection, run: int) -> Point | None:
-    return next(iter(queries.points(connection, each.track.series.id, standings=queries.ALL, run=run)), None)
 
 
 def _stored(alert: AlertFile, group: Sequence[Detection]) -> Alert:

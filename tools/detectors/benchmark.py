@@ -133,6 +133,19 @@ def peers(rows: list[Row]) -> Iterator[list[object]]:
         yield [label, *false, *(f"{count} of {len(rows)}" for count in (*near, late, swapped))]
 
 
+def anchored(rows: list[Row], warm: Batch, trials: int) -> list[object]:
+    """Count for the rows above what one history of each shows to the detector with an anchor. Another GPU moves head and anchor."""
+    known, counts = len(warm.found), []
+    for name in ("step 0.5", "step 1", "creep", "swap"):
+        batch = copy.deepcopy(warm)
+        size = {"step 0.5": 0.005, "step 1": 0.01}.get(name, 0.0)
+        shift = (lambda commit: 1e-3 * min(10, commit - WARM + 1)) if name == "creep" else (lambda _, size=size: np.log1p(size))
+        batch.run(lambda commit, which, shift=shift: np.full(len(which), shift(commit)), WARM + 15, WARM)
+        limit = WARM + 14 if name == "creep" else WARM + 2
+        counts.append(len({s // trials for s, at, _, _ in batch.found[known:] if s % trials == 0 and at <= limit}))
+    return ["**ours, with an anchor**", "see above", "see above", *(f"{count} of {len(rows)}" for count in counts)]
+
+
 def history(rows: list[Row], kind: str) -> list[np.ndarray]:
     """Absolute numbers, one mean of five processes per commit: a suite for false alerts, else every row once."""
     is_null = kind in {"clean", "disturbed"}
@@ -179,7 +192,7 @@ def sections(options: argparse.Namespace) -> Iterator[str]:
         ["row", "scatter", "found within 5 commits of 0.5 %", "median delay, commits"], list(creep(rows, warm, options.trials))
     )
     heads = ["absolute numbers", "false, clean", "false, disturbed", "+0.5 %", "+1 %", "creep", "another GPU, same code"]
-    yield table(heads, list(peers(rows)))
+    yield table(heads, [*peers(rows), anchored(rows, warm, options.trials)])
     if options.treeherder:
         yield table(["series", "SHA-256 of the file", "points", "labels found", "extra"], treeherder(options.treeherder))
 

@@ -13,6 +13,7 @@ from flashcore_ci.model.errors import CannotCollectError, ExitCode, InterruptedR
 from flashcore_ci.model.text import visible
 
 GROUPS = {
+    "alerts": ("list", "triage", "update"),
     "baseline": ("propose", "renew"),
     "fleet": ("run",),
     "history": ("add", "list", "show", "export", "retain", "upgrade"),

@@ -1,0 +1,135 @@
+"""Write a labelled history of GPU kernels as CSV: 27 series of 400 commits, with the exact truth of every point.
+
+    python tools/detectors/labelled.py OUT.csv [SITTING ...]
+
+Points are log(head / anchor) of 5 rounds. ``measured``: every round is two medians of processes that ran, each used once, and the truth
+is the work that was planted in them. ``drawn``: rounds are drawn from these medians, and the truth was added. A SITTING is a folder that
+``sitting.py`` wrote. Without one, only gates/noise is used. Equal arguments give equal bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import random
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITS, ROUNDS = 400, 5
+DISTURBED, SHOCK = 0.02, (0.005, 0.05)
+STEPS = ((60, 0.003), (130, -0.003), (190, 0.005), (260, -0.005), (310, 0.01), (360, 0.03))
+"""Commits, and how much slower (log ratio) they make the kernel."""
+CREEP = range(200, 210)
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel of one recording. ``pairs`` have logs of head and anchor, ``planted`` more of them by level (%)."""
+
+    name: str
+    origin: str
+    values: tuple[float, ...]
+    planted: dict[float, tuple[Pair, ...]]
+
+
+def recorded() -> Iterator[Row]:
+    noise = json.loads((ROOT / "gates/noise/nvidia-h200.json").read_text(encoding="utf-8"))
+    for each in noise["workloads"]:
+        key = "ms" if each["roof"] == "memory" else "megacycles"
+        planted = {
+            level["percent"]: tuple((math.log(head), math.log(base)) for head, base in zip(level["head"][key], level["base"][key], strict=True))
+            for level in each["planted"]
+        }  # fmt: skip
+        yield Row(each["workload"], "gates/noise", tuple(map(math.log, each["same"][key])), planted)
+
+
+def sitting(folder: Path) -> Iterator[Row]:
+    """Read both GPUs of a sitting. A level is paired with the unchanged kernel of the next process."""
+    at = json.loads((folder / "sitting.json").read_text(encoding="utf-8"))["at"]
+    for gpu in sorted(folder.glob("gpu-*")):
+        files = [json.loads(file.read_text(encoding="utf-8")) for file in gpu.glob("process-*.json")]
+        rows = [each["rows"] for each in sorted(files, key=lambda each: each["began"])]
+        names = sorted({name.split("+")[0] for each in rows for name in each})
+        for name in names:
+            key = "ms" if "stream" in name or "decode" in name else "megacycles"
+            levels = sorted({float(found.split("+")[1][:-1]) for each in rows for found in each if found.startswith(f"{name}+")})
+            base = f"{name}+0%" if levels else name
+            same = [math.log(each[base][key]) for each in rows if base in each]
+            planted = {
+                level: tuple((math.log(one[f"{name}+{level:g}%"][key]), math.log(two[base][key]))
+                             for one, two in itertools.pairwise(rows) if f"{name}+{level:g}%" in one and base in two)
+                for level in levels if level
+            }  # fmt: skip
+            yield Row(name, f"{at} {gpu.name}", tuple(same), planted)
+
+
+def measured(row: Row) -> Iterator[tuple[list[Pair], float, str]]:
+    """Yield points of medians that ran, each median of the unchanged kernel used once."""
+    for start in range(0, len(row.values) - 2 * ROUNDS + 1, 2 * ROUNDS):
+        part = row.values[start : start + 2 * ROUNDS]
+        yield list(zip(part[::2], part[1::2], strict=True)), 0.0, "unchanged"
+    for level, pairs in sorted(row.planted.items()):
+        for start in range(0, len(pairs) - ROUNDS + 1, ROUNDS):
+            yield list(pairs[start : start + ROUNDS]), math.log1p(level / 100.0), f"planted {level:g} %"
+
+
+def truth(kind: str, commit: int) -> tuple[float, str]:
+    """Return the log ratio that is true at a commit, and what happened there."""
+    if kind == "creep":
+        return 1e-3 * sum(each <= commit for each in CREEP), "creep" if commit in CREEP else "unchanged"
+    if kind == "steps":
+        at = dict(STEPS)
+        return sum(
+            size for when, size in STEPS if when <= commit
+        ), f"step {100 * at[commit]:+.1f} %" if commit in at else "unchanged"
+    return 0.0, "unchanged"
+
+
+def drawn(row: Row, kind: str, source: random.Random) -> Iterator[tuple[list[Pair], float, str]]:
+    for commit in range(COMMITS):
+        shift, label = truth(kind, commit)
+        rounds = []
+        for _ in range(ROUNDS):
+            first = source.randrange(len(row.values) - 1)
+            sides = [row.values[first], row.values[first + 1]]
+            source.shuffle(sides)
+            if kind == "disturbed":
+                sides = [side + (math.log1p(source.uniform(*SHOCK)) if source.random() < DISTURBED else 0.0) for side in sides]
+            rounds.append((sides[0] + shift, sides[1]))
+        yield rounds, shift, label
+
+
+def lines(rows: Sequence[Row]) -> Iterator[list[object]]:
+    for row in rows:
+        kinds = {"measured": measured(row)}
+        kinds |= {
+            kind: drawn(row, kind, random.Random(f"{row.name} {row.origin} {kind}")) for kind in ("steps", "creep", "disturbed")
+        }
+        for kind, points in kinds.items():
+            for commit, (rounds, shift, label) in enumerate(points):
+                ratios = [head - anchor for head, anchor in rounds]
+                error = statistics.stdev(ratios) / math.sqrt(len(ratios))
+                how = "measured" if kind == "measured" else "drawn"
+                numbers = [f"{value:.9f}" for value in (statistics.fmean(ratios), error, shift)]
+                yield [f"{row.name} {kind}", row.origin, commit, how, *numbers[:2], len(ratios), numbers[2], label]
+
+
+def main() -> None:
+    rows = [*recorded(), *(row for folder in sys.argv[2:] for row in sitting(Path(folder)))]
+    with Path(sys.argv[1]).open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["series", "recording", "commit", "origin", "log_ratio", "standard_error", "rounds", "truth", "label"])
+        writer.writerows(lines(rows))
+    medians = sum(len(row.values) + sum(map(len, row.planted.values())) for row in rows)
+    print(f"{len(rows)} kernels, {medians} medians of processes that ran")
+
+
+if __name__ == "__main__":
+    main()
