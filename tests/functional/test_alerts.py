@@ -1,15 +1,29 @@
+"""Alerts from the history to the required check, in a repository of their own."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
 import random
+import subprocess
+import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from history_factories import made_run, migrated_url_of
+from report_factories import make_report
 
+from flashcore_ci.cli import main
 from flashcore_ci.history import address, database, queries, writing
-from flashcore_ci.model.alerts import AlertState
+from flashcore_ci.model.alerts import AlertedSeries, AlertFile, AlertState, alert_id
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.history import Anchor
+from flashcore_ci.report import junit
 from flashcore_ci.run import alerts, triage
-from flashcore_ci.suite.alerts import read_alerts
+from flashcore_ci.run.request import Request
+from flashcore_ci.suite.alerts import read_alerts, write_alert
 
 SCATTER = 0.0005
 NAME = "made up"
@@ -125,3 +139,73 @@ def test_an_alert_ends_when_the_slowdown_is_gone_and_opens_again_if_it_was_ended
 def test_a_decision_needs_an_alert(slowed, start, state, until, message):
     with pytest.raises(UsageError, match=message):
         triage.triage(slowed[0].suite, start, state=state, owner="", reason="", until=until)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository whose base has an alert that is ten days old."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "--quiet", "--initial-branch=main")
+    opened = (triage.today_utc() - dt.timedelta(days=10)).isoformat()
+    series = AlertedSeries(suite="s", workload="w", machine_class="m", percent=0.6, standard_error=0.07, z=8.1)
+    alert = AlertFile(
+        id=alert_id("a" * 40, ("kernel",), ()),
+        state=AlertState.DETECTED,
+        opened=opened,
+        commit="a" * 40,
+        last_good="",
+        series=(series,),
+    )
+    Path("gates").mkdir()
+    write_alert(Path("gates/x.toml"), alert)
+    git("add", "gates")
+    git("commit", "--quiet", "--message=an alert")
+    return alert
+
+
+def git(*arguments):
+    argv = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", *arguments]
+    return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+
+
+def judged(days, base=None):
+    request = Request(suite=Path("gates/x.toml"), out=Path("out"), environ={}, untriaged_days=days, base=base)
+    return triage.verdicts(request, as_of=f"{triage.today_utc()}T08:00:00Z")
+
+
+def test_the_gate_judges_the_files_of_the_checkout_and_of_the_base(checkout):
+    assert judged(None) == ()
+    assert [v.reason.code for v in judged(3)] == [Code.UNTRIAGED_ALERT]
+    assert [v.reason.code for v in judged(30, git("rev-parse", "HEAD"))] == [Code.WITHIN_LIMIT]
+    file = Path(f"gates/alerts/{checkout.id}.toml")
+    text = file.read_text()
+    file.unlink()
+    assert [v.reason.code for v in judged(3)] == [Code.WITHIN_LIMIT]
+    assert [v.reason.code for v in judged(30, git("rev-parse", "HEAD"))] == [Code.ALERT_REMOVED]
+    file.write_text(text.replace("state", "sate"))
+    assert [v.reason.code for v in judged(30)] == [Code.ALERTS_UNREADABLE]
+
+
+def test_an_alert_is_a_testcase_with_its_code_and_next_step(checkout):
+    verdicts = judged(3)
+    text = junit.render(make_report(verdicts=verdicts))
+    case = next(element for element in ET.fromstring(text).iter("testcase") if element.get("name") == checkout.id)
+    (failure,) = case.findall("failure")
+    assert failure.get("type") == "untriaged-alert"
+    assert "next: This slowdown has no decision." in failure.text
+
+
+def test_the_command_lists_and_decides_in_words_and_as_json(checkout, capsys):
+    Path("gates/x.toml").touch()
+    suite = ["--suite", "gates/x.toml"]
+    assert main.run(["alerts", "list", *suite]) == 0
+    assert "nobody yet" in capsys.readouterr().out
+    assert main.run(["alerts", "triage", checkout.id, "--state", "ignored", *suite]) == 2
+    assert "is not a complete decision" in capsys.readouterr().err
+    until = (triage.today_utc() + dt.timedelta(days=5)).isoformat()
+    decision = ["--state", "ignored", "--owner", "kernels", "--reason", "a faster driver follows", "--until", until]
+    assert main.run(["alerts", "triage", checkout.id, *decision, *suite, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["alert"]["state"] == "ignored"
+    assert [v.reason.code for v in judged(0, git("rev-parse", "HEAD"))] == [Code.WITHIN_LIMIT]
+    assert main.run(["alerts", "list", *suite, "--json"]) == 0
+    assert [alert["owner"] for alert in json.loads(capsys.readouterr().out)["alerts"]] == ["kernels"]
