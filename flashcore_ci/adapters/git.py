@@ -207,6 +207,12 @@ def log(root: Path, revision: str, *, logs: Path, all_first_parents: bool = Fals
         raise CannotCollectError(f"git cannot read the log of {short(tip)}", fix="git fsck") from None
 
 
+def touching(root: Path, old: str, new: str, paths: Sequence[str], logs: Path) -> frozenset[str]:
+    """Return the commits after ``old`` on the first-parent line of ``new`` that change one of ``paths``."""
+    argv = ("git", "-C", str(root), "rev-list", "--first-parent", f"{old}..{new}", "--", *paths)
+    return frozenset(_ask(argv, logs, "git-touching").decode("ascii").split())
+
+
 def export(root: Path, commit: str, *, into: Path, logs: Path) -> None:
     """Write the files of ``commit`` to the new folder ``into``, byte by byte. No attribute leaves out or changes a file."""
     into.mkdir(parents=True)

@@ -77,20 +77,27 @@ class Launch:
 
 def parse(text: str, check: str) -> Log:
     """Parse a log of this check."""
+    return _parse(text, check)[0]
+
+
+def _parse(text: str, check: str) -> tuple[Log, list[Finding]]:
+    """Return the log with as many findings as are kept, and all of them."""
     lines = _PREFIX.sub("", text).splitlines()
     counts = {name: [_numbers(found) for line in lines if (found := form.fullmatch(line))] for name, form in _SUMMARIES.items()}
     summaries, races = [count for (count,) in counts["total"]], [max(shown, e + w) for shown, e, w in counts["races"]]
     entry, unknown = _first_beyond(text, check)
+    findings = list(_findings(text, check).values())
     due = races if check == "racecheck" else summaries
-    return Log(
+    log = Log(
         total=max(*races, *summaries, 0, 0) if due else None,
-        findings=tuple(_findings(text, check).values())[:MAX_FINDINGS],
+        findings=tuple(findings[:MAX_FINDINGS]),
         lost_track=_first_with(LOST_TRACK, lines),
         unknown=unknown,
         entry=entry,
         target_died=_first_with(TARGET_DIED, lines),
         unchecked=bool(_first_with(NOT_INSTRUMENTED, lines)),
     )
+    return log, findings
 
 
 def parse_launches(text: str) -> tuple[Launch, ...]:
@@ -101,9 +108,9 @@ def parse_launches(text: str) -> tuple[Launch, ...]:
 
 def read_launches(text: str) -> tuple[Launch, ...] | Missing:
     """Parse a whole launch list, or say why it cannot be trusted. The tool counts every launch as an error."""
-    launches, log = parse_launches(text), parse(text, "memcheck")
+    launches, (log, findings) = parse_launches(text), _parse(text, "memcheck")
     numbers = [int(number) for number in re.findall(r"(?m)^Launch #(\d{1,11})", _PREFIX.sub("", text))]
-    printed = len(numbers) + sum(finding.count for finding in _findings(text, "memcheck").values())
+    printed = len(numbers) + sum(finding.count for finding in findings)
     if log.unknown or log.lost_track:
         return doubt(log, "the list of launches")
     if log.total is None:

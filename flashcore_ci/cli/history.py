@@ -74,13 +74,13 @@ def anchor() -> None:
 def pinning(command: F) -> F:
     """Add the options of commands that pin an anchor."""
     why = click.option("--reason", required=True, metavar="TEXT", help="Why this commit. Reviewers read it.")
-    who = click.option("--owner", required=True, metavar="NAME", help="Who answers for it.")
-    return click.argument("commit")(options.suite(options.only(why(who(options.measuring(command))))))
+    who = click.option("--owner", required=True, metavar="NAME", help="The person or team that answers for it.")
+    return click.argument("commit")(options.suite(options.only(why(who(options.measuring(options.as_json(command)))))))
 
 
 @anchor.command("pin")
 @pinning
-def pin(*, commit: str, reason: str, owner: str, **arguments: Any) -> int:
+def pin(*, commit: str, reason: str, owner: str, as_json: bool, **arguments: Any) -> int:
     """Pin the first anchor: COMMIT as built here."""
     from flashcore_ci.run import anchors  # noqa: PLC0415 - other commands do not measure
     from flashcore_ci.run.request import Request  # noqa: PLC0415
@@ -89,14 +89,14 @@ def pin(*, commit: str, reason: str, owner: str, **arguments: Any) -> int:
     with signals.graceful(), console.ProgressLine(os.environ) as progress:
         file = anchors.pin(commit, request, progress, reason=reason, owner=owner)
     click.echo(f"{file}: commit it, and let its owners review it", err=True)
-    return ExitCode.PASSED
+    return answers.finish({"file": str(file)}, ExitCode.PASSED, as_json=as_json)
 
 
 @anchor.command("replace")
 @pinning
 @options.path("--out", default=Path("runs/anchor"), text="Folder for the run that measures both anchors.")
 @options.path("--anchor-python", default=None, text="The interpreter of the old anchor.  [that of the new one]")
-def replace_anchor(*, commit: str, reason: str, owner: str, out: Path, **arguments: Any) -> int:
+def replace_anchor(*, commit: str, reason: str, owner: str, out: Path, as_json: bool, **arguments: Any) -> int:
     """Replace the anchor by COMMIT. Both are measured together on this machine's GPU, so the history keeps its scale."""
     from flashcore_ci.run import anchors  # noqa: PLC0415
     from flashcore_ci.run.request import Request  # noqa: PLC0415
@@ -107,7 +107,7 @@ def replace_anchor(*, commit: str, reason: str, owner: str, out: Path, **argumen
     click.echo(f"{file}: commit it, and let its owners review it", err=True)
     for name in unlinked:
         click.echo(f"{name}: not measured with both, so its history begins a new scale", err=True)
-    return ExitCode.PASSED
+    return answers.finish({"file": str(file), "unlinked": list(unlinked)}, ExitCode.PASSED, as_json=as_json)
 
 
 @command.command("list")

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "merge": "Join the bundles of shards into one run.",
     "fleet": "Measure one suite on several GPUs: of this machine, of a cluster, or of CI.",
     "compare": "Is one revision slower than another? Time both in turns.",
+    "bisect": "Find the commit that made a workload slower.",
     "calibrate": "Record this machine's noise: how small a change does it show?",
     "judge": "Judge a run folder or bundle again. Needs no GPU.",
     "require": "Require that the GPU job's evidence is of this commit and green.",

@@ -32,7 +32,7 @@ ORDER = (*SIDES, ANCHOR)
 class Base:
     """A built checkout of a commit: ``identities`` of what it can run, else ``cannot``. ``new``: not in its own suite.
 
-    ``python`` is the interpreter of this side, if it is not head's, and ``environment`` names the tools that differ. ``anchor`` is timed
+    ``python`` is the interpreter of this side (None: head's), and ``environment`` names the tools that differ. ``anchor`` is timed
     as a third side.
     """
 
@@ -67,7 +67,7 @@ class PairedSeries:
     """The completed rounds of one workload by side, and why others were lost."""
 
     workload: Workload
-    sides: tuple[str, str] = SIDES
+    sides: tuple[str, ...] = SIDES
     rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     reasons: list[Missing] = field(default_factory=list)
@@ -211,13 +211,14 @@ def run_rounds(
         for begin, end in itertools.pairwise((0, *looks.rounds)):
             if not remaining or process.stopping():
                 break
-            also = tuple(workload for workload in remaining if workload.id in extra and not extra[workload.id].over)
+            pairs_of_third = {name: pairs for name, pairs in extra.items() if not pairs.over}
+            also = tuple(w for w in remaining if w.id in pairs_of_third or ANCHOR in series[w.id].sides)
             workloads = dict.fromkeys(SIDES, remaining) | ({ANCHOR: also} if also else {})
             rounds = [_Round(number=n, sessions=sessions, workloads=workloads, batched=batched) for n in range(begin, end)]
             for number, results in _finish(rounds, runs, head):
                 for side in results:
                     artifacts += keep_results(head, "comparison", f"round-{number}-{side}", results[side].values())
-                for pairs in (*(series[workload.id] for workload in remaining), *(extra[workload.id] for workload in also)):
+                for pairs in (found[w.id] for found in (series, pairs_of_third) for w in remaining if w.id in found):
                     pairs.add(number, {side: results[side].get(pairs.workload.id) for side in pairs.sides})
             remaining = tuple(workload for workload in remaining if not series[workload.id].is_over(looks, provenance))
     finally:

@@ -45,23 +45,12 @@ def _chain(
         pinned = pin.codes.get(workload.id)
         if pinned is None:
             continue
-        links = [link for link in pin.links if link.workload == workload.id]
-        yield _row(
-            pin,
-            suite,
-            workload,
-            pinned.code,
-            tuple(
-                AnchorLink(
-                    machine_class=label(link.machine_class),
-                    log_ratio=link.log_ratio,
-                    standard_error=link.standard_error,
-                    df=link.df,
-                    rounds=link.rounds,
-                )
-                for link in links
-            ),
+        names = ("log_ratio", "standard_error", "df", "rounds")
+        links = (link for link in pin.links if link.workload == workload.id)
+        rows = (
+            AnchorLink(machine_class=label(link.machine_class), **{name: getattr(link, name) for name in names}) for link in links
         )
+        yield _row(pin, suite, workload, pinned.code, tuple(rows))
         for code in sorted(_with_other_subject(pinned, bases)):
             same = AnchorLink(machine_class=machine_class, log_ratio=0.0, standard_error=0.0, df=0.0, rounds=0)
             yield replace(_row(pin, suite, workload, code, (same,)), is_copy=True)

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -43,8 +44,8 @@ def tracks(
         for number, of_epoch in by_epoch.items():
             chains = _anchored(of_epoch, links)
             named = [tuple(_with_runs(points_of, runs)) for points_of in chains or [_absolute(of_epoch, series)]]
-            values = {"series": series, "epoch": epochs[number], "anchored": bool(chains)}
-            found += [Track(**values, points=points_of) for points_of in named if points_of]
+            epoch, is_anchored = epochs[number], bool(chains)
+            found += [Track(series=series, epoch=epoch, anchored=is_anchored, points=each) for each in named if each]
     return tuple(found)
 
 
@@ -79,18 +80,15 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
         ratio, before = point.anchored, known.get(point.code)
         if ratio is not None and ratio.anchor is not None:
             _, place, variance = links[ratio.anchor]
-            current = _point(
-                point,
+            current = TrackPoint(
+                **_plain(point),
                 log_ratio=ratio.log_ratio + place,
-                standard_error=ratio.standard_error,
-                df=ratio.df,
-                rounds=ratio.rounds,
-                anchor=ratio.anchor,
+                **{name: getattr(ratio, name) for name in ("standard_error", "df", "rounds", "anchor")},
                 link_error=math.sqrt(variance),
             )
         elif before is not None and point.code:
             values = {name: getattr(before, name) for name in ("log_ratio", "anchor", "link_error")}
-            current = _point(point, **values, standard_error=None, df=0.0, rounds=0)
+            current = TrackPoint(**_plain(point), **values, standard_error=None)
         else:
             continue
         if point.code:
@@ -108,41 +106,19 @@ def _absolute(points: Iterable[Point], series: Series) -> list[TrackPoint]:
         if value is None or deviation is None or not value > 0 or not point.samples > 1:
             continue
         first = math.log(value) if first is None else first
-        error = deviation / value / math.sqrt(point.samples)
-        found.append(
-            _point(
-                point, log_ratio=math.log(value) - first, standard_error=error, df=float(point.samples - 1), rounds=point.samples
-            )
-        )
+        values = {
+            "standard_error": deviation / value / math.sqrt(point.samples),
+            "df": point.samples - 1.0,
+            "rounds": point.samples,
+        }
+        found.append(TrackPoint(**_plain(point), log_ratio=math.log(value) - first, **values))
     return found
 
 
-def _point(
-    point: Point,
-    *,
-    log_ratio: float,
-    standard_error: float | None,
-    df: float,
-    rounds: int,
-    anchor: int | None = None,
-    link_error: float = 0.0,
-) -> TrackPoint:
-    return TrackPoint(
-        run=point.run,
-        commit=point.commit,
-        position=point.position,
-        collected_at=point.collected_at,
-        log_ratio=log_ratio,
-        standard_error=standard_error,
-        df=df,
-        rounds=rounds,
-        code=point.code,
-        code_id=point.code_id,
-        verdict=point.outcome,
-        bundle="",
-        anchor=anchor,
-        link_error=link_error,
-    )
+def _plain(point: Point) -> dict[str, Any]:
+    """Return what a track's point has of the stored one."""
+    names = ("run", "commit", "position", "collected_at", "code", "code_id")
+    return {name: getattr(point, name) for name in names} | {"verdict": point.outcome}
 
 
 def _with_runs(points: Iterable[TrackPoint], runs: Mapping[int, tuple[str, Tools]]) -> Iterable[TrackPoint]:

@@ -12,7 +12,7 @@ from flashcore_ci.model.verdict import Outcome
 class TrackPoint:
     """One commit of a track. ``log_ratio`` is log(head / anchor), or log(head / first point) without an anchor.
 
-    ``standard_error`` is None if it was not timed: its code is that of an earlier point or of the anchor, and so is the value.
+    Without a ``standard_error`` it was not timed: its code is that of an earlier point or of the anchor, and so is the value.
     ``link_error`` is the standard error of all replaced anchors together. Points of one anchor share it. ``code`` is a code
     identity, ``bundle`` the digest of the raw evidence ("" if unknown), ``anchor`` an id of ``Anchor``. ``tools`` are (name, version),
     and ``bumps`` those that differ from the point before as (name, before, now).
@@ -24,12 +24,12 @@ class TrackPoint:
     collected_at: int
     log_ratio: float
     standard_error: float | None
-    df: float
-    rounds: int
     code: str
     code_id: int | None
     verdict: Outcome
-    bundle: str
+    df: float = 0.0
+    rounds: int = 0
+    bundle: str = ""
     anchor: int | None = None
     link_error: float = 0.0
     tools: tuple[tuple[str, str], ...] = ()
@@ -38,7 +38,7 @@ class TrackPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """The points of a series in one epoch, in the order of commits. An epoch that follows another is no alarm.
+    """The points of a series in one epoch, in the order of commits. Another epoch does not alarm.
 
     ``anchored``: the points are ratios to an anchor. Else they come from the run's own cycles (or time, if memory-bound).
     """

@@ -62,15 +62,10 @@ def _built(commit: str, request: Request, progress: Progress, *, reason: str, ow
         plan = make_plan(suite, there, progress)
         with prepare.prepare_base(commit, suite, plan, there, progress, side="anchor") as base:
             subjects = {workload.id: workload.subject for workload in plan.workloads}
+            parts = ("machine_code", "launcher", "binding")
             codes = {
-                name: PinnedCode(
-                    subject=subjects[name],
-                    machine_code=identity.machine_code,
-                    launcher=identity.launcher,
-                    binding=identity.binding,
-                    source=identity.subject,
-                )
-                for name, identity in sorted(base.identities.items())
+                name: PinnedCode(subject=subjects[name], source=seen.subject, **{part: getattr(seen, part) for part in parts})
+                for name, seen in sorted(base.identities.items())
             }
             if not codes:
                 why = next(iter(base.cannot.values()), "the suite compares nothing")

@@ -22,6 +22,7 @@ from flashcore_ci.run import dossier as dossiers
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import github, hints, host, profiler_reports, references, reports, triage
 from flashcore_ci.run.base import prepare, unaffected
+from flashcore_ci.run.base.anchor import required_pin
 from flashcore_ci.run.base.bar import ComparedBar, compare_bar
 from flashcore_ci.run.base.checkout import check_out
 from flashcore_ci.run.base.subject import SecondJudgement, bar_verdicts, prepare_again
@@ -85,6 +86,8 @@ def _gate(request: Request, progress: Progress, evidence: tuple[Source, ...], me
         here = host.provenance(request)
         run.commit = here.commit
         suite = run.suite = load_suite(request)
+        if request.anchor:
+            required_pin(request, suite.name)
         run.max_age_days = suite.accepts.max_age_days if evidence and suite.accepts else None
         run.bar = _compare_bar(request, progress)
         if evidence and run.bar is None:

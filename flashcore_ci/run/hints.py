@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-MEASURE = frozenset({"gate", "collect", "compare", "calibrate", "selftest"})
+MEASURE = frozenset({"gate", "collect", "compare", "calibrate", "selftest", "bisect"})
 BUILD = MEASURE | {"build", "require"}
 ACCEPTS: dict[str, frozenset[str]] = {
     "--suite": (BUILD - {"selftest"}) | {"plan", "bar", "judge", "explain", "shard", "baseline propose"},

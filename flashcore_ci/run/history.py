@@ -27,7 +27,6 @@ from flashcore_ci.run import profiler_reports, references
 from flashcore_ci.run import statement as statements
 from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
-from flashcore_ci.run.plan import load_suite
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
 from flashcore_ci.store import bundle
@@ -36,6 +35,7 @@ from flashcore_ci.store.codec import canonical
 from flashcore_ci.store.manifest import MANIFEST
 from flashcore_ci.store.run import Run, pack, read_run
 from flashcore_ci.suite.anchors import read_anchors
+from flashcore_ci.suite.loader import load
 
 ANSWER_SECONDS = 150.0
 """How long `gate --db` waits. It is more than any wait of the database's own."""
@@ -170,7 +170,10 @@ def _judged(run: Run, how: Import) -> tuple[Report, Source]:
     waivers: tuple[Waiver, ...] = ()
     noise = References()
     request = Request(suite=how.suite, out=Path(), environ=how.environ)
-    if how.suite.is_file() and (suite := load_suite(request)).name == run.plan.suite:
+    if (
+        how.suite.is_file()
+        and (suite := load(request.root / request.suite, root=request.root, runs=False)).name == run.plan.suite
+    ):
         waivers, noise = suite.waivers, references.of(request.root / request.suite)
     with profiler_reports.reading(run.files) as profiles:
         source = rederived(recorded.source_of(run), run.plan, profiles)

@@ -39,6 +39,20 @@ def shown(db: str, environ: Mapping[str, str], digest: str) -> list[str]:
         return list(listing.run_lines(run, points, queries.verdicts(connection, (run.id,))))
 
 
+def ends_of_alert(db: str, environ: Mapping[str, str], key: str, workload: str | None) -> tuple[str, str, str]:
+    """Return the workload of an alert, the last good commit and the first bad one: of its clearest series, or of ``workload``."""
+    with database.reading(address.parse(db, environ)) as connection:
+        alert = next((alert for alert in queries.alerts(connection) if alert.key == key), None)
+        names = {series.id: series.workload for series in queries.series(connection)}
+        parts = [part for part in (alert.series if alert else ()) if part.last_good is not None]
+        parts = [part for part in parts if workload in {None, names[part.series]}]
+        if not parts:
+            raise UsageError(f"there is no alert {key} with a last good commit", fix="give --workload, --good and --bad")
+        clearest = max(parts, key=lambda part: abs(part.log_ratio) / (part.standard_error or 1.0))
+        runs = {run.id: run.commit.sha for run in queries.runs(connection, ids=(clearest.first, clearest.last_good or 0))}
+    return names[clearest.series], runs[clearest.last_good or 0], runs[clearest.first]
+
+
 def exported(db: str, environ: Mapping[str, str], form: str) -> Iterator[str]:
     """Yield the history in a format of ``FORMATS``."""
     with database.reading(address.parse(db, environ)) as connection:

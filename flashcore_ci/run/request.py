@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashcore_ci.model.errors import UsageError
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.suite.settings import Settings
 
@@ -79,8 +80,10 @@ class Request:
         return settings_of(self.environ)
 
     def of_side(self, *, python: Path | None, toolchain: str | None) -> Request:
-        """Return the request of a side that is built and run by other tools."""
-        environ = self.environ if python is None else {**self.environ, "FLASHCORE_CI_PYTHON": str(python)}
+        """Return the request of a side that is built and run by other tools. UsageError if there is no such interpreter."""
+        if python is not None and not python.is_file():
+            raise UsageError(f"{python} is not an interpreter", fix="give the path of its python3")
+        environ = self.environ if python is None else {**self.environ, "FLASHCORE_CI_PYTHON": str(python.absolute())}
         return replace(self, environ=environ, toolchain=toolchain or self.toolchain)
 
     @property

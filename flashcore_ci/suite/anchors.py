@@ -17,7 +17,7 @@ from flashcore_ci.suite.problems import Problems
 from flashcore_ci.suite.tables import Prose, Table, Text
 
 FILE = "anchor.toml"
-FIX = "write it again with `flashcore-ci history anchor`"
+FIX = "correct the file, or restore it from git"
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Ratio = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]

@@ -55,8 +55,11 @@ NO_SUITE = f'give --suite FILE, or write suite = "FILE" in {TABLE} of {PROJECT}'
 """The largest suite that is committed has 24 KiB and 60 workloads."""
 
 
-def load(path: Path, *, root: Path) -> Suite:
-    """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake."""
+def load(path: Path, *, root: Path, runs: bool = True) -> Suite:
+    """Load the suite and the waivers next to it, with paths relative to ``root``. SuiteError lists every mistake.
+
+    Without ``runs`` it judges recorded evidence only, so the subjects' files are not read.
+    """
     reader = _Reader(Problems(_shown(path, root)))
     text = read_text(path)
     reader.problems.places = lines_of(text)
@@ -65,7 +68,8 @@ def load(path: Path, *, root: Path) -> Suite:
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
-    reader.subject_files(subjects, workloads, root)
+    if runs:
+        reader.subject_files(subjects, workloads, root)
     gates = reader.gates(reader.tables(top, "gate", GateTable))
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)

@@ -14,6 +14,7 @@ import pytest
 import replayed
 import tiny_kernel
 from comment_server import Comments, serving
+from compare_bench import Bench
 from repository import GREEN, RED, Repository
 
 from flashcore_ci.build import toolchain as tools
@@ -30,6 +31,16 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 NIGHTLY = {
+    "test_anchor.py": (
+        "test_an_anchor_that_is_not_the_pinned_build_is_not_timed",
+        "test_an_anchor_is_replaced_after_both_were_measured",
+        "test_a_suite_without_an_anchor_says_how_to_pin_one",
+        "test_a_bump_of_torch_is_measured_in_both_environments_and_named",
+    ),
+    "test_bisect.py": (
+        "test_the_slow_commit_is_found_and_only_changed_code_is_measured",
+        "test_ends_of_equal_code_are_refused_in_one_line",
+    ),
     "test_bar.py": ("test_an_acceptance_is_for_this_difference_and_once",),
     "test_cli.py": ("test_a_signal_while_compiling[signals1]",),
     "test_compare.py": ("test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",),
@@ -203,3 +214,10 @@ def build(toolchain: Toolchain, cache: Path) -> Callable[..., tuple[BuildEvidenc
     told: list[tuple[int, int, str]] = []
     vars(run)["told"] = told
     return run
+
+
+@pytest.fixture
+def bench(tmp_path: Path, workshop: Path, environment: dict[str, str]) -> Bench:
+    """A repository on two branches, and a machine that times it."""
+    shutil.rmtree(workshop / "compared", ignore_errors=True)
+    return Bench(tmp_path, workshop / "compared", environment)

@@ -3,105 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from replayed import FAKES, ROOT, valid
-from repository import COMMAND, Repository
-
-DEVICE = {
-    "name": "NVIDIA H200",
-    "uuid": "GPU-1",
-    "driver": "580.159.04",
-    "compute_capability": "9.0",
-    "multiprocessors": 132,
-    "memory": 150754820096,
-    "l2": 62914560,
-}
-GATE = """
-[[gate]]
-id = "no-slower"
-title = "no slower than the base"
-evidence = "comparison"
-metric = "slowdown/primary"
-statistic = "slowdown"
-rule = "<="
-limits = [{ value = 0.3, unit = "%" }]
-why = "a merge must not make a kernel slower"
-owner = "tests"
-"""
-
-
-class Bench:
-    """A repository on ``main``, a topic with a changed kernel, and a machine whose GPU takes ``base`` and ``head`` megacycles."""
-
-    def __init__(self, folder: Path, repository: Path, environment: dict[str, str]) -> None:
-        self.recording = folder / "recording"
-        self.recording.mkdir()
-        (self.recording / "recording.json").write_text(json.dumps({"device": DEVICE, "users": []}))
-        self.times: dict[str, Any] = {"base": 1.0, "head": 1.0}
-        python = folder / "python"
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -E -S "{FAKES / "timer.py"}" "$@"\n', encoding="utf-8")
-        python.chmod(0o755)
-        home = {"FLASHCORE_CI_HOME": environment.get("FLASHCORE_CI_HOME") or str(Path("~/.cache/flashcore-ci").expanduser())}
-        machine = {
-            "PYTHONPATH": f"{FAKES / 'site'}:{ROOT}",
-            "RECORDING": str(self.recording),
-            "FLASHCORE_CI_PYTHON": str(python),
-            "FLASHCORE_CI_LOCK_DIR": str(folder / "locks"),
-        }
-        self.repository = Repository(repository, {**environment, **home, **machine})
-        suite = self.repository.folder / "gates/hopper.toml"
-        text = suite.read_text().replace('collect = ["correctness"]', 'roof = "compute"\ncollect = ["correctness", "comparison"]')
-        suite.write_text(text + GATE)
-        self.repository.commit("a suite that compares")
-        self.repository.git("switch", "--quiet", "--create", "topic")
-
-    def change(self) -> None:
-        self.repository.edit("kernel/twice.cu", "2.0f * x[i]", "2.0f * x[i] + 1.0f")
-        self.repository.commit("another instruction")
-
-    def started(self, *arguments: str) -> subprocess.Popen[str]:
-        (self.recording / "times.json").write_text(json.dumps(self.times))
-        return subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=self.repository.folder,
-            env=self.repository.environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def run(self, *arguments: str, out: str = "runs/compare") -> tuple[int, dict[str, Any], str]:
-        """Exit code, the report, and what was said on standard error."""
-        return self.ended(self.started(*arguments, "--out", out), out)
-
-    def ended(self, child: subprocess.Popen[str], out: str) -> tuple[int, dict[str, Any], str]:
-        _, said = child.communicate(timeout=300)
-        assert "Traceback" not in said
-        folder = self.repository.folder / out
-        if (folder / "report.json").exists():
-            valid(folder)
-            return child.returncode, json.loads((folder / "report.json").read_text()), said
-        return child.returncode, {}, said
-
-    @property
-    def timed(self) -> list[str]:
-        """The processes that timed, in their order."""
-        file = self.recording / "timed"
-        return file.read_text().split() if file.exists() else []
-
-
-@pytest.fixture
-def bench(tmp_path: Path, workshop: Path, environment: dict[str, str]) -> Bench:
-    shutil.rmtree(workshop / "compared", ignore_errors=True)
-    return Bench(tmp_path, workshop / "compared", environment)
+from compare_bench import Bench
 
 
 def verdict(report: dict[str, Any]) -> tuple[str, str]:

@@ -77,8 +77,13 @@ def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
 
 def leaves(name: str) -> list[click.Command]:
     """A command, or all commands of a group."""
-    command = main.cli.get_command(click.Context(main.cli), name)
-    return list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    rest, found = [main.cli.get_command(click.Context(main.cli), name)], []
+    while rest:
+        command = rest.pop()
+        inner = list(command.commands.values()) if isinstance(command, click.Group) else []
+        rest += inner
+        found += [] if inner else [command]
+    return found
 
 
 def options_of(command: click.Command) -> set[str]:

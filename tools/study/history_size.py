@@ -203,17 +203,10 @@ def fill(url: str, runs: Iterable[RunRows], batch: int) -> None:
 
 
 def measure(url: str, *, count: int, series: int, inserts: int) -> Iterator[str]:
-    """Yield a line per figure, on the filled database."""
+    """Yield a line per figure, on the filled database. Another connection is open, as that of a dashboard."""
     parsed = address.parse(url, {})
-    seconds, cpu = [], []
-    for number in range(count, count + inserts):
-        rows = made_run(number, series=series, version=number)
-        start, before = time.monotonic(), time.process_time()
-        database.write(parsed, lambda connection, rows=rows: writing.add_run(connection, rows))
-        seconds.append(1000 * (time.monotonic() - start))
-        cpu.append(1000 * (time.process_time() - before))
-    median, least, busy = statistics.median(seconds), min(seconds), statistics.median(cpu)
-    yield f"one insert with new code: median {median:.0f} ms, best of {inserts} {least:.0f} ms, CPU {busy:.0f} ms"
+    with database.engine_of(parsed).connect():
+        yield _inserts(parsed, count=count, series=series, inserts=inserts)
     with database.reading(parsed) as connection:
         first = queries.series(connection)[0]
         for newest in (200, None):
@@ -223,6 +216,18 @@ def measure(url: str, *, count: int, series: int, inserts: int) -> Iterator[str]
         yield ", ".join(f"{name} {rows}" for name, rows in queries.counts(connection).items() if rows)
 
 
+def _inserts(parsed: address.Address, *, count: int, series: int, inserts: int) -> str:
+    seconds, cpu = [], []
+    for number in range(count, count + inserts):
+        rows = made_run(number, series=series, version=number)
+        start, before = time.monotonic(), time.process_time()
+        database.write(parsed, lambda connection, rows=rows: writing.add_run(connection, rows))
+        seconds.append(1000 * (time.monotonic() - start))
+        cpu.append(1000 * (time.process_time() - before))
+    median, least, busy = statistics.median(seconds), min(seconds), statistics.median(cpu)
+    return f"one insert with new code: median {median:.0f} ms, best of {inserts} {least:.0f} ms, CPU {busy:.0f} ms"
+
+
 def main(arguments: list[str]) -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,14 +235,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--series", type=int, default=20)
     parser.add_argument("--changes", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="Fill nothing. Add runs from this number on, and measure.")
     given = parser.parse_args(arguments)
     start = time.monotonic()
-    fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
+    if not given.first:
+        fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
     print(
         f"{given.runs} runs of {given.series} series, {given.changes} % change the code: filled in {time.monotonic() - start:.0f} s",
         flush=True,
     )
-    for line in measure(given.db, count=given.runs, series=given.series, inserts=50):
+    for line in measure(given.db, count=given.first or given.runs, series=given.series, inserts=50):
         print(line, flush=True)
     if given.db.startswith("sqlite:///"):
         print(f"size: {Path(given.db.removeprefix('sqlite:///')).stat().st_size / 1e6:.1f} MB")

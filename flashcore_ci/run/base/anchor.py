@@ -22,7 +22,7 @@ def required_pin(request: Request, suite: str) -> Pin:
     pin = current(read_anchors(request.root / request.suite), suite)
     if pin is None:
         message = f"{file_of(request.suite)} pins no anchor of the suite {suite}"
-        raise UsageError(message, fix="flashcore-ci history anchor COMMIT --reason WHY --owner NAME")
+        raise UsageError(message, fix="flashcore-ci history anchor pin COMMIT --reason WHY --owner NAME")
     return pin
 
 

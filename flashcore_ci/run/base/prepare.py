@@ -101,7 +101,7 @@ def prepare_base(
             identities=identities,
             cannot=cannot,
             new=_new_workloads(suite.workloads, committed, request.suite),
-            python=request.base_python,
+            python=request.settings.python,
             environment=tuple(_bumps(side, request, head, builds, scratch)),
         )
 
@@ -124,7 +124,7 @@ def interim_looks(base: Base, plan: Plan, builds: Builds, request: Request) -> I
     same = frozenset(
         name
         for name, head in heads.items()
-        if base.python is None
+        if base.python in {None, request.settings.python}
         and is_same_code((bases.get(name), base_builds.get(subjects[name])), (head, head_builds.get(subjects[name])))
     )
 

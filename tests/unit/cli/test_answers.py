@@ -16,7 +16,7 @@ GROUPS = {
     "alerts": ("list", "triage", "update"),
     "baseline": ("propose", "renew"),
     "fleet": ("run",),
-    "history": ("add", "list", "show", "export", "retain", "upgrade"),
+    "history": ("add", "list", "show", "export", "retain", "upgrade", "anchor pin", "anchor replace"),
     "toolchain": ("install",),
 }
 LEAVES = [name for group in main.COMMANDS for name in (f"{group} {leaf}".strip() for leaf in GROUPS.get(group, ("",)))]
