@@ -81,7 +81,11 @@ def main(command: str) -> int:
         return _refuse(str(error))
     old = f"Python {'.'.join(map(str, OLDEST))} or newer is needed: add actions/setup-python before this step"
     is_old = sys.version_info < OLDEST
-    tool = None if is_old else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(command, inputs, os.environ))
+    tool = (
+        None
+        if is_old
+        else install(Path(os.environ.get("RUNNER_TEMP") or ".") / "flashcore-ci", extras(command, inputs, os.environ))
+    )
     if tool is None:
         return _refuse(old if is_old else "flashcore-ci could not be installed: read the lines above")
     python = {"FLASHCORE_CI_PYTHON": inputs["python"]} if inputs.get("python") else {}
