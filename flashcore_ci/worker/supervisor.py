@@ -157,10 +157,10 @@ class Candidate:
     def _spawn(self, home: Path) -> tuple[Channel, int]:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        variables |= {
-            name: str(home) for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
-        }
-        variables |= dict.fromkeys(("USER", "LOGNAME"), "candidate")  # its uid is in no table, and Inductor asks for a name
+        folders = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH")
+        variables |= dict.fromkeys(folders, str(home)) | dict.fromkeys(
+            ("USER", "LOGNAME"), "candidate"
+        )  # Inductor asks for a name
         package = Path(__file__).parents[2]
         errors = self._folder / "errors"
         actions = [
