@@ -3,7 +3,7 @@
 Shared memory after opting in, registers and threads: CUDA C++ Programming Guide 13, table "Technical Specifications per Compute Capability".
 They equal those of NVIDIA/cccl, ``libcudacxx/include/cuda/__device/arch_traits.h`` (commit 004ad19, read on 2026-11-22).
 Peaks: the vendor's page in ``Gpu.source``, dense fp16 with fp32 accumulation, without sparsity. Copies of these pages confirmed SM counts and
-bandwidths on that day, and fp16 peaks by SMs x clock. B200 is as in DGX B200. NVIDIA states 7.7 TB/s for the one in HGX.
+bandwidths on that day, but for A10 and L4. SMs x clock confirmed fp16 peaks within 20 %. B200 is as in DGX B200. NVIDIA states 7.7 TB/s for the one in HGX.
 """
 
 from __future__ import annotations

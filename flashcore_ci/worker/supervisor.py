@@ -63,12 +63,11 @@ class Candidate:
         elif os.geteuid():
             ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)  # other processes of this user cannot read this one's memory
         self._channel, self._pid = self._spawn(home)
-        hidden = [subject.file, job.folder / "job.json", job.folder / "result.json"]
         self._entering: str | None = self._channel.post(
             "enter",
             readable=[str(self._folder / "tree")],
             writable=str(home),
-            hidden=[str(path) for path in hidden],
+            hidden=[str(path) for path in (subject.file, job.folder / "job.json", job.folder / "result.json")],
             fixed=[str(path) for path in (*files, subject.file)],
             user=self._user,
             parent=os.getpid(),
