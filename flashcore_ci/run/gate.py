@@ -140,7 +140,7 @@ def same_code(plan: Plan, builds: Builds, base: Base, here: Provenance, python: 
 def _answers(source: Source, plan: Plan) -> bool:
     """Tell whether the source answers every check of the plan."""
     known = {(one.kind, one.target) for one in source.evidence.observations}
-    return all((check.gate.evidence, check.target) in known for check in plan.checks)
+    return bool(known) and all((check.gate.evidence, check.target) in known for check in plan.checks)
 
 
 def _compare_bar(request: Request, progress: Progress) -> ComparedBar | None:

@@ -46,6 +46,9 @@ NIGHTLY = {
     "test_compare.py": (
         "test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",
         "test_several_gpus_compare_with_a_base_too",
+        "test_a_head_that_raises_is_a_fail",
+        "test_a_throttled_gpu_is_inconclusive",
+        "test_a_kernel_that_gets_a_build_is_still_compared_with_the_one_that_had_none",
     ),
     "test_faults.py": (
         "test_a_log_of_noise_is_no_clean_log",
@@ -80,6 +83,7 @@ NIGHTLY = {
     "test_needs_gpu.py": (
         "test_code_that_compiles_to_the_same_needs_no_gpu_and_other_code_does",
         "test_a_failed_job_is_never_green",
+        "test_a_gpu_job_measures_what_changed_and_the_base_answers_for_the_rest",
     ),
     "test_selftest.py": ("test_the_self_test_can_fail[other reason-no defect-no control-other damage]",),
     "test_trusted.py": ("test_a_fork_runs_without_rights_and_the_queue_signs_for_it",),

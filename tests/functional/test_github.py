@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import workflow_runner
+from comment_server import Comments
 from jobs import GitHub
 from replayed import ROOT, environ, valid
 from repository import GREEN, RED, Repository
@@ -142,6 +143,14 @@ def test_the_nightly_suites(repository: Repository, runs: dict[str, Path], tmp_p
     assert {"hopper.tar.xz", "report.json", "summary.md"} <= {
         file.name for file in github.artifacts[github.names["hopper"]].iterdir()
     }
+
+
+def test_the_nights_runs_become_a_site(repository: Repository, runs: dict[str, Path], tmp_path: Path, comments: Comments) -> None:
+    github = GitHub(repository, tmp_path, comments, gpu=runs[GREEN])
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    jobs = workflow_runner.workflows()["nightly.yml"]["jobs"]
+    assert github.job("suites", jobs["suites"], github.context([]) | {"matrix": {"suite": "hopper"}, "ok": True}) == "success"
+    assert github.job("history", jobs["history"], github.context([]) | {"ok": True}) == "success", github.runners["history"].log
 
 
 @pytest.fixture

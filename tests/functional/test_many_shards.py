@@ -159,8 +159,8 @@ def simulate(folder: Path, *, fleets: int, count: int, processes: int) -> Counte
     return fates
 
 
-def test_forty_shards(tmp_path: Path) -> None:
-    assert simulate(tmp_path, fleets=1, count=40, processes=2)["killed"] > 0
+def test_sixty_shards(tmp_path: Path) -> None:
+    assert simulate(tmp_path, fleets=1, count=60, processes=2)["killed"] > 0
 
 
 @pytest.mark.nightly

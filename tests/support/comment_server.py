@@ -83,6 +83,8 @@ class Handler(BaseHTTPRequestHandler):
         elif place.path == f"{REPOSITORY}/actions/runs":
             found = [run for run in self.server.runs if all(run[name] == value for name, value in query.items())]
             self.answer(200, {"total_count": len(found), "workflow_runs": found[part][:100]})
+        elif place.path == f"{REPOSITORY}/actions/artifacts":
+            self.answer(200, {"total_count": 0, "artifacts": []})
         elif place.path.endswith("/artifacts"):
             found = self.server.artifacts.get(int(place.path.split("/")[-2]), [])
             self.answer(200, {"total_count": len(found), "artifacts": found})

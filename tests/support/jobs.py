@@ -121,7 +121,7 @@ class GitHub:
         for file, line in lines.items():
             file.write_text(f"#!/bin/sh\n{line}\n")
             file.chmod(0o755)
-        for extra in ("", "[measure]"):
+        for extra in ("", "[measure]", "[history]"):
             (temp / f"flashcore-ci/installed{extra}").touch()
         return tools
 
@@ -131,6 +131,7 @@ class GitHub:
             "actions/checkout": self._checkout,
             "actions/setup-python": lambda runner, given: given["python-version"] == "3.11",
             "actions/upload-artifact": self._upload,
+            "actions/upload-pages-artifact": lambda runner, given: (runner.workspace / given["path"] / "index.html").is_file(),
             "actions/download-artifact": self._download,
             "actions/attest": self._attest,
             "github/codeql-action/upload-sarif": self._sarif,
@@ -167,9 +168,10 @@ class GitHub:
         self.names[name] = number
 
     def _download(self, runner: Runner, given: dict[str, str]) -> bool:
-        if given["artifact-ids"] not in self.artifacts:
+        number = given["artifact-ids"] if "artifact-ids" in given else self.names.get(given["name"], "")
+        if number not in self.artifacts:
             return False
-        shutil.copytree(self.artifacts[given["artifact-ids"]], runner.workspace / given["path"])
+        shutil.copytree(self.artifacts[number], runner.workspace / given["path"])
         return True
 
     def _attest(self, runner: Runner, given: dict[str, str]) -> bool:

@@ -43,7 +43,7 @@ def ncu(name: str, ranges: str) -> Attack:
 
 
 def member(numbers: random.Random) -> Attack:
-    count = numbers.randrange(2_400, 2_600)
+    count = numbers.randrange(6_000, 6_500)
     if numbers.random() < 0.5:
         digit = numbers.choice("0123456789")
         return ptxas(f"{count} times {digit}", digit * count + numbers.choice(["", " byte", " bytes"]))
@@ -60,9 +60,9 @@ def mutant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ATTACKS = (
-    ptxas("a line of digits", "1" * 2_400),
-    ptxas("digits after the registers", f"Used 32 registers, {'7' * 2_000}"),
-    ptxas("digits, and the wrong unit", "9" * 2_400 + " byte stack frame"),
+    ptxas("a line of digits", "1" * 6_000),
+    ptxas("digits after the registers", f"Used 32 registers, {'7' * 6_000}"),
+    ptxas("digits, and the wrong unit", "9" * 6_000 + " byte stack frame"),
     ncu("ranges without an end", RANGE * 500),
     ncu("ranges with five of six parts", f"{RANGE}a{':none' * 5}" * 300),
 )

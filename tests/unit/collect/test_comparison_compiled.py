@@ -27,7 +27,7 @@ VERSIONS = (("file:subject.py", "digest"), ("triton", "3.6.0"))
 class Session:
     """One side, without a GPU."""
 
-    scratch = Path("/scratch")
+    scratch, python = Path("/scratch"), Path("python")
 
     def __init__(self, modules: Any, workload: Any = WORKLOAD, **changes: Any) -> None:
         self.modules, self.workload, self.changes = modules, workload, changes
