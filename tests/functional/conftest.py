@@ -42,6 +42,11 @@ NIGHTLY = {
         "test_ends_of_equal_code_are_refused_in_one_line",
     ),
     "test_bar.py": ("test_an_acceptance_is_for_this_difference_and_once",),
+    "test_browser.py": tuple(
+        f"test_{test}[{name}]"
+        for test in ("the_console_stays_empty_and_the_page_is_drawn", "no_page_is_wider_than_its_window")
+        for name in ("green", "inconclusive", "shades", "error")
+    ),
     "test_cli.py": ("test_a_signal_while_compiling[signals1]",),
     "test_compare.py": (
         "test_what_the_base_has_and_cannot_run_is_inconclusive[it raises]",
