@@ -95,7 +95,7 @@ def measure(
 ) -> Source:
     """Measure ``plan`` on all machines of ``engine``, compared with ``base``, and write the run folder ``request.out``."""
     found = shards.cut_plan(plan, request, gpus=engine.slots())
-    files = shards.write(found, scratch / "shards")
+    files = shards.write(found, scratch / host.SHARDS)
     tasks = [Task(shard=shard, file=file, out=scratch / f"run-{shard.index}") for shard, file in zip(found, files, strict=True)]
     fleet = Fleet(engine=engine, progress=progress, home=request.settings.home)
     fleet.run(tasks)

@@ -20,6 +20,9 @@ from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Progress, Request
 
+SHARDS = "shards"
+"""The folder of shard files in what the shards of a run share."""
+
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
@@ -33,7 +36,13 @@ def shared_scratch(near: Path) -> Iterator[Path]:
     """Make a temporary folder next to ``near``, which other nodes see too."""
     near.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{near.name}-", dir=near.absolute().parent) as name:
+        (Path(name) / SHARDS).mkdir()
         yield Path(name)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Tell whether shards are measured into this folder. Copies of the tool there do not change the checkout."""
+    return folder.name.startswith(".") and (folder / SHARDS).is_dir()
 
 
 def stop(*, kill: bool) -> None:
@@ -118,7 +127,9 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
     if scratch is None:
         with scratch_folder() as logs:
             return provenance(request, logs)
-    outputs = (request.root / request.out, request.root / request.binaries)
+    out = request.root / request.out
+    near = [out.parent] if _is_shared(out.parent) else out.parent.glob(f".{out.name}-*")  # of this shard's siblings, or its own
+    outputs = (out, request.root / request.binaries, *(folder for folder in near if _is_shared(folder)))
     commit = request.commit
     checkout = git.Checkout(commit=commit, dirty=False) if commit else git.checkout(request.root, logs=scratch, outputs=outputs)
     return Provenance(
