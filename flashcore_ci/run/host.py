@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -128,7 +129,7 @@ def provenance(request: Request, scratch: Path | None = None) -> Provenance:
         with scratch_folder() as logs:
             return provenance(request, logs)
     out = request.root / request.out
-    near = [out.parent] if _is_shared(out.parent) else out.parent.glob(f".{out.name}-*")  # of this shard's siblings, or its own
+    near = (out.parent, *out.parent.glob(f".{glob.escape(out.name)}-*"))  # of this shard and its siblings, or of our shards
     outputs = (out, request.root / request.binaries, *(folder for folder in near if _is_shared(folder)))
     commit = request.commit
     checkout = git.Checkout(commit=commit, dirty=False) if commit else git.checkout(request.root, logs=scratch, outputs=outputs)
