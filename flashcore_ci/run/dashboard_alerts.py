@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib
 import math
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
+from flashcore_ci.model.alerts import AlertFile
 from flashcore_ci.model.dashboard import AlertPart, AlertView, Line
 from flashcore_ci.model.history import Alert, RunRow
-
-READER = "flashcore_ci.suite.alerts"
-
-
-class AlertedSeries(Protocol):
-    """A series of an alert's file."""
-
-    workload: str
-    machine_class: str
-    suite: str
-    percent: float
-    standard_error: float
-
-
-class AlertFile(Protocol):
-    """An alert's file, as ``suite/alerts.py`` reads it. Days are ISO dates or ""."""
-
-    id: str
-    state: str
-    opened: str
-    commit: str
-    series: Sequence[AlertedSeries]
-    changes: Sequence[str]
-    owner: str
-    reason: str
-    until: str
-    closed: str
+from flashcore_ci.suite.alerts import read_alerts
 
 
 def files(suite: Path) -> tuple[AlertFile, ...]:
-    """Read the alerts next to the suite, if this version has files of alerts."""
-    if not suite.is_file() or find_spec(READER) is None:
-        return ()
-    return tuple(importlib.import_module(READER).read_alerts(suite))
+    """Read the alerts next to the suite."""
+    return read_alerts(suite) if suite.is_file() else ()
+
+
+def join(stored: Sequence[AlertView], filed: Sequence[AlertView]) -> list[AlertView]:
+    """Take an alert that is in both once: decisions are in the file, and the database may know more of its series."""
+    parts = {alert.key: alert.parts for alert in stored}
+    ours = {alert.key for alert in filed}
+    return [
+        *(alert for alert in stored if alert.key not in ours),
+        *(replace(alert, parts=alert.parts or parts.get(alert.key, ())) for alert in filed),
+    ]
 
 
 def of_file(alert: AlertFile, lines: Sequence[Line], runs: Mapping[int, RunRow]) -> AlertView:

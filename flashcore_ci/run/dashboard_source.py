@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashcore_ci.history import queries, selection
+from flashcore_ci.model.alerts import AlertFile
 from flashcore_ci.model.dashboard import Line, RunKey, Snapshot
 from flashcore_ci.model.history import Series, Standing
 from flashcore_ci.model.identity import digest_of
@@ -24,7 +25,7 @@ WEEKS = 12 * 7 * 86_400
 SHOWN = frozenset({Standing.PROTECTED.value, Standing.REVIEWED.value})
 
 
-def read(connection: Any, now: int, alert_files: Sequence[dashboard_alerts.AlertFile] = ()) -> Snapshot:
+def read(connection: Any, now: int, alert_files: Sequence[AlertFile] = ()) -> Snapshot:
     """Read everything that the pages show."""
     keys = selection.run_keys(connection)
     groups = _groups(keys)
@@ -56,7 +57,7 @@ def read(connection: Any, now: int, alert_files: Sequence[dashboard_alerts.Alert
     named = {dot.run for line in lines for dot in line.dots} | {version.first for version in versions} | set(recent)
     named |= {tally.newest for tally in tallies} | {part.first for alert in stored for part in alert.parts}
     runs = {run.id: run for run in queries.runs(connection, ids=named)}
-    alerts = [*stored, *(dashboard_alerts.of_file(alert, lines, runs) for alert in alert_files)]
+    alerts = dashboard_alerts.join(stored, [dashboard_alerts.of_file(alert, lines, runs) for alert in alert_files])
     newest = sorted(keys, key=lambda key: (-key.collected_at, -key.id))[:DETAILED]
     alarmed = [part.first for alert in alerts for part in alert.parts if part.first in runs]
     detailed = tuple(dict.fromkeys([*(key.id for key in newest if key.id in runs), *alarmed]))

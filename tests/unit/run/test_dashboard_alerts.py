@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 from dashboards import DAY, NOW, run_of, snapshot
@@ -44,3 +45,12 @@ def test_an_alert_of_an_unknown_commit_or_workload_is_still_listed():
 
 def test_there_are_no_alerts_without_a_suite(tmp_path):
     assert dashboard_alerts.files(tmp_path / "none.toml") == ()
+
+
+def test_an_alert_of_the_database_and_of_a_file_is_one_with_the_files_decision():
+    made = snapshot()
+    stored = dashboard_alerts.of_file(alert(state="detected", owner=""), made.lines, made.runs)
+    other = replace(stored, key="def-2")
+    filed = dashboard_alerts.of_file(alert(commit="f" * 40), made.lines, made.runs)
+    assert dashboard_alerts.join([stored, other], [filed]) == [other, replace(filed, parts=stored.parts)]
+    assert dashboard_alerts.join([stored], []) == [stored]
