@@ -22,8 +22,10 @@ class Sources:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._bytes: dict[str, bytes | None] = {}
-        self._headers: dict[str, tuple[tuple[str, bool], ...]] = {}
         self._header_paths: dict[tuple[str, str], str | None] = {}
+        self._includes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self._texts: dict[tuple[str, Callable[[str], str]], str] = {}
 
     def is_inside(self, path: str) -> bool:
         """Tell whether ``path`` is relative and inside the checkout."""
@@ -39,13 +41,12 @@ class Sources:
 
     def closure(self, path: str, include_dirs: Sequence[str]) -> tuple[str, ...]:
         """List ``path`` and all files of the checkout that it includes, under any condition."""
-        seen: set[str] = set()
-        waiting = [path]
+        seen, waiting, folders = set[str](), [path], tuple(include_dirs)
         while waiting:
             current = waiting.pop()
             if current not in seen:
                 seen.add(current)
-                waiting.extend(self._included(current, include_dirs))
+                waiting.extend(self._included(current, folders))
         return tuple(sorted(seen))
 
     def bytes_digest(self, paths: Iterable[str]) -> str:
@@ -58,7 +59,7 @@ class Sources:
         Which files are equal counts too: ``#pragma once`` skips a copy of a file that was read.
         """
         exact = [hashlib.sha256(self._read(path) or b"").hexdigest() for path in paths]
-        texts = [self._digestible(path, tokens.canonical, self._c_problem) for path in paths]
+        texts = [self._digestible(path, tokens.canonical, self._c_problem(path)) for path in paths]
         return digest_of("c++", list(zip(paths, texts, (exact.index(digest) for digest in exact), strict=True)))
 
     def python_digest(self, paths: Sequence[str], others: Sequence[str] = (), *, exact: bool = False) -> str:
@@ -70,7 +71,7 @@ class Sources:
         if is_exact:
             return digest_of("python bytes", self.bytes_digest(paths))
         return digest_of(
-            "python", [(path, self._digestible(path, python_text.canonical, self._python_problem)) for path in paths]
+            "python", [(path, self._digestible(path, python_text.canonical, self._python_problem(path))) for path in paths]
         )
 
     def problems(self, c_files: Iterable[str], python_files: Iterable[str]) -> list[CompileError]:
@@ -79,17 +80,24 @@ class Sources:
         found += [(path, self._python_problem(path)) for path in python_files]
         return [CompileError(file=path, line=problem[0], message=problem[1]) for path, problem in found if problem is not None]
 
-    def _digestible(self, path: str, canonical: Callable[[str], str], find_problem: Callable[[str], Problem]) -> str | list[str]:
+    def _digestible(self, path: str, canonical: Callable[[str], str], problem: Problem) -> str | list[str]:
         """Return the canonical text, or the digest of the bytes of a file that is refused."""
-        if find_problem(path) is not None:
+        if problem is not None:
             return ["bytes", hashlib.sha256(self._read(path) or b"").hexdigest()]
-        return canonical(self.text(path))
+        if (path, canonical) not in self._texts:
+            self._texts[path, canonical] = canonical(self.text(path))
+        return self._texts[path, canonical]
 
     def _c_problem(self, path: str) -> Problem:
-        return self._encoding_problem(path) or tokens.find_problem(self.text(path)) or self._outside(path)
+        return self._problem(path, "c++", lambda: tokens.find_problem(self.text(path)) or self._outside(path))
 
     def _python_problem(self, path: str) -> Problem:
-        return self._encoding_problem(path) or python_text.find_problem(self.text(path))
+        return self._problem(path, "python", lambda: python_text.find_problem(self.text(path)))
+
+    def _problem(self, path: str, language: str, find: Callable[[], Problem]) -> Problem:
+        if (path, language) not in self._problems:
+            self._problems[path, language] = self._encoding_problem(path) or find()
+        return self._problems[path, language]
 
     def _encoding_problem(self, path: str) -> Problem:
         data = self._read(path) or b""
@@ -107,21 +115,21 @@ class Sources:
                 return 0, f"names the header {name}, which may be outside of the checkout"
         return None
 
-    def _included(self, path: str, include_dirs: Sequence[str]) -> list[str]:
-        if path not in self._headers:
-            self._headers[path] = tokens.includes(self.text(path))
-        found = []
-        for name, quoted in self._headers[path]:
-            folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
-            header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
-            found += [header] if header is not None else []
-        return found
+    def _included(self, path: str, include_dirs: tuple[str, ...]) -> list[str]:
+        if (path, include_dirs) not in self._includes:
+            found = self._includes[path, include_dirs] = []
+            for name, quoted in tokens.includes(self.text(path)):
+                folders = (str(PurePosixPath(path).parent), *include_dirs) if quoted else include_dirs
+                header = next((header for folder in folders if (header := self._header(folder, name)) is not None), None)
+                found += [header] if header is not None else []
+        return self._includes[path, include_dirs]
 
     def _header(self, folder: str, name: str) -> str | None:
         if (folder, name) not in self._header_paths:
-            path = None
-            with contextlib.suppress(ValueError):  # the name leads out of the checkout
-                path = files.resolve(self.root / folder / name).relative_to(self.root).as_posix()
+            path, place = None, self.root / folder / name
+            if place.exists():  # most are not, and to resolve costs more
+                with contextlib.suppress(ValueError):  # the name leads out of the checkout
+                    path = files.resolve(place).relative_to(self.root).as_posix()
             self._header_paths[folder, name] = path if path is not None and self.exists(path) else None
         return self._header_paths[folder, name]
 

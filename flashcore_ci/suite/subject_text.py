@@ -49,17 +49,13 @@ def mistakes(text: str, part: Part) -> list[Mistake]:
 
 
 def _missing(tree: ast.Module, functions: Mapping[str, Function], needed: Sequence[str]) -> Iterator[Mistake]:
-    bound = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    } | functions.keys()
+    nodes = list(ast.walk(tree))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)} | functions.keys()
     imported = {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
+        alias.asname or alias.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
     }
-    nested = {node.name for node in ast.walk(tree) if isinstance(node, Function)}
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    nested = {node.name for node in nodes if isinstance(node, Function)}
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     if "*" in imported or called & {"globals", "exec", "vars", "setattr"}:
         return
     known = bound | imported | nested
@@ -161,9 +157,10 @@ def _different_outputs(functions: Mapping[str, Function]) -> Iterator[Mistake]:
 def _unknown_keys(functions: Mapping[str, Function], workloads: Mapping[str, Mapping[str, object]]) -> Iterator[Mistake]:
     known = {"inputs": _keys_of(functions.get("inputs")), "outputs": _keys_of(functions.get("outputs"))}
     for name in (name for name in ("problem", *MEASURED) if name in functions):
-        names = [argument.arg for argument in (*functions[name].args.posonlyargs, *functions[name].args.args)]
+        node, inside = functions[name], list(ast.walk(functions[name]))
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         for argument, role in zip(names, FUNCTIONS[name].parameters, strict=False):
-            for line, key in _read_keys(functions[name], argument):
+            for line, key in _read_keys(node, inside, argument):
                 keys = known.get(role)
                 if keys is not None and key not in keys:
                     yield line, f'{name}() reads {argument}["{key}"], which {role}() does not return{_meant(key, keys)}'
@@ -177,13 +174,13 @@ def _unknown_keys(functions: Mapping[str, Function], workloads: Mapping[str, Map
                     )
 
 
-def _read_keys(node: Function, name: str) -> Iterator[tuple[int, str]]:
-    """Yield the keys that every call of the function reads from ``name``."""
-    if any(isinstance(inner, ast.Name) and inner.id == name and not isinstance(inner.ctx, ast.Load) for inner in ast.walk(node)):
+def _read_keys(node: Function, inside: Sequence[ast.AST], name: str) -> Iterator[tuple[int, str]]:
+    """Yield the keys that every call of the function, with these nodes ``inside``, reads from ``name``."""
+    if any(isinstance(inner, ast.Name) and inner.id == name and not isinstance(inner.ctx, ast.Load) for inner in inside):
         return
     if any(
         isinstance(inner, ast.Subscript) and not isinstance(inner.ctx, ast.Load) and _is_name(inner.value, name)
-        for inner in ast.walk(node)
+        for inner in inside
     ):
         return
     rest = list[ast.AST](node.body)
