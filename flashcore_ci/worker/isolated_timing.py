@@ -29,7 +29,7 @@ from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_SECONDS, SHORT_
 from flashcore_ci.worker import clocks, steady_state
 from flashcore_ci.worker.audits import OutputChangedError
 from flashcore_ci.worker.clocks import Burst, Pair
-from flashcore_ci.worker.isolated_bursts import Bursts, InputsAlikeError
+from flashcore_ci.worker.isolated_bursts import MAX_BYTES, MEMORY_SHARE, Bursts, InputsAlikeError
 from flashcore_ci.worker.isolated_subject import IsolatedSubject, reap
 from flashcore_ci.worker.job import Work, missing
 from flashcore_ci.worker.launchers import TimingContext
@@ -64,6 +64,8 @@ def measure(
     candidate = subject.fresh()
     if subject.isolation is not None:
         subject.isolation["clock"] = isolation.CLOCK
+    if MEMORY_SHARE * torch.cuda.mem_get_info()[0] < MAX_BYTES:
+        reap()  # the memory of the candidate before is needed
     bursts = Bursts(context, subject, work, limit)
     gc.freeze()
     gc.disable()  # a collection in a burst would be noise
