@@ -22,6 +22,8 @@ from flashcore_ci.store.files import write_atomically
 
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
 """The worker's key for each sampled metric."""
+AHEAD = 2
+"""Processes that wait while one measures: to import torch and its compiler takes longer than a short measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class ProcessRuns:
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._signals: dict[str, StartSignal] = {}
-        self._pool = ThreadPoolExecutor(2)
+        self._pool = ThreadPoolExecutor(1 + AHEAD)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
 
     def start(self, run: ProcessRun) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
-from flashcore_ci.collect.process_runs import SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
+from flashcore_ci.collect.process_runs import AHEAD, SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Observation
@@ -52,8 +52,8 @@ def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
     for number in range(timer.processes):
         if not remaining:
             break
-        timer.start(number, remaining)
-        timer.start(number + 1, remaining)
+        for ahead in range(1 + AHEAD):
+            timer.start(number + ahead, remaining)
         session.progress(f"timing: process {number + 1} of {timer.processes}")
         found = timer.finish(number, remaining)
         for name, result in found.items():

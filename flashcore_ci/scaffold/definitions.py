@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -163,22 +162,30 @@ def read(file: Path, *, origin: str, most: int) -> Iterator[Problem]:
 
 
 def _record(model: type[M], text: str, what: str) -> M:
+    return _checked(model, _json(text, what), what)
+
+
+def _checked(model: type[M], value: object, what: str) -> M:
     try:
-        value = loads(text, max_text=foreign.MAX_FILE)
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise ForeignError(f"{what}: {key[:120]!r}: {first['msg'][:120]}") from None
+
+
+def _json(text: str, what: str) -> object:
+    try:
+        return loads(text, max_text=foreign.MAX_FILE)
     except (ValueError, RecursionError) as error:
         raise ForeignError(f"{what} is not valid JSON: {str(error)[:120]}") from None
 
 
 def _workload(line: str, what: str) -> Workload:
-    value = loads(line, max_text=foreign.MAX_FILE) if line.lstrip().startswith("{") else None
+    value = _json(line, what)
     if isinstance(value, dict) and isinstance(value.get("workload"), dict):  # a trace of flashinfer-bench holds the workload
-        line = json.dumps(value["workload"])
-    return _record(Workload, line, what)
+        value = value["workload"]
+    return _checked(Workload, value, what)
 
 
 def _check(definition: Definition) -> None:

@@ -50,12 +50,11 @@ class LaunchResults:
 
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
+    subjects = Subjects(job)
+    subjects.prepare()  # before torch is imported, so that all processes import it at once
     import torch
 
-    subjects = Subjects(job)
-    subjects.prepare()
-    guard.begin(job, result)
-    subjects.warm(profiler=True)
+    guard.begin(job, result, lambda: subjects.warm(profiler=True))
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:

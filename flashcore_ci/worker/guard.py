@@ -121,13 +121,15 @@ def context_error() -> str:
     return ""
 
 
-def begin(job: Job, result: Result) -> None:
-    """Import torch, wait for the start signal, then touch the GPU and record it."""
+def begin(job: Job, result: Result, started: Callable[[], None] = lambda: None) -> None:
+    """Import torch, wait for the start signal, then touch the GPU and record it. ``started`` is called after the signal."""
     import torch
 
     signal = job.options.get("go")
     if signal is not None:
+        undeclared_import(job)  # resolves all paths once, while another process measures
         wait_for(Path(signal))
+    started()
     gpu = torch.cuda.get_device_properties(0)
     facts = {"device": gpu.name, "multiprocessors": gpu.multi_processor_count, "l2": gpu.L2_cache_size}
     result.environment(torch=torch.__version__, **facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import statistics
 import time
@@ -11,16 +12,20 @@ from flashcore_ci.worker import tensors
 from flashcore_ci.worker.audits import OutputChangedError, far_from
 from flashcore_ci.worker.channel import number
 from flashcore_ci.worker.clocks import Burst
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Work
 from flashcore_ci.worker.launchers import TimingContext
 from flashcore_ci.worker.layout import Layout
 from flashcore_ci.worker.redzones import CANARY
 from flashcore_ci.worker.shared_memory import SharedMemory
-from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
+from flashcore_ci.worker.supervisor import Candidate
 
 SETS = (4, 8, 16, 32, 64)
 MEMORY_SHARE, MAX_BYTES = 0.4, 18 << 30
 IDLE_BURSTS = 3
+IDLE_VALUES = 8
+"""Sets of values that an idle burst delivers in turn. Large ones do not fit a cache, and with small ones the host is the slower part."""
+SPARE_MEMORY = 1.25
 AUDIT_TIMES_LIMIT = 2.0
 MOVED_TIMES_LIMIT = 10.0
 MOVED_MEAN = 0.2
@@ -40,17 +45,18 @@ class Bursts:
 
         self._context, self._subject, self._work, self._limit = context, subject, work, limit
         first = self._draw_one()
-        self.layout = Layout.of(first, subject.outputs(first))
-        del first
-        torch.cuda.empty_cache()
-        room = min(MAX_BYTES, MEMORY_SHARE * torch.cuda.mem_get_info()[0])
+        self._snapshot = dict(subject.outputs(first))
+        self.layout = Layout.of(first, self._snapshot)
+        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        room = min(MAX_BYTES, MEMORY_SHARE * (torch.cuda.mem_get_info()[0] + cached))
         self.sizes = [count for count in SETS if count * self.layout.bytes <= room] or [SETS[0]]
+        if torch.cuda.mem_get_info()[0] < SPARE_MEMORY * self.sizes[-1] * self.layout.bytes:
+            torch.cuda.empty_cache()  # to give back and take memory is slow
         self.memory = SharedMemory(self.sizes[-1] * self.layout.bytes)
         self._bytes = self.memory.bytes()
         self._bytes.fill_(CANARY)
         self._views = [self.layout.views(self._bytes, index) for index in range(self.sizes[-1])]
-        self._private: list[dict[str, Any]] = []
-        self._drawn, self._snapshot = 0, dict[str, Any]()
+        self._private, self._drawn = [first], 0
         self._last_reference: dict[str, Any] | None = None
         self._trap_size = 1
         self.mhz: list[float] = []
@@ -63,20 +69,26 @@ class Bursts:
         self._views, self._bytes = [], None
         self.memory.close()
 
+    def fill(self) -> None:
+        """Draw the values of idle bursts."""
+        while len(self._private) < min(IDLE_VALUES, self.sizes[-1]):
+            self._private.append(self._draw_one())
+
     def run(self, candidate: Candidate, sets: int, launches: int, *, graph: bool = False, draw: bool = True) -> Burst:
         """Deliver inputs to all sets, launch on the first ones, and copy the outputs of a random launch: two clocks, without a gap.
 
-        The launch is drawn before. Later its outputs could still change.
+        Each launch gets new values. The other sets get some of these too, so that every delivery is equally long. The launch to copy
+        is drawn before. Later its outputs could still change.
         """
         import torch
 
         if draw:
-            self._draw(sets)
+            self._draw(launches)
             self._drawn = secrets.randbelow(max(1, launches))
         ticks = [self._context.driver.tick()]
         torch.cuda.synchronize()
         began = time.perf_counter()
-        for private, (inputs, outputs) in zip(self._private[:sets], self._views, strict=False):
+        for private, (inputs, outputs) in zip(itertools.cycle(self._private), self._views[:sets], strict=False):
             for name in self.layout.inputs:
                 inputs[name].copy_(private[name])
             tensors.poison(outputs, 0)
@@ -85,13 +97,15 @@ class Bursts:
         torch.cuda.synchronize()
         delivered = time.perf_counter()
         answer = candidate.ask("launch", launches=launches, graph=graph)
-        self._snapshot = {name: tensor.clone() for name, tensor in self._views[self._drawn][1].items()}
+        for name, tensor in self._views[self._drawn][1].items():
+            self._snapshot[name].copy_(tensor)
         torch.cuda.synchronize()
         ended = time.perf_counter()
         ticks.append(self._context.driver.tick())
-        holes = torch.stack([_count_poisoned(outputs) for _, outputs in self._views[:sets]]).tolist()
         self.mhz.append(self._context.driver.megahertz(*ticks))
-        self._check_written(holes, launches)
+        if launches:
+            holes = torch.stack([_count_poisoned(outputs) for _, outputs in self._views[:sets]]).tolist()
+            self._check_written(holes, launches)
         delivery, outside = 1e3 * (delivered - began), 1e3 * (ended - delivered)
         return Burst(launches=launches, outside=outside, inside=number(answer, "ms"), delivery=delivery)
 
@@ -99,9 +113,7 @@ class Bursts:
         """Return a burst without launches, by the number of sets. The candidate's code is not loaded yet."""
         found: dict[int, Burst] = {}
         for sets in reversed(self.sizes):
-            bursts = [self.run(candidate, sets, 0, draw=not self._private) for _ in range(IDLE_BURSTS + (not found))][
-                -IDLE_BURSTS:
-            ]
+            bursts = [self.run(candidate, sets, 0, draw=False) for _ in range(IDLE_BURSTS + (not found))][-IDLE_BURSTS:]
             outside, delivery = (statistics.median(getattr(burst, name) for burst in bursts) for name in ("outside", "delivery"))
             found[sets] = Burst(launches=0, outside=outside, inside=0.0, delivery=delivery)
         return found
@@ -197,4 +209,7 @@ def _distance(first: Any, second: Any) -> float:
     if not first.numel():
         return 0.0
     first, second = first.float(), second.float()
-    return float((first - second).abs().masked_fill_(first == second, 0.0).max())
+    largest = float((first - second).abs_().max())
+    if largest == largest:  # noqa: PLR0124 - only NaN differs from itself
+        return largest
+    return float((first - second).abs_().masked_fill_(first == second, 0.0).max())

@@ -1,6 +1,6 @@
 """Time an untrusted candidate by the supervisor's clock, on inputs that it has not seen.
 
-- A burst is N or 2N launches, each on its own set of buffers. All 2N sets get new values, from seeds that only this process knows.
+- A burst is N or 2N launches, each on its own set of buffers with new values, from seeds that only this process knows.
 - The clock starts when the values have arrived, and stops when the outputs of a random launch were copied. Work after the answer or on
   another stream is inside. Work before the command would make the delivery longer, which has a clock too.
 - Now and then a burst is repeated on the same values but a few, at a random place. Kept outputs are wrong then.
@@ -13,7 +13,9 @@ docs/trust.md says what each of these is for.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
+import itertools
 import math
 import random
 import secrets
@@ -27,24 +29,28 @@ from flashcore_ci.model.timing_protocol import LEAD_SECONDS, MAX_SECONDS, SHORT_
 from flashcore_ci.worker import clocks, steady_state
 from flashcore_ci.worker.audits import OutputChangedError
 from flashcore_ci.worker.clocks import Burst, Pair
-from flashcore_ci.worker.isolated_bursts import Bursts, InputsAlikeError
+from flashcore_ci.worker.isolated_bursts import MAX_BYTES, MEMORY_SHARE, Bursts, InputsAlikeError
+from flashcore_ci.worker.isolated_subject import IsolatedSubject, reap
 from flashcore_ci.worker.job import Work, missing
 from flashcore_ci.worker.launchers import TimingContext
 from flashcore_ci.worker.sensors import SensorReading, summarize
 from flashcore_ci.worker.steady_state import Block
-from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject
+from flashcore_ci.worker.supervisor import Candidate
 
 BURST_MS = 5.0
 WINDOW_PAIRS = 6
 MAX_DRIFT_PERCENT = 1.0
 MIN_ALONE = 3
 ONE_IN = 4
+TRIALS = 2
+STAGES = ("setup", "idle", "load", "choose", "pairs")
+"""What ``measure`` does, with its seconds in the result."""
 
 
 def preload() -> None:
-    """Import what PyTorch imports when a reference first calls an operator by name. It takes 4 s, in every process."""
+    """Import what PyTorch imports when a reference first masks attention: its compiler. It takes 2 s, in every process."""
     with contextlib.suppress(ImportError):
-        importlib.import_module("torch._higher_order_ops.triton_kernel_wrap")
+        importlib.import_module("torch.nn.attention.bias")
 
 
 def measure(
@@ -54,21 +60,37 @@ def measure(
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it compiles for seconds, in every process
+    at = [time.perf_counter()]
     candidate = subject.fresh()
     if subject.isolation is not None:
         subject.isolation["clock"] = isolation.CLOCK
+    if MEMORY_SHARE * torch.cuda.mem_get_info()[0] < MAX_BYTES:
+        reap()  # the memory of the candidate before is needed
     bursts = Bursts(context, subject, work, limit)
+    gc.freeze()
+    gc.disable()  # a collection in a burst would be noise
     try:
         candidate.share(bursts.memory, bursts.layout, bursts.sizes[-1])
+        bursts.fill()
+        candidate.finish()
+        reap()  # the candidate before this one was killed, and must be gone before anything is measured
+        at.append(time.perf_counter())
         idle = bursts.idle(candidate)
+        at.append(time.perf_counter())
         candidate.load()
+        at.append(time.perf_counter())
         sets, graph = _choose(bursts, candidate, batched)
-        return _measure_pairs(context, bursts, candidate, sets, graph=graph, idle=idle[sets])
+        at.append(time.perf_counter())
+        record = _measure_pairs(context, bursts, candidate, sets, graph=graph, idle=idle[sets])
+        at.append(time.perf_counter())
+        stages = zip(STAGES, itertools.pairwise(at), strict=True)
+        return record | {"stages": {name: round(end - begin, 3) for name, (begin, end) in stages}}
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
     except InputsAlikeError as error:
         return missing(Code.INPUTS_ALIKE, str(error))
     finally:
+        gc.enable()
         subject.close()
         bursts.close()
 
@@ -76,9 +98,8 @@ def measure(
 def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple[int, bool]:
     """Choose the number of sets, and whether launches are in a CUDA graph."""
     few = bursts.sizes[0]
-    for _ in range(2):
-        bursts.run(candidate, few, 1)
-    trial = [Pair(short=bursts.run(candidate, few, 1), long=bursts.run(candidate, few, few)) for _ in range(3)]
+    bursts.run(candidate, few, few)
+    trial = [Pair(short=bursts.run(candidate, few, 1), long=bursts.run(candidate, few, few)) for _ in range(TRIALS)]
     cost = max(1e-3, statistics.median(pair.outside for pair in trial))
     sets = next((count for count in bursts.sizes if count / 2 * cost >= BURST_MS), bursts.sizes[-1])
     graph = cost < SHORT_MS if batched is None else batched
@@ -111,10 +132,10 @@ def _measure_pairs(
         throttled = reading is not None and reading.throttled
         at, mhz = time.perf_counter() - began, statistics.fmean(bursts.mhz)
         blocks.append(Block(at=at, ms=max(1e-6, pairs[-1].outside), mhz=mhz, throttled=throttled))
+        if len(pairs) == 1 or not secrets.randbelow(ONE_IN):
+            bursts.trap(candidate, sets, sets // 2, graph=graph)  # right after a burst on these values, when outputs can be kept
         if len(pairs) <= MIN_ALONE or not secrets.randbelow(ONE_IN):
             alone.append(bursts.run(candidate, sets, 1).outside)
-        if len(pairs) == 1 or not secrets.randbelow(ONE_IN):
-            bursts.trap(candidate, sets, sets // 2, graph=graph)
     bursts.check_red_zones()
     recent = _recent(pairs)
     inside = statistics.median(pair.inside for pair in recent)

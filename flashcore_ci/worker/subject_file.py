@@ -52,11 +52,9 @@ class Subjects:
                 self[name].prepare(ahead, works if fresh else 1)
 
     def warm(self, *, profiler: bool = False, wait: bool = False) -> None:
-        """Let the processes of candidates start CUDA at once. Measured work must ``wait`` for them."""
-        isolated = [subject for name, subject in self._ready.items() if self._declared[name].candidate]
-        for waiting in (False, True) if wait else (False,):
-            for subject in isolated:
-                subject.warm(profiler=profiler, wait=waiting)
+        """Let the processes of candidates start CUDA at once, or ``wait`` for them. Measured work must."""
+        for subject in (subject for name, subject in self._ready.items() if self._declared[name].candidate):
+            subject.warm(profiler=profiler, wait=wait)
 
     def isolation(self, name: str) -> dict[str, str] | None:
         """Return what kept this subject's candidate apart, or None."""
@@ -70,7 +68,7 @@ class Subjects:
 
     def _isolated(self, subject: Subject) -> Any:
         from flashcore_ci.worker import file_reads
-        from flashcore_ci.worker.supervisor import IsolatedSubject
+        from flashcore_ci.worker.isolated_subject import IsolatedSubject
 
         file_reads.watch(self._job.root)  # before the definition is imported, which may not read the candidate
         return IsolatedSubject(self._job, subject, load(subject))

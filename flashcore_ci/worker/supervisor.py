@@ -1,4 +1,4 @@
-"""Run an untrusted candidate in a process of its own, and own everything that it must not know.
+"""Run an untrusted candidate in a process of its own.
 
 The trusted file of the subject gives inputs, outputs and reference. The candidate's file gives ``run`` and ``load``. Its process
 sees tensors only, in memory that is shared just for that, and only while it launches.
@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import os
-import secrets
 import shutil
 import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model import isolation
 from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.suite import Kind
-from flashcore_ci.worker import file_reads, sandbox, tensors
+from flashcore_ci.worker import file_reads, sandbox
 from flashcore_ci.worker.candidate import DESCRIPTOR
-from flashcore_ci.worker.channel import Channel, ProtocolError
+from flashcore_ci.worker.channel import Channel
 from flashcore_ci.worker.job import Job, Subject
 from flashcore_ci.worker.layout import Layout
-from flashcore_ci.worker.redzones import CANARY
 from flashcore_ci.worker.shared_memory import SharedMemory
 
 START_SECONDS = 120.0
@@ -73,7 +70,7 @@ class Candidate:
             parent=os.getpid(),
         )
         self._facts: dict[str, str] = {}
-        self._refused, self._warming = "", ""
+        self._refused, self._warming, self._begun = "", "", ""
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
@@ -110,24 +107,32 @@ class Candidate:
 
     def ask(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         """Ask the process. CandidateError if its code raised."""
-        answer = self._channel.ask(do, seconds=LAUNCH_SECONDS, descriptors=descriptors, **fields)
-        if "error" in answer:
-            raise CandidateError(str(answer["error"])[:300])
-        return answer
+        return _checked(self._channel.ask(do, seconds=LAUNCH_SECONDS, descriptors=descriptors, **fields))
 
     def share(self, memory: SharedMemory, layout: Layout, sets: int) -> None:
-        """Give the process this memory."""
+        """Give the process this memory. It maps it until ``finish``."""
         descriptor = memory.export()
         try:
-            self.ask("prepare", size=memory.size, layout=layout.record(), sets=sets, descriptors=(descriptor,))
+            fields = {"size": memory.size, "layout": layout.record(), "sets": sets}
+            self._begun = self._channel.post("prepare", descriptors=(descriptor,), **fields)
         finally:
             os.close(descriptor)
 
-    def close(self) -> None:
-        """End the process and every other one of its user. Remove its files."""
+    def finish(self) -> None:
+        """Wait until the memory is mapped."""
+        token, self._begun = self._begun, ""
+        if token:
+            _checked(self._channel.answer(token, seconds=LAUNCH_SECONDS))
+
+    def kill(self) -> None:
+        """Kill the process. ``close`` must follow."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process and every other one of its user. Remove its files."""
+        self.kill()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         _end_user(self._user)
@@ -174,6 +179,12 @@ class Candidate:
         return Channel(here), pid
 
 
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise CandidateError(str(answer["error"])[:300])
+    return answer
+
+
 def _end_user(user: int) -> None:
     """Kill every process of a user that only a candidate has."""
     deadline = time.monotonic() + 2.0
@@ -189,112 +200,3 @@ def _end_user(user: int) -> None:
         if not pids:
             return
         time.sleep(0.01)
-
-
-class IsolatedSubject:
-    """A subject whose ``run`` is the candidate's, elsewhere. The rest is the trusted file's."""
-
-    def __init__(self, job: Job, subject: Subject, trusted: Any) -> None:
-        self._job, self._subject, self._trusted = job, subject, trusted
-        self._secret = secrets.token_bytes(16)
-        self._spare: list[Candidate] = []
-        self._ahead, self._planned = 1, 1
-        self._candidate: Candidate | None = None
-        self._memory: SharedMemory | None = None
-        self._layout: Layout | None = None
-        self.name, self.outputs, self.reference = subject.name, trusted.outputs, trusted.reference
-        self.isolation: dict[str, str] | None = None
-
-    def prepare(self, ahead: int, planned: int) -> None:
-        """Start processes ahead of their use. ``planned`` are needed in all."""
-        self._ahead, self._planned = ahead, planned
-        while len(self._spare) < min(self._ahead, self._planned):
-            self._spare.append(Candidate(self._job, self._subject))
-
-    def warm(self, *, profiler: bool, wait: bool) -> None:
-        """Warm the processes that were started ahead, or ``wait`` until they are. A mistake is raised again when one is used."""
-        for candidate in self._spare:
-            with contextlib.suppress(ProtocolError, NotIsolatedError):
-                candidate.await_warm() if wait else candidate.warm(profiler=profiler)
-
-    def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-        """Draw inputs from a seed that only this process knows."""
-        hidden = hashlib.sha256(self._secret + str(seed).encode()).digest()
-        return dict(self._trusted.inputs(params, int.from_bytes(hidden[:6])))
-
-    def fresh(self) -> Candidate:
-        """Return a new process without the candidate's code. The last one is ended."""
-        self.close()
-        self.prepare(self._ahead, max(1, self._planned))
-        candidate = self._spare.pop(0)
-        self.prepare(self._ahead, self._planned - 1)
-        self.isolation = None
-        try:
-            candidate.await_warm()
-            self.isolation = {**candidate.isolation(), "clock": "none"}
-        finally:
-            if self.isolation is None:
-                candidate.close()
-        self._candidate = candidate
-        return candidate
-
-    def run(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        """Launch once in the candidate's process, on copies of these tensors."""
-        self._launch("launch", inputs, outputs)
-
-    def kernels(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> set[str]:
-        """Launch once. Return the names of the kernels, as the candidate's process saw them."""
-        names = self._launch("kernels", inputs, outputs).get("kernels")
-        return {str(name) for name in names} if isinstance(names, list) else set()
-
-    def close(self) -> None:
-        """End the candidate's process and release the memory."""
-        candidate, self._candidate, self._layout = self._candidate, None, None
-        if candidate is not None:
-            candidate.close()
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
-
-    def end(self) -> None:
-        """End all processes, at the end of the job."""
-        self.close()
-        while self._spare:
-            self._spare.pop().close()
-
-    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-        import torch
-
-        try:
-            candidate, layout = self._ready(inputs, outputs)
-            memory = self._memory.bytes() if self._memory is not None else None
-            given, written = layout.views(memory, 0)
-            for mine, shared in ((inputs, given), (outputs, written)):
-                for name in layout.inputs if mine is inputs else layout.outputs:
-                    shared[name].copy_(mine[name])
-            torch.cuda.synchronize()
-            answer = candidate.ask(do, launches=1, graph=False)
-            for name, tensor in outputs.items():
-                tensor.copy_(written[name])
-            tensors.refuse_changed({name: given[name] for name in layout.inputs}, inputs)
-            if layout.overwritten(memory, 1):
-                raise ValueError("wrote next to a tensor, outside of its memory")
-        except ProtocolError:
-            self.close()
-            raise
-        return answer
-
-    def _ready(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[Candidate, Layout]:
-        candidate = self._candidate
-        if candidate is None:
-            candidate = self.fresh()
-            candidate.load()
-        layout = Layout.of(inputs, outputs)
-        if layout != self._layout:
-            if self._memory is not None:
-                self._memory.close()
-            self._memory = SharedMemory(layout.bytes)
-            self._memory.bytes().fill_(CANARY)
-            candidate.share(self._memory, layout, 1)
-            self._layout = layout
-        return candidate, layout

@@ -25,12 +25,12 @@ from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.compiled import Observer
 from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, SingleLaunch, TimingContext
 from flashcore_ci.worker.sensors import SensorReading, Sensors, summarize
 from flashcore_ci.worker.steady_state import Block, SteadyState
 from flashcore_ci.worker.subject_file import Subjects
-from flashcore_ci.worker.supervisor import IsolatedSubject
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
@@ -62,14 +62,14 @@ class Measurement:
 
 def run(job: Job, result: Result) -> bool:
     """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
-    import torch
-
     observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
-    subjects.prepare(SPARE_PROCESSES, fresh=True)
+    subjects.prepare(SPARE_PROCESSES, fresh=True)  # before torch is imported, so that all processes import it at once
+    import torch
+
     if any(subject.candidate for subject in job.subjects):
         isolated_timing.preload()  # before the start signal, while another process measures
-    guard.begin(job, result)
+    guard.begin(job, result, subjects.warm)
     subjects.warm(wait=True)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")

@@ -14,8 +14,9 @@ import pytest
 
 from flashcore_ci.worker import file_reads
 from flashcore_ci.worker.channel import ProtocolError
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Subject
-from flashcore_ci.worker.supervisor import Candidate, IsolatedSubject, NotIsolatedError
+from flashcore_ci.worker.supervisor import Candidate, NotIsolatedError
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="with torch the candidate starts")
 

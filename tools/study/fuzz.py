@@ -23,6 +23,7 @@ from typing import Any
 
 import fuzz_apart
 import fuzz_report
+import fuzz_reviewed
 from fuzz_apart import DiedError, Reports
 from fuzz_inputs import MOST_BYTES, mutated
 
@@ -206,6 +207,7 @@ def readers(folder: Path, reports: Reports) -> dict[str, Reader]:
                 for read in (tokens.canonical, tokens.find_problem, python_text.canonical, python_text.find_problem)
             ],
         ),
+        **{name: Reader(corpus, read, promised) for name, corpus, read, promised in fuzz_reviewed.readers(folder)},
     }
 
 

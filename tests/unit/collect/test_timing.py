@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,3 +65,21 @@ def test_a_worker_that_cannot_see_throttling_says_so():
     assert timing._notes([], [{"ms": 1.0, "watts": 500.0, "reasons": {"0x44": 3}}]) == (
         "clocks were held by: power cap, hardware thermal slowdown",
     )
+
+
+def test_two_processes_import_while_one_measures():
+    class Timer:
+        processes, events = 4, []
+
+        def start(self, number, workloads):
+            self.events.append(("start", number))
+
+        def finish(self, number, workloads):
+            self.events.append(("finish", number))
+            return {}
+
+    session = SimpleNamespace(workloads=lambda kind: (SimpleNamespace(id="w"),), progress=lambda text: None)
+    session.observation = lambda *arguments, **fields: fields
+    timing.collect(session, Timer())
+    for number in range(2):
+        assert Timer.events.index(("start", number + process_runs.AHEAD)) < Timer.events.index(("finish", number))

@@ -102,6 +102,14 @@ def test_a_c_solution_is_built_in_the_candidate(tmp_path):
     assert problem.candidate.kind == "extension"
 
 
+@pytest.mark.parametrize("line", ["{", '{"axes" 3}', "[]", "{" * 100_000, '{"axes": {}, "axes": {}}'])
+def test_a_damaged_workload_line_is_named(tmp_path, line):
+    file = foreign_files.written(tmp_path)
+    (tmp_path / "workload.jsonl").write_text(json.dumps(foreign_files.workload()) + "\n" + line + "\n")
+    with pytest.raises(ForeignError, match=r"^workload.jsonl line 2"):
+        list(definitions.read(file, origin="x", most=20))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN}', '{"name": 1}'])
 def test_a_broken_definition_is_one_line(tmp_path, text):
     file = foreign_files.written(tmp_path)

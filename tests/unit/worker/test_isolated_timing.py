@@ -1,5 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 
+from flashcore_ci.worker import isolated_timing
+from flashcore_ci.worker.clocks import Burst
 from flashcore_ci.worker.isolated_timing import WINDOW_PAIRS, _is_settled
 from flashcore_ci.worker.steady_state import Block
 
@@ -27,3 +31,58 @@ def test_a_step_is_not_noise():
 @pytest.mark.parametrize("seen", [blocks([1.0] * 5), blocks([1.0] * 6, at=0.2), blocks([1.0] * 6, throttled={2})])
 def test_too_little_was_seen(seen):
     assert not _is_settled(seen)
+
+
+class Bursts:
+    """Bursts of an honest candidate, in a record of what was asked."""
+
+    sizes = (4, 8, 16)
+
+    def __init__(self):
+        self.mhz, self.asked = [], []
+
+    def run(self, candidate, sets, launches, *, graph=False, draw=True):
+        self.asked.append(launches)
+        self.mhz.append(1800.0)
+        return Burst(launches=launches, outside=1.0 + 0.5 * launches, inside=0.5 * launches, delivery=2.0)
+
+    def audit(self):
+        self.asked.append("audit")
+
+    def trap(self, candidate, sets, launches, *, graph):
+        self.asked.append(("trap", launches))
+
+    def check_red_zones(self):
+        self.asked.append("zones")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked of the bursts until six pairs have settled, each of which takes 0.1 s."""
+    clock = iter(range(10_000))
+    monkeypatch.setattr(isolated_timing.time, "perf_counter", lambda: 0.1 * next(clock))
+    bursts = Bursts()
+    context = SimpleNamespace(sensors=SimpleNamespace(read=lambda: None))
+    idle = Burst(launches=0, outside=1.0, inside=0.0, delivery=2.0)
+    record = isolated_timing._measure_pairs(context, bursts, None, 16, graph=False, idle=idle)
+    assert "missing" not in record
+    return bursts.asked
+
+
+def test_a_trap_follows_a_burst_on_the_same_values(asked):
+    """After a burst of one launch, a candidate would have kept the output of one set only."""
+    traps = [number for number, what in enumerate(asked) if isinstance(what, tuple)]
+    assert traps
+    for trap in traps:
+        assert asked[trap - 1] == "audit"
+        assert asked[trap - 2] >= asked[trap][1] == 8
+
+
+def test_the_first_pair_has_a_trap_and_every_burst_an_audit(asked):
+    assert ("trap", 8) in asked[:6]
+    assert asked.count("audit") == sum(what in {8, 16} for what in asked[1:]) >= 2 * WINDOW_PAIRS
+    assert asked[-1] == "zones"
+
+
+def test_the_number_of_sets_grows_until_a_burst_is_long():
+    assert isolated_timing._choose(Bursts(), None, batched=False) == (16, False)
