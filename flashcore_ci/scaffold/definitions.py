@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.values import loads
 from flashcore_ci.scaffold import foreign
 from flashcore_ci.scaffold.foreign import Candidate, Case, ForeignError, Problem
@@ -169,7 +170,7 @@ def _record(model: type[M], text: str, what: str) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise ForeignError(f"{what}: {key[:120]!r}: {first['msg'][:120]}") from None
+        raise ForeignError(f"{what}: {key[:120]!r}: {complaint(first['type'], first.get('ctx', {}))}") from None
     except (ValueError, RecursionError) as error:
         raise ForeignError(f"{what} is not valid JSON: {str(error)[:120]}") from None
 
