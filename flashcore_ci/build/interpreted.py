@@ -41,11 +41,7 @@ def bind(
     found = {name: closure((one.file, *one.candidate), sources) for name, one in without.items()}
     wanted = sorted({module for one in found.values() for module in _modules(one)})
     installed = versions(wanted)
-    locks = {path.relative_to(root).as_posix(): path for pattern in LOCKS for path in sorted(root.glob(pattern))}
-    texts = {name: _read(path) for name, path in locks.items()}
-    return tuple(
-        _bound(build, found[build.subject], installed, texts, root) if build.subject in found else build for build in builds
-    )
+    return tuple(_bound(build, found[build.subject], installed, root) if build.subject in found else build for build in builds)
 
 
 def _modules(found: Closure) -> tuple[str, ...]:
@@ -53,9 +49,15 @@ def _modules(found: Closure) -> tuple[str, ...]:
     return tuple(sorted({*found.modules, *(("triton",) if found.compiles else ())}))
 
 
-def _bound(
-    build: BuildEvidence, found: Closure, installed: Mapping[str, str], locks: Mapping[str, bytes], root: Path
-) -> BuildEvidence:
+def _lock_files(found: Closure, root: Path) -> dict[str, bytes]:
+    """Read the lock files in the repository's root, and next to each file of the subject."""
+    folders = dict.fromkeys((root, *((root / file).parent for file in found.files)))
+    paths = (path for folder in folders for pattern in LOCKS for path in sorted(folder.glob(pattern)))
+    return {path.relative_to(root).as_posix(): _read(path) for path in paths}
+
+
+def _bound(build: BuildEvidence, found: Closure, installed: Mapping[str, str], root: Path) -> BuildEvidence:
+    locks = _lock_files(found, root)
     names = dict.fromkeys((*found.files, *locks))
     digests = tuple((f"{FILE}{name}", _digest(root / name)) for name in names)
     known = ((name, installed.get(name) or _locked(name, locks)) for name in _modules(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from flashcore_ci.model.suite import Workload
 Workloads = tuple[Workload, ...]
 MakeJob = Callable[[Workloads], JobSpec]
 T = TypeVar("T")
+AT_ONCE = max(4, len(os.sched_getaffinity(0)) // 4)
+"""Processes at a time, where the GPU need not be free. Each keeps a core busy for seconds, and imports frameworks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.subject import EntrySpec
 from flashcore_ci.model.suite import Kind, Workload
 
-AT_ONCE = 4
 Readings = tuple[tuple[str, Reading], ...]
 CUBIN = re.compile(r"[0-9a-f]{64}\.cubin")
 REGISTERS, REGISTERS_PER_THREAD, WARP, UNIT = 65536, 255, 32, 8
@@ -44,7 +43,7 @@ class Launched:
 def collect(session: Session) -> tuple[Observation, ...]:
     """Return one observation per workload, each of a process of its own."""
     workloads = session.workloads(Kind.MACHINE_CODE)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(isolation.AT_ONCE) as pool:
         return tuple(pool.map(partial(_collect, session), workloads))
 
 

@@ -21,7 +21,6 @@ from flashcore_ci.model.reading import Measured, Missing, Reading
 from flashcore_ci.model.suite import Kind, Workload
 
 LAUNCHES = 2  # the second one finds what the first left behind
-AT_ONCE = 4
 VARIABLES = {
     **sanitizer.VARIABLES,
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
@@ -116,7 +115,9 @@ def _check_group(session: Session, tool: Path, version: str, name: str, workload
     def alone(workload: Workload) -> CheckResult:
         return _run_check(session, tool, version, name, (workload,))[workload.id]
 
-    first, second = isolation.run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=AT_ONCE)
+    first, second = isolation.run_together_then_alone(
+        workloads, together=together, again=again, alone=alone, at_once=isolation.AT_ONCE
+    )
     if not _may_blame(second, session):
         dead = {name: result for name, result in second.items() if _died(result)}
         second |= {name: replace(result, findings=unhealthy) for name, result in dead.items()}
@@ -173,7 +174,9 @@ def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[s
     def alone(workload: Workload) -> ObservedLaunches | Missing:
         return together((workload,))[workload.id]
 
-    first, second = isolation.run_together_then_alone(workloads, together=together, again=again, alone=alone, at_once=AT_ONCE)
+    first, second = isolation.run_together_then_alone(
+        workloads, together=together, again=again, alone=alone, at_once=isolation.AT_ONCE
+    )
     return first | second
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flashcore_ci.bounded.complaints import complaint
 from flashcore_ci.bounded.values import loads
 from flashcore_ci.scaffold import foreign
 from flashcore_ci.scaffold.foreign import Candidate, Case, ForeignError, Problem
@@ -171,7 +172,7 @@ def _checked(model: type[M], value: object, what: str) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise ForeignError(f"{what}: {key[:120]!r}: {first['msg'][:120]}") from None
+        raise ForeignError(f"{what}: {key[:120]!r}: {complaint(first['type'], first.get('ctx', {}))}") from None
 
 
 def _json(text: str, what: str) -> object:

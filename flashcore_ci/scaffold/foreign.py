@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flashcore_ci.bounded import files
-from flashcore_ci.model.errors import SuiteError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,109}")
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
@@ -156,8 +155,3 @@ def _shape(tree: ast.Module, name: str) -> str | None:
         if isinstance(part, ast.arg):
             part.annotation = None
     return ast.dump(node)
-
-
-def refused(where: str, error: ForeignError) -> SuiteError:
-    """Turn the error into the one that a command ends with."""
-    return SuiteError((f"{where}: {error}",), fix="correct the file, or import another one")

@@ -62,11 +62,12 @@ def start(
         )
         is_cuda = sides[0][0].endswith(".cu")
         problem, works, note = _probe(pair, request, progress, is_cuda=is_cuda)
-        extra = _workflow(root, chosen)
+        extra = {} if (root / WORKFLOW).exists() else {WORKFLOW: texts.fill("workflow", suite=f"{FOLDER}/{chosen}.toml")}
         if is_cuda:
             suite, written = cuda.write(problem, works, pair, root, folder=FOLDER, extra=extra)
         else:
-            suite, written = _write(problem, works, root, extra)
+            suite = importing.write_subject(problem, dict(works), root, FOLDER, extra=extra)
+            written = (suite, *(f"{FOLDER}/{chosen}/{side}.py" for side in ("definition", "candidate")), *extra)
     except ForeignError as error:
         raise UsageError(str(error), fix="flashcore-ci init --help") from None
     added = [".gitignore"] if writing.ignore_runs(root) else []
@@ -109,18 +110,16 @@ def _probe(pair: pairs.Pair, request: Request, progress: Progress, *, is_cuda: b
     progress("calling the reference once, on tensors without data")
     missing = [] if pair.generator else [name for name in cuda.names(root, pair.reference) if name[0] not in pair.given]
     guesses = [""] if not missing else list(GUESSES)
-    tried = {
-        guess: _problem(
-            replace(pair, name=f"{pair.name}{guess and '.'}{guess}", given={**dict(_guess(missing, guess)), **pair.given}),
-            root,
-            is_cuda=is_cuda,
-        )
-        for guess in guesses
-    }
+    names = [f"{pair.name}{guess and '.'}{guess}" for guess in guesses]
+    given = [{**dict(_guess(missing, guess)), **pair.given} for guess in guesses]
+    tried = [
+        (cuda if is_cuda else pairs).make(replace(pair, name=name, given=those), root)
+        for name, those in zip(names, given, strict=True)
+    ]
     with host.scratch_folder() as scratch:
         python = request.settings.python
-        found = estimating.estimate(list(tried.values()), python=python, scratch=scratch, root=root, isolated=False)
-    for problem in tried.values():
+        found = estimating.estimate(tried, python=python, scratch=scratch, root=root, isolated=False)
+    for problem in tried:
         works = found[problem.name]
         if not isinstance(works, str):
             note = f"shapes of the inputs are a guess: {', '.join(name for name, _ in missing)}" if missing else ""
@@ -131,10 +130,6 @@ def _probe(pair: pairs.Pair, request: Request, progress: Progress, *, is_cuda: b
         (f"{pair.reference[0]}::{pair.reference[1]}: one call failed: {why}",),
         fix="describe each input, as --input x=float16:4096x1024, or name a function that draws them with --inputs FILE::FUNCTION",
     )
-
-
-def _problem(pair: pairs.Pair, root: Path, *, is_cuda: bool) -> Problem:
-    return cuda.make(pair, root) if is_cuda else pairs.make(pair, root)
 
 
 def _refuse_other_outputs(problem: Problem, works: Mapping[str, Any]) -> None:
@@ -157,19 +152,6 @@ def _guess(missing: Sequence[tuple[str, str]], guess: str) -> list[tuple[str, An
             vector = guess == "flat" or (guess == "rows" and VECTORS.fullmatch(name))
             found.append((name, ((1 << 20,) if guess == "flat" else (1024,) if vector else (1024, 1024), "float32")))
     return found
-
-
-def _workflow(root: Path, name: str) -> dict[str, str]:
-    """Write a workflow, unless there is one."""
-    if (root / WORKFLOW).exists():
-        return {}
-    return {WORKFLOW: texts.fill("workflow", suite=f"{FOLDER}/{name}.toml")}
-
-
-def _write(problem: Problem, works: Mapping[str, Any], root: Path, extra: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-    suite = importing.write_subject(problem, dict(works), root, FOLDER, extra=extra)
-    place = f"{FOLDER}/{problem.name}"
-    return suite, (suite, f"{place}/definition.py", f"{place}/candidate.py", *extra)
 
 
 def _notes(is_cuda: bool) -> tuple[str, ...]:

@@ -72,11 +72,8 @@ def gate(
 
 def _describe(report: Report, out: Path) -> str:
     red = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.PASS]
-    lines = [
-        f"{verdict.outcome} {verdict.gate}: {formatting.detail(verdict)}"
-        + (f"\n  next: {verdict.next_step}" if verdict.next_step else "")
-        for verdict in red[:MAX_LINES]
-    ]
+    steps = (f"\n  next: {verdict.next_step}" if verdict.next_step else "" for verdict in red)
+    lines = [f"{v.outcome} {v.gate}: {formatting.detail(v)}{step}" for v, step in zip(red[:MAX_LINES], steps, strict=False)]
     return "\n".join([report.headline, *lines, f"reports: {out}"])
 
 
@@ -105,9 +102,7 @@ def _problem(fn: object, ref: object, inputs: object, *, root: Path, name: str, 
 
 def _function(function: object, what: str, root: Path) -> tuple[str, str]:
     """Return file and name of a function that another process can import. UsageError for any other."""
-    function = (
-        getattr(function, "fn", function) if not inspect.isfunction(function) else function
-    )  # a Triton kernel has its function there
+    function = function if inspect.isfunction(function) else getattr(function, "fn", function)  # that of a Triton kernel
     name = getattr(function, "__qualname__", "")
     if not callable(function) or not inspect.isfunction(inspect.unwrap(function)):
         raise UsageError(

@@ -13,9 +13,9 @@ from typing import Any
 from flashcore_ci.scaffold.foreign import Problem
 
 TEMPLATES = Path(__file__).with_name("templates")
-FOLDER = "gates"
 WIDTH = 120
 DEFAULT_TOLERANCE = 1e-2
+NAMED = "The smallest that the problem's workloads name."
 
 
 def params_key(params: Mapping[str, Any]) -> str:
@@ -33,15 +33,8 @@ def definition(problem: Problem, works: Mapping[str, Any], *, folder: str, build
     if not problem.inputs:
         parts.append(fill("model"))
     else:
-        parts.append(
-            fill(
-                "function",
-                inputs=tuple(problem.inputs),
-                outputs=problem.outputs,
-                entry=problem.entry,
-                draw=_draw(problem),
-            )
-        )
+        names = {"inputs": tuple(problem.inputs), "outputs": problem.outputs, "entry": problem.entry}
+        parts.append(fill("function", **names, draw=_draw(problem)))
     if problem.files:
         files = pformat(problem.files, width=WIDTH)
         parts += [fill("import"), fill("file", files=files, depth=depth_of(folder), names=problem.modules)]
@@ -94,10 +87,8 @@ def suite(problem: Problem, files: Mapping[str, str], candidates: tuple[str, ...
         name=problem.name,
         subject="\n".join(subject),
         workloads="".join(workloads),
-        tolerance=problem.tolerance if problem.tolerance is not None else DEFAULT_TOLERANCE,
-        tolerance_why="The smallest that the problem's workloads name."
-        if given
-        else "A guess: review it, then make it blocking.",
+        tolerance=problem.tolerance if given else DEFAULT_TOLERANCE,
+        tolerance_why=NAMED if given else "A guess: review it, then make it blocking.",
     )
     return own if candidates else own + fill("suite_cuda")
 

@@ -26,7 +26,7 @@ from flashcore_ci.model.suite import (
     Workload,
     scope_of,
 )
-from flashcore_ci.suite.problems import Problems, suggest
+from flashcore_ci.suite.problems import Problems, key_of, suggest
 from flashcore_ci.suite.tables import RELATIVE, ProtocolTable, SubjectTable, WaiverTable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -42,12 +42,6 @@ WAIVABLE_BY_STATISTIC = {
 def is_name(text: str) -> bool:
     """Tell whether ``text`` may be an id, and so a file name."""
     return NAME.fullmatch(text) is not None
-
-
-def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
-    """Name a table of a list for a message: ``gate[3] (sol-sm)``."""
-    name_in_file = table.get("id") or table.get("name")
-    return f"{name}[{index}] ({name_in_file})" if isinstance(name_in_file, str) else f"{name}[{index}]"
 
 
 def tables_of(top: Mapping[str, Any], name: str) -> list[tuple[int, dict[str, Any]]]:
@@ -216,5 +210,5 @@ def _check_selection(
     ids = list(workloads if scope is Scope.WORKLOAD else subjects)
     globs = [(f"limits[{index}].on", limit.on) for index, limit in enumerate(gate.limits)]
     for where, glob in (*(("on", glob) for glob in gate.on), *globs):
-        if not any(fnmatchcase(name, glob) for name in ids):
+        if ids and not any(fnmatchcase(name, glob) for name in ids):  # none at all is a mistake of its own
             problems.add(f"{key}.{where}", f'"{glob}" matches no {scope}{suggest(glob, ids) if len(ids) < 20 else ""}')  # noqa: PLR2004

@@ -77,7 +77,7 @@ def complete(document: Mapping[str, Any], *, stem: str, subjects: str = "") -> D
     isolated = {
         str(table.get("name")) for _, table in made.tables("subject") if table.get("candidate") or table.get("trust") == "none"
     }
-    if "gate" not in top and not any(key.startswith("gate") for key in top):  # a misspelt key keeps its message
+    if "gate" not in top:
         apart = isolated and isolated == {str(table.get("name")) for _, table in made.tables("subject")}
         made.set(
             top, "", "gate", [{"id": gate} for gate, (metric, _) in STANDARD_GATES.items() if not apart or _can_isolate(metric)]
@@ -95,7 +95,7 @@ def _complete_gate(made: Defaults, where: str, table: Document, protocol: Any) -
     metric = METRICS.get(str(table.get("metric")))
     made.set(table, where, "owner", OWNER)
     if metric is None:  # which is an error of its own, and must not make others
-        table |= {"title": "?", "why": "?", "evidence": "build", "rule": "<="} | table
+        table |= {"title": "none", "why": "none", "evidence": "build", "rule": "<="} | table
         return
     name = table["metric"]
     made.set(table, where, "evidence", str(metric.kind))
@@ -124,7 +124,7 @@ def _complete_workloads(made: Defaults, isolated: set[str]) -> None:
     judged = {str(table.get("evidence")) for _, table in made.tables("gate")}
     kinds = [kind for kind in Kind if kind not in STATIC_KINDS and str(kind) in judged]
     for where, table in made.tables("workload"):
-        if len(names) == 1:
+        if len(names) == 1 and names[0] is not None:
             made.set(table, where, "subject", names[0])
         can = [kind for kind in kinds if str(table.get("subject")) not in isolated or kind in ISOLATED_KINDS]
         made.set(table, where, "collect", [str(kind) for kind in can or [Kind.CORRECTNESS]])

@@ -17,9 +17,16 @@ class Lines:
 
     by_key: dict[str, int] = field(default_factory=dict)
 
+    def move(self, old: str, new: str) -> None:
+        """Let ``new``, and what is in it, have the lines of ``old``."""
+        old, new = (LABEL.sub(r"\1", key) for key in (old, new))
+        below = (f"{old}.", f"{old}[")
+        self.by_key.update({new + key[len(old) :]: n for key, n in self.by_key.items() if key == old or key.startswith(below)})
+
     def of(self, key: str) -> int | None:
-        """Return the line of ``key``, else of the table that it is in."""
+        """Return the line of ``key``, else of the table that it is in. A list of tables has that of its first."""
         key = LABEL.sub(r"\1", key)
+        key = f"{key}[0]" if f"{key}[0]" in self.by_key else key
         while key and key not in self.by_key:
             shorter = LAST.sub("", key)
             key = "" if shorter == key else shorter

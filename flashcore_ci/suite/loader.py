@@ -31,7 +31,7 @@ from flashcore_ci.suite import check, subject_text
 from flashcore_ci.suite.defaults import complete
 from flashcore_ci.suite.expand import expand, size_of
 from flashcore_ci.suite.lines import lines_of
-from flashcore_ci.suite.problems import Problems, suggest
+from flashcore_ci.suite.problems import Problems, key_of, suggest
 from flashcore_ci.suite.project import FILE as PROJECT
 from flashcore_ci.suite.project import TABLE, read_project
 from flashcore_ci.suite.tables import (
@@ -47,6 +47,7 @@ from flashcore_ci.suite.tables import (
 
 M = TypeVar("M", bound=BaseModel)
 WAIVERS = "waivers.toml"
+LISTS = {"subject": SubjectTable, "workload": WorkloadTable, "gate": GateTable}
 MAX_SUITE = 512 * files.KIB
 MAX_LINE, MAX_DOTS = 4096, 200
 MAX_WORKLOADS = 2000
@@ -63,7 +64,8 @@ def load(path: Path, *, root: Path, runs: bool = True) -> Suite:
     reader = _Reader(Problems(_shown(path, root)))
     text = read_text(path)
     reader.problems.places = lines_of(text)
-    made = complete(parse(text, reader.problems.file), stem=path.stem, subjects=read_project(root).subjects)
+    document = reader.problems.correct(SuiteTable, parse(text, reader.problems.file), "", LISTS)
+    made = complete(document, stem=path.stem, subjects=read_project(root).subjects)
     top = made.document
     head = reader.problems.read(SuiteTable, top, "")
     subjects = reader.subjects(reader.tables(top, "subject", SubjectTable), root)
@@ -146,7 +148,7 @@ class _Reader:
         self.sources[what] = f"{self.problems.file}:{key}"
 
     def tables(self, top: dict[str, Any], name: str, model: type[M]) -> list[tuple[str, M]]:
-        keyed = [(check.key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
+        keyed = [(key_of(name, index, table), table) for index, table in check.tables_of(top, name)]
         if len(keyed) > MAX_TABLES:
             self.problems.add(name, f"it has {len(keyed)} tables, and {MAX_TABLES} are allowed")
             return []

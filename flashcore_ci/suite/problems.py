@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 MAX_PROBLEMS = 200
 """Lines of one file. More mistakes show when these are corrected."""
 MAX_NAMES, MAX_WORD = 500, 120
+NONE: Mapping[str, Any] = {}
 
 
 def suggest(word: object, words: Iterable[str]) -> str:
@@ -27,6 +28,12 @@ def suggest(word: object, words: Iterable[str]) -> str:
     if close:
         return f' (did you mean "{close[0]}"?)'
     return shorten(f" (known: {', '.join(names)})") if names else ""
+
+
+def key_of(name: str, index: int, table: Mapping[str, Any]) -> str:
+    """Name a table of a list for a message: ``gate[3] (sol-sm)``."""
+    name_in_file = table.get("id") or table.get("name")
+    return f"{name}[{index}] ({name_in_file})" if isinstance(name_in_file, str) else f"{name}[{index}]"
 
 
 @dataclass(slots=True)
@@ -49,19 +56,41 @@ class Problems:
         if len(self.lines) < MAX_PROBLEMS and shorten(line) not in self.lines:
             self.lines.append(shorten(line))
 
+    def correct(self, model: type[BaseModel], table: Any, key: str, inner: Mapping[str, Any] = NONE) -> Any:
+        """Report unknown keys. Return the table with what the misspelt ones mean, so that what they hold is checked too."""
+        if isinstance(table, list):
+            keys = (key_of(key, index, item if isinstance(item, dict) else {}) for index, item in enumerate(table))
+            return [self.correct(model, item, each) for each, item in zip(keys, table, strict=True)]
+        if not isinstance(table, dict):
+            return table
+        fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+        below = {name: inner.get(name) or _table_in(annotation) for name, annotation in fields.items()}
+        free, made = sorted(set(fields) - set(table)), {}
+        for name, value in table.items():
+            meant = name
+            if name not in fields:
+                if len(self.lines) == MAX_PROBLEMS:
+                    continue
+                meant = next(iter(difflib.get_close_matches(name[:MAX_WORD], free, n=1)), "")
+                self.add(_path(key, (name,)), f'unknown key "{name}"{suggest(name, [meant] if meant else fields)}')
+                free = [word for word in free if word != meant]
+            place, inside = _path(key, (meant,)), below.get(meant)
+            if meant not in {name, ""}:
+                self.places.move(_path(key, (name,)), place)
+            if inside is not None and get_origin(fields[meant]) is dict and isinstance(value, dict):
+                made[meant] = {one: self.correct(inside, each, f"{place}.{one}") for one, each in value.items()}
+            elif meant:
+                made[meant] = value if inside is None else self.correct(inside, value, place)
+        return made
+
     def read(self, model: type[M], table: Any, key: str) -> M | None:
-        """Return ``table`` as a ``model``. Report mistakes, and drop unknown keys to check the rest."""
+        """Return ``table`` as a ``model``. Report mistakes."""
         try:
-            return model.model_validate_json(json.dumps(table, default=str))
+            return model.model_validate_json(json.dumps(self.correct(model, table, key), default=str))
         except ValidationError as error:
-            details = error.errors(include_url=False)
-        for detail in details[:MAX_PROBLEMS]:
-            self.add(_path(key, detail["loc"]), _message(model, detail))
-        if len(details) > MAX_PROBLEMS or any(detail["type"] != "extra_forbidden" for detail in details):
-            return None
-        for detail in details:
-            table = _without(table, detail["loc"])
-        return model.model_validate_json(json.dumps(table, default=str))
+            for detail in error.errors(include_url=False)[:MAX_PROBLEMS]:
+                self.add(_path(key, detail["loc"]), _message(detail))
+        return None
 
 
 def _path(key: str, location: tuple[str | int, ...]) -> str:
@@ -69,9 +98,7 @@ def _path(key: str, location: tuple[str | int, ...]) -> str:
     return "".join((key, *(f"[{part}]" if isinstance(part, int) else f".{part}" for part in known))).lstrip(".")
 
 
-def _message(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
-    if detail["type"] == "extra_forbidden":
-        return f'unknown key "{detail["loc"][-1]}"{suggest(detail["loc"][-1], _fields(model, detail["loc"][:-1]))}'
+def _message(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "missing":
         return f"{'a limit has a unit: ' if detail['loc'][-1] == 'unit' else ''}this key is missing"
     if detail["type"] == "enum":
@@ -84,23 +111,11 @@ def _shown(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False, default=str), MAX_WORD)
 
 
-def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    for part in location:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _table_in(model.model_fields[part].annotation)
-    return list(model.model_fields)
-
-
-def _table_in(annotation: Any) -> type[BaseModel]:
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a table or of a list of tables, if it has one."""
     while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        annotation = [part for part in get_args(annotation) if part is not type(None)][-1]
+        parts = [part for part in get_args(annotation) if part is not type(None)]
+        if not parts:
+            return None
+        annotation = parts[-1]
     return annotation
-
-
-def _without(table: Any, location: tuple[str | int, ...]) -> Any:
-    first, *rest = location
-    if isinstance(table, list):
-        return [_without(item, tuple(rest)) if index == first else item for index, item in enumerate(table)]
-    if not rest:
-        return {key: value for key, value in table.items() if key != first}
-    return {key: _without(value, tuple(rest)) if key == first else value for key, value in table.items()}

@@ -47,9 +47,9 @@ class forward_varlen:
 
 
 class decode:
-    takes = {"q": "f16 8x1x16x128", "k": "f16 8x4096x4x128", "v": "f16 8x4096x4x128", "lengths": "i32<1 8"}
-    gives, flops = "f16 8x1x16x128", 4 * 8 * 16 * 4096 * 128
-    prepare = lambda lengths, **_: {"lengths": lengths + 4096}
+    takes = {"q": "f16 4x1x16x128", "k": "f16 4x1024x4x128", "v": "f16 4x1024x4x128", "lengths": "i32<1 4"}
+    gives, flops = "f16 4x1x16x128", 4 * 4 * 16 * 1024 * 128
+    prepare = lambda lengths, **_: {"lengths": lengths + 1024}
     run = lambda q, k, v, lengths, out: forward_into(out, q, k, v, seqused_k=lengths)
     reference = lambda q, k, v, lengths: attention(q, k, v)
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from factories import make_build
 
+from flashcore_ci.build import interpreted
 from flashcore_ci.build.python_imports import closure
 from flashcore_ci.build.sources import Sources
+from flashcore_ci.model.identity import is_bound
 from flashcore_ci.model.subject import Description, Problem
 from flashcore_ci.model.suite import Kind, Suite
 from flashcore_ci.plan import planner
@@ -97,6 +100,13 @@ def test_evidence_is_bound_to_the_sources_and_the_packages(file: Path) -> None:
     assert "torch" in found.modules
     used = set(re.findall(r'use\("(\w+)', file.read_text(encoding="utf-8"))) - {"cupyx"}
     assert used <= set(found.modules)
+
+
+def test_a_machine_without_the_packages_knows_their_versions(suite: Suite) -> None:
+    builds = [make_build(subject=one.name, entries=(), binding="", library="") for one in suite.subjects]
+    descriptions = [Description(subject=one.name, file=one.file, build=None, problems=()) for one in suite.subjects]
+    bound = interpreted.bind(descriptions, builds, root=ROOT, versions=lambda _: {})
+    assert all(map(is_bound, bound))
 
 
 def test_only_our_own_files_are_committed() -> None:

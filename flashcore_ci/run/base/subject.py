@@ -54,7 +54,7 @@ class SecondJudgement:
 
     @property
     def judged(self) -> tuple[str, ...]:
-        """The subjects with machine code at build time. The file of any other is its kernel too, so the base's says nothing."""
+        """The subjects with machine code at build time."""
         described = self.plan.descriptions if self.plan is not None else ()
         return tuple(description.subject for description in described if description.build is not None)
 
@@ -143,6 +143,10 @@ def _prepare(
     if known != set(names):
         raise SuiteError((f"the base has no subject {', '.join(sorted(set(names) - known))}",))
     before = describe(part, root=base, python=request.settings.python, scratch=scratch / "describe-base")
+    before = tuple(description for description in before if description.build is not None)  # any other is its kernel too
+    if not before:
+        return part, SecondJudgement(subjects=names)
+    part = _only(part, tuple(description.subject for description in before))
     files = tuple(sorted({file for description in before for file in subject_files(description, base)}))
     head = git.snapshot(request.root, logs=scratch)
     root = check_out(head, request, scratch, other_files=files, other=base)

@@ -63,6 +63,19 @@ def test_two_locked_versions_are_unknown(root: Path) -> None:
     assert not is_bound(bound(root, {}))
 
 
+def test_a_lock_file_next_to_the_subject_counts_like_one_in_the_root(root: Path) -> None:
+    folder = root / "kernels"
+    folder.mkdir()
+    for name in ("subject.py", "helper.py", "uv.lock", "requirements.txt"):
+        (root / name).rename(folder / name)
+    inside = make_description(build=None, file="kernels/subject.py")
+    both = [interpreted.bind((inside,), (BUILD,), root=root, versions=lambda _, i=i: i)[0] for i in (INSTALLED, {})]
+    assert is_bound(both[1])
+    assert both[0] == both[1]
+    (folder / "uv.lock").write_text("")
+    assert not is_bound(interpreted.bind((inside,), (BUILD,), root=root, versions=lambda _: {})[0])
+
+
 def test_machine_code_from_the_build_stays_as_it_is(root: Path) -> None:
     build = make_build()
     assert interpreted.bind((make_description(),), (build,), root=root, versions=lambda _: INSTALLED) == (build,)

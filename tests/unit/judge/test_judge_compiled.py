@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from comparing import BUILD, CHECK, comparison, context, rounds
+from comparing import BUILD, CHECK, comparison, context, rounds, samples_of
 from evidence_factories import good_evidence
 from factories import CHECKS, SPILLS, make_build, make_check, make_description, make_plan, make_problem
 from judging import judged, only
@@ -25,6 +25,11 @@ CHECKED = tuple(check for check in CHECKS if check.scope is Scope.WORKLOAD)
 PROBLEMS = tuple(make_problem(workload, entries=()) for workload in ("big", "small"))
 PLAN = make_plan(CHECKED, descriptions=(make_description(build=None, problems=PROBLEMS),))
 MODULE = JitModule(framework="triton", name="scale", digest="cubin", sources="s", launches=(("scale", "1,1,1/32,1,1"),))
+
+
+LIVE_BASE = (0.13781, 0.13799, 0.13832, 0.13843, 0.13802, 0.13836, 0.13791, 0.13833)
+LIVE_HEAD = (0.43037, 0.43006, 0.43056, 0.43046, 0.43009, 0.43045, 0.43048, 0.43029)
+"""Megacycles of a Triton softmax on an H200 (2026-11-22). Head repeats its maximum 50 times. This once passed as the same code."""
 
 
 def build(dependencies: tuple[tuple[str, str], ...] = VERSIONS) -> BuildEvidence:
@@ -125,6 +130,12 @@ class TestComparison:
         for head in (replace(MODULE, digest="with a loop"), replace(MODULE, launches=MODULE.launches * 50)):
             found = self.evaluate(rounds(5.0), modules=[head, base], subject="the base's file")
             assert (found.outcome, found.reason.code) == (Outcome.FAIL, Code.SLOWER)
+
+    def test_the_loop_that_once_passed_is_slower_by_its_live_rounds(self) -> None:
+        samples = samples_of(LIVE_BASE, LIVE_HEAD, mhz=1978.0)
+        found = self.evaluate(samples, subject="the base's file")
+        assert (found.outcome, found.reason.code) == (Outcome.FAIL, Code.SLOWER)
+        assert found.reason.message.startswith("+211.51 % in cycles after 8 rounds")
 
     def test_a_changed_choice_of_equal_sources_is_why_it_is_slower(self) -> None:
         found = self.evaluate(rounds(5.0), modules=self.tuned())

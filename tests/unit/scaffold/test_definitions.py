@@ -75,7 +75,7 @@ def test_what_cannot_be_imported_says_why(tmp_path, changes, why):
     ("changes", "why"),
     [
         ({"axes": {}}, "axis rows no value"),
-        ({"axes": {"rows": -1}}, "greater than or equal"),
+        ({"axes": {"rows": -1}}, "at least 0 is needed"),
         ({"inputs": {"x": {"type": "safetensors", "path": "p", "tensor_key": "k"}}}, "safetensors"),
         ({"inputs": {"x": {"type": "random"}}}, "a scalar, or lacks it"),
     ],
