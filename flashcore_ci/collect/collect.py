@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
-from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
+from flashcore_ci.adapters import host, lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import comparison, correctness, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
@@ -27,6 +29,8 @@ AT_ONCE = {
 }
 """Collectors that run at the same time: a busy GPU does not change their readings. Profile and timing have the GPU alone."""
 
+MANY_CPUS = 8
+"""With so many, ncu's reports are read while kernels are timed."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -36,7 +40,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
-    session = replace(session, versions=_versions(session))
+    session = replace(session, versions=_versions(session), memory=state.memory)
     _require_tools(session)
     with (
         lock.hold(lock.path(session.lock_dir, session.uuid), timeout=session.lock_timeout, waiting=session.progress),
@@ -68,7 +72,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             probe = pool.submit(session.probe)
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
-            profiling = pool.submit(profile.collect, session, start_profile)
+            profiling = pool.submit(profile.run, session, start_profile)
             timer.start(0, session.workloads(Kind.TIMING))
             observations = [observation for future in together for observation in future.result()]
             probed = probe.result()
@@ -79,12 +83,15 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
-                observations += profiling.result()
+                reading = pool.submit(profile.read, session, profiling.result())
+                if host.cpus() < MANY_CPUS:
+                    reading.result()
                 problem = session.check_exclusive()
             else:
-                observations += _observe_missing(session, Kind.PROFILE, problem)
+                reading = pool.submit(_observe_missing, session, Kind.PROFILE, problem)
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
+            observations += reading.result()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
             return observations, probed.environment
         finally:
@@ -138,8 +145,10 @@ def _versions(session: Session) -> tuple[tuple[str, str], ...]:
         ("compute-sanitizer", session.sanitizer, sanitizer.version_argv, sanitizer.parse_version),
         ("ncu", session.ncu, ncu.version_argv, ncu.parse_version),
     )
-    return tuple(
-        (name, parse(process.run(argv(tool), logs=session.scratch, name=f"{name}-version", timeout=60).text()))
-        for name, tool, argv, parse in tools
-        if tool is not None
-    )
+
+    def ask(name: str, tool: Path, argv: Callable[[Path], tuple[str, ...]], parse: Callable[[str], str]) -> tuple[str, str]:
+        return name, parse(process.run(argv(tool), logs=session.scratch, name=f"{name}-version", timeout=60).text())
+
+    with ThreadPoolExecutor(len(tools)) as pool:  # each takes a second to start
+        asked = [pool.submit(ask, name, tool, argv, parse) for name, tool, argv, parse in tools if tool is not None]
+        return tuple(future.result() for future in asked)
