@@ -11,6 +11,7 @@ The reasons are in docs/protocol.md.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import statistics
 import time
@@ -69,11 +70,10 @@ def run(job: Job, result: Result) -> bool:
     subjects.prepare(SPARE_PROCESSES, fresh=True)
     if any(subject.candidate for subject in job.subjects):
         isolated_timing.preload()  # before the start signal, while another process measures
-    guard.begin(job, result)
+    make_context = functools.cache(functools.partial(_make_context, job))
+    guard.begin(job, result, make_context)
     subjects.warm(wait=True)
-    l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
-    context = TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
+    context = make_context()
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret
     stream = torch.cuda.Stream()
@@ -93,6 +93,14 @@ def run(job: Job, result: Result) -> bool:
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
     return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
+
+
+def _make_context(job: Job) -> TimingContext:
+    import torch
+
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
+    return TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
 
 
 def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:
