@@ -73,7 +73,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
-            timer.start(0, session.workloads(Kind.TIMING), ahead=False)
+            timer.start(0, session.workloads(Kind.TIMING))
             observations = [observation for future in together for observation in future.result()]
             probed = probe.result()
             unhealthy = probe_failure(probed)
@@ -83,7 +83,6 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
-                timer.start(0, session.workloads(Kind.TIMING))
                 reading = pool.submit(profile.read, session, profiling.result())
                 if host.cpus() < MANY_CPUS:
                     reading.result()

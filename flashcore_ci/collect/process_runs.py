@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from collections.abc import Iterable
-from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +20,6 @@ from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
 from flashcore_ci.store.files import write_atomically
 
-WARM_UP_POLLS, POLL_SECONDS = 6000, 0.01
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
 """The worker's key for each sampled metric."""
 
@@ -41,46 +38,21 @@ class ProcessRun:
 class ProcessRuns:
     """The timing processes. The next may start early."""
 
-    def __init__(self, scratch: Path, processes: int = 2) -> None:
+    def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._signals: dict[str, StartSignal] = {}
-        self._pool = ThreadPoolExecutor(processes)
+        self._pool = ThreadPoolExecutor(2)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
-        self._cold: dict[str, Path] = {}
-        self._sent: set[str] = set()
-        self._numbers = itertools.count()
 
-    def start(self, run: ProcessRun, *, warms_up: bool = False) -> None:
-        """Start a process that waits for its signal, once. With ``warms_up`` it waits for ``warm_up`` before that."""
+    def start(self, run: ProcessRun) -> None:
+        """Start a process that waits for its signal, once."""
         if run.name not in self._started and run.workloads:
-            file = self._scratch / f"go-{run.name}-{next(self._numbers)}"
-            self._signals[run.name] = StartSignal(file)
-            if warms_up:
-                self._cold[run.name] = file.with_suffix(".warm")
-                run = replace(run, options={**run.options, "warm": str(self._cold[run.name])})
+            self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
             self._started[run.name] = self._pool.submit(self._run, run)
-
-    def warm_up(self) -> None:
-        """Let the processes that were started for it make their CUDA contexts, while nothing is timed."""
-        for file in self._cold.values():
-            file.touch()
-        for _ in range(WARM_UP_POLLS):
-            self._cold = {name: file for name, file in self._cold.items() if not self._is_ready(name, file)}
-            if not self._cold:
-                break
-            futures.wait([self._started[name] for name in self._cold], timeout=POLL_SECONDS, return_when=futures.FIRST_COMPLETED)
-        self._cold.clear()
-
-    def forget(self) -> None:
-        """End the processes that still wait: others will run in their place."""
-        for name in self._started.keys() - self._sent:
-            self._signals.pop(name).cancel()
-            self._started.pop(name).result()
 
     def finish(self, run: ProcessRun) -> dict[str, WorkloadResult]:
         """Send the signal, and return one result per workload."""
         self.start(run)
-        self._sent.add(run.name)
         self._signals[run.name].send(run.session.seconds(Kind.TIMING))
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
 
@@ -89,9 +61,6 @@ class ProcessRuns:
         for signal in self._signals.values():
             signal.cancel()
         self._pool.shutdown()
-
-    def _is_ready(self, name: str, file: Path) -> bool:
-        return self._started[name].done() or file.with_suffix(".ready").exists()
 
     def _run(self, run: ProcessRun) -> dict[str, WorkloadResult]:
         session = run.session

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from flashcore_ci.adapters import host
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
@@ -19,38 +18,19 @@ from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
 
-CPUS_EACH, BYTES_EACH = 2, 16 << 30
-"""Per timing process, if all are to start at once."""
-
 
 class Timer:
-    """The timing processes. The first may start early.
-
-    If CPUs and memory are plenty, all start at once and make their CUDA contexts before anything is timed. An idle context takes no
-    time from others. Or else the next one starts while one is timed, and makes its context when it is its turn.
-    """
+    """The timing processes. The first may start early."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.processes = session.plan.protocol.timing_processes
-        plenty = min(host.cpus() // CPUS_EACH, session.memory // BYTES_EACH) >= self.processes
-        self._at_once = plenty and all(_is_plain(session, workload) for workload in session.workloads(Kind.TIMING))
-        self._runs = ProcessRuns(session.scratch, self.processes if self._at_once else 2)
+        self._runs = ProcessRuns(session.scratch)
 
-    def start(self, number: int, workloads: tuple[Workload, ...], *, ahead: bool = True) -> None:
-        """Start a process that waits for its signal, and those that may be ``ahead`` of their turn."""
-        last = number if not ahead else self.processes - 1 if self._at_once else number + 1
-        for each in range(number, min(last + 1, self.processes)):
-            self._runs.start(self._run(each, workloads), warms_up=self._at_once)
-
-    def warm_up(self) -> None:
-        """Make the CUDA contexts of those that start at once."""
-        self._runs.warm_up()
-
-    def forget(self) -> None:
-        """End the processes that are ahead, which would time a workload that has failed."""
-        if self._at_once:
-            self._runs.forget()
+    def start(self, number: int, workloads: tuple[Workload, ...]) -> None:
+        """Start a process that waits for its signal."""
+        if number < self.processes:
+            self._runs.start(self._run(number, workloads))
 
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
         """Send the signal, and wait for the results."""
@@ -64,12 +44,6 @@ class Timer:
         return ProcessRun(name=f"timing-{number}", number=number, session=self.session, workloads=workloads)
 
 
-def _is_plain(session: Session, workload: Workload) -> bool:
-    """Tell whether the worker itself runs a kernel that was compiled before."""
-    description = session.plan.description(workload.subject)
-    return description.build is not None and not description.candidate
-
-
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
     """Return one observation per workload."""
     workloads = remaining = session.workloads(Kind.TIMING)
@@ -79,16 +53,13 @@ def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:
         if not remaining:
             break
         timer.start(number, remaining)
-        timer.warm_up()
+        timer.start(number + 1, remaining)
         session.progress(f"timing: process {number + 1} of {timer.processes}")
         found = timer.finish(number, remaining)
         for name, result in found.items():
             results[name].append(result)
         artifacts += keep_results(session, "timing", f"process-{number}", found.values())
-        failed = tuple(workload for workload in remaining if subject_failed(found.get(workload.id)))
-        if failed:
-            remaining = tuple(workload for workload in remaining if workload not in failed)
-            timer.forget()
+        remaining = tuple(workload for workload in remaining if not subject_failed(found.get(workload.id)))
     return tuple(_observe(session, workload, results[workload.id], timer.processes, artifacts) for workload in workloads)
 
 

@@ -121,16 +121,11 @@ def context_error() -> str:
     return ""
 
 
-def begin(job: Job, result: Result, warm_up: Callable[[], object] = lambda: None) -> None:
-    """Import torch, wait for the start signal, then touch the GPU and record it. ``warm_up`` has a signal of its own before that."""
+def begin(job: Job, result: Result) -> None:
+    """Import torch, wait for the start signal, then touch the GPU and record it."""
     import torch
 
-    signal, warm = job.options.get("go"), job.options.get("warm")
-    if warm is not None:
-        wait_for(Path(warm))
-        warm_up()
-        torch.cuda.synchronize()
-        Path(warm).with_suffix(".ready").touch()
+    signal = job.options.get("go")
     if signal is not None:
         wait_for(Path(signal))
     gpu = torch.cuda.get_device_properties(0)

@@ -11,7 +11,6 @@ The reasons are in docs/protocol.md.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import random
 import statistics
 import time
@@ -70,10 +69,11 @@ def run(job: Job, result: Result) -> bool:
     subjects.prepare(SPARE_PROCESSES, fresh=True)
     if any(subject.candidate for subject in job.subjects):
         isolated_timing.preload()  # before the start signal, while another process measures
-    make_context = functools.cache(functools.partial(_make_context, job))
-    guard.begin(job, result, make_context)
+    guard.begin(job, result)
     subjects.warm(wait=True)
-    context = make_context()
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
+    context = TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret
     stream = torch.cuda.Stream()
@@ -93,14 +93,6 @@ def run(job: Job, result: Result) -> bool:
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
     return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
-
-
-def _make_context(job: Job) -> TimingContext:
-    import torch
-
-    l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
-    return TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
 
 
 def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:

@@ -101,7 +101,6 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(child, "run", scripted.run)
     monkeypatch.setattr(collect, "StartSignal", StartSignal)
     monkeypatch.setattr(process_runs, "StartSignal", StartSignal)
-    monkeypatch.setattr(process_runs, "WARM_UP_POLLS", 0)  # no scripted process makes a context
     clean = Measured(value=0.0, unit="count")
     monkeypatch.setattr(sanitizer.sanitizer, "read_findings", lambda *_, **__: clean)
     monkeypatch.setattr(sanitizer.positive_control, "why_unreported", lambda *_: scripted.blind)

@@ -1,14 +1,10 @@
-import threading
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from factories import make_workload
 
 from flashcore_ci.collect import process_runs, timing
 from flashcore_ci.collect.isolation import WorkloadResult
-from flashcore_ci.collect.process_runs import ProcessRun, ProcessRuns
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
 
@@ -68,84 +64,3 @@ def test_a_worker_that_cannot_see_throttling_says_so():
     assert timing._notes([], [{"ms": 1.0, "watts": 500.0, "reasons": {"0x44": 3}}]) == (
         "clocks were held by: power cap, hardware thermal slowdown",
     )
-
-
-class Waiting:
-    """Processes that make a context when they are told to, and then wait for their signal."""
-
-    def __init__(self, monkeypatch):
-        self.begun, self.warm, self.ran, self.lock = [], [], [], threading.Lock()
-        monkeypatch.setattr(process_runs.isolation, "run_isolated", self.run)
-        monkeypatch.setattr("flashcore_ci.adapters.clock.monotonic", lambda: 0.0)
-
-    def run(self, workloads, make_job, *, is_healthy, at_once, start):
-        options = make_job(workloads)
-        with self.lock:
-            self.begun.append(options["order"])
-        if "warm" in options:
-            self._wait(Path(options["warm"]), start)
-            with self.lock:
-                self.warm.append(options["order"])
-            Path(options["warm"]).with_suffix(".ready").touch()
-        self._wait(start.file, start)
-        if not start.cancelled:
-            self.ran.append(options["order"])
-        return {}
-
-    def _wait(self, file, start):
-        while not file.exists() and not start.cancelled:
-            threading.Event().wait(0.002)
-
-
-def a_run(number):
-    session = SimpleNamespace(
-        uuid="GPU-1",
-        difference_limits=lambda workloads: {},
-        seconds=lambda kind: 60.0,
-        is_healthy=lambda: True,
-        job=lambda kind, name, workloads, seconds, options: options,
-    )
-    return ProcessRun(name=f"timing-{number}", number=number, session=session, workloads=(make_workload("w"),))
-
-
-def test_contexts_are_made_before_the_first_process_is_timed(tmp_path, monkeypatch):
-    waiting, runs = Waiting(monkeypatch), ProcessRuns(tmp_path, 3)
-    for number in range(3):
-        runs.start(a_run(number), warms_up=True)
-    assert waiting.warm == []
-    runs.warm_up()
-    assert sorted(waiting.warm) == [0, 1, 2]
-    assert waiting.ran == []
-    for number in range(3):
-        runs.finish(a_run(number))
-    assert waiting.ran == [0, 1, 2]
-    runs.close()
-
-
-def test_processes_that_are_ahead_can_be_replaced(tmp_path, monkeypatch):
-    waiting, runs = Waiting(monkeypatch), ProcessRuns(tmp_path, 3)
-    for number in range(3):
-        runs.start(a_run(number), warms_up=True)
-    runs.warm_up()
-    runs.finish(a_run(0))
-    runs.forget()
-    runs.start(a_run(1), warms_up=True)
-    runs.warm_up()
-    runs.finish(a_run(1))
-    runs.close()
-    assert waiting.ran == [0, 1]
-    assert sorted(waiting.begun) == [0, 1, 1, 2]
-    assert sorted(waiting.warm) == [0, 1, 1, 2]
-
-
-@pytest.mark.parametrize(("cpus", "memory", "at_once"), [(16, 150 << 30, True), (2, 150 << 30, False), (16, 24 << 30, False)])
-def test_all_processes_start_at_once_where_cpus_and_memory_are_plenty(tmp_path, monkeypatch, cpus, memory, at_once):
-    monkeypatch.setattr(timing.host, "cpus", lambda: cpus)
-    plan = SimpleNamespace(protocol=SimpleNamespace(timing_processes=5))
-    timer = timing.Timer(SimpleNamespace(plan=plan, memory=memory, scratch=tmp_path, workloads=lambda kind: ()))
-    started = []
-    timer._runs.start = lambda run, warms_up: started.append((run.number, warms_up))
-    timer.start(0, (), ahead=False)
-    timer.start(1, ())
-    assert started == [(number, at_once) for number in ((0, 1, 2, 3, 4) if at_once else (0, 1, 2))]
-    timer.close()
