@@ -78,6 +78,11 @@ def _restricted(parameters: Path) -> bool | None:
     return bool(int(found[1])) if found else None
 
 
+def cpus() -> int:
+    """Return how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _readable(home: Path, globs: tuple[str, ...]) -> Iterator[str]:
     for glob in globs:
         yield from (f"~/{path.relative_to(home)}" for path in sorted(home.glob(glob)) if os.access(path, os.R_OK))

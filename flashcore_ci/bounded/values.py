@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import chain
 from typing import Any
 
 MAX_CONTAINERS = 200_000
@@ -15,16 +16,21 @@ MAX_DEPTH = 40
 MAX_TEXT = 4096
 """Characters of one text. The longest that is committed has 231."""
 MAX_MESSAGE = 1000
+KINDS: tuple[Any, ...] = (dict, list, str, int)
 
 
 def loads(data: bytes | str, *, max_text: int = MAX_TEXT) -> Any:
     """Decode JSON of a bounded size. ValueError for what is invalid, given twice, too many, too deep or too long."""
     refuse_many(data)
-    hooks: Any = {"parse_constant": _refuse_constant, "parse_float": _finite, "parse_int": _integer}
+    hooks: Any = {"parse_constant": _refuse_constant, "parse_float": _finite}
     try:
         value = json.loads(data, object_pairs_hook=_refuse_duplicates, **hooks)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        if "Exceeds the limit" in str(error):  # Python's own, of the digits of a whole number
+            raise ValueError("a whole number is too large for a number") from None
+        raise
     refuse_large(value, max_text=max_text)
     return value
 
@@ -36,26 +42,19 @@ def refuse_many(data: bytes | str) -> None:
         raise ValueError(f"it has more than {MAX_CONTAINERS} lists and tables, or {MAX_VALUES} values")
 
 
-TWO_64 = 1 << 64
-
-
 def refuse_large(value: Any, *, max_text: int = MAX_TEXT) -> None:
     """ValueError if a decoded value is deep, or holds a long text, a long list or a huge number."""
-    rest = [([value], -1)]
-    while rest:
-        items, depth = rest.pop()
-        if depth > MAX_DEPTH:
+    level, depth = [value], 0
+    while level:  # one level at a time, and one kind at a time: the loops are those of C
+        tables, lists, texts, numbers = ([item for item in level if type(item) is kind] for kind in KINDS)
+        if depth > MAX_DEPTH and (tables or lists):
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
-        for item in items:
-            kind = type(item)
-            if kind is dict or kind is list:
-                refuse_long(item)
-                rest.append((item, depth + 1))
-                if kind is dict:
-                    refuse_long(max(item, key=len, default=""))
-                    rest[-1] = (item.values(), depth + 1)
-            elif (kind is int and not -TWO_64 < item < TWO_64) or (kind is str and len(item) > max_text):
-                refuse_long(item, max_text=max_text)
+        for group in (tables, lists, [*chain.from_iterable(tables)]):
+            refuse_long(max(group, key=len, default=""))
+        refuse_long(max(texts, key=len, default=""), max_text=max_text)
+        refuse_long(max(numbers, key=abs, default=0))
+        level = [*chain.from_iterable(lists), *chain.from_iterable(table.values() for table in tables)]
+        depth += 1
 
 
 def refuse_long(value: Any, *, max_text: int = MAX_TEXT) -> None:
@@ -98,11 +97,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is too large for a number")
     return value
-
-
-def _integer(text: str) -> int:
-    _finite(text)
-    return int(text)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
@@ -36,7 +38,7 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
-    session = replace(session, versions=_versions(session))
+    session = replace(session, versions=_versions(session), memory=state.memory)
     _require_tools(session)
     with (
         lock.hold(lock.path(session.lock_dir, session.uuid), timeout=session.lock_timeout, waiting=session.progress),
@@ -139,8 +141,10 @@ def _versions(session: Session) -> tuple[tuple[str, str], ...]:
         ("compute-sanitizer", session.sanitizer, sanitizer.version_argv, sanitizer.parse_version),
         ("ncu", session.ncu, ncu.version_argv, ncu.parse_version),
     )
-    return tuple(
-        (name, parse(process.run(argv(tool), logs=session.scratch, name=f"{name}-version", timeout=60).text()))
-        for name, tool, argv, parse in tools
-        if tool is not None
-    )
+
+    def ask(name: str, tool: Path, argv: Callable[[Path], tuple[str, ...]], parse: Callable[[str], str]) -> tuple[str, str]:
+        return name, parse(process.run(argv(tool), logs=session.scratch, name=f"{name}-version", timeout=60).text())
+
+    with ThreadPoolExecutor(len(tools)) as pool:  # each takes a second to start
+        asked = [pool.submit(ask, name, tool, argv, parse) for name, tool, argv, parse in tools if tool is not None]
+        return tuple(future.result() for future in asked)

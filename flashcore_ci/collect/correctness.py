@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from flashcore_ci.adapters import host
 from flashcore_ci.collect import child, isolation
 from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
@@ -19,9 +20,12 @@ from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.suite import Kind, Workload
 
 AT_ONCE = 4
-MAX_PROCESSES = 3  # a workload keeps the host busier than the GPU, and a busy GPU does not change its readings
-MIN_WORKLOADS = 64  # per process, because a process takes seconds to start
-GROUP = 8  # neighbours often have one size: groups keep the largest from running at the same time
+MAX_PROCESSES = 12  # a workload keeps the host busier than the GPU, and a busy GPU does not change its readings
+MIN_WORKLOADS = 24  # per process, because a process takes seconds to start
+PROCESS_BYTES = 8 << 30  # of GPU memory for each process
+LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such workloads, or else they would run out of memory
+MAX_LARGE, LARGE_COST = 3, 3
+GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
 
@@ -36,20 +40,37 @@ def collect(session: Session) -> tuple[Observation, ...]:
     def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
         return session.job("correctness", "correctness", workloads, seconds=session.seconds(Kind.CORRECTNESS), options=options)
 
-    results = run_in_parallel(workloads, make_job, is_healthy=session.is_healthy)
+    processes = min(MAX_PROCESSES, host.cpus() * 3 // 4, session.memory // PROCESS_BYTES, len(workloads) // MIN_WORKLOADS)
+    large = {workload.id for workload in workloads if not 0 < session.problem(workload).bytes < LARGE_BYTES}
+    parts = divide(workloads, large, max(1, processes))
+    results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
 
 
-def run_in_parallel(workloads: Workloads, make_job: MakeJob, *, is_healthy: Callable[[], bool]) -> dict[str, WorkloadResult]:
-    """Use up to three processes. Those that ran out of memory run again afterwards."""
-    count = max(1, min(MAX_PROCESSES, len(workloads) // MIN_WORKLOADS))
+def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Workloads]:
+    """Deal groups of neighbours to ``count`` processes of about equal work, and ``large`` ones to few of these."""
+    parts: list[list[Workload]] = [[] for _ in range(count)]
+    work = [0] * count
+    groups = [workloads[first : first + GROUP] for first in range(0, len(workloads), GROUP)]
+    for are_large, few in ((True, min(count, MAX_LARGE)), (False, count)):
+        for group in groups:
+            some = [workload for workload in group if (workload.id in large) is are_large]
+            place = min(range(few), key=work.__getitem__)
+            parts[place] += some
+            work[place] += len(some) * (LARGE_COST if are_large else 1)
+    return [tuple(part) for part in parts if part]
+
+
+def run_in_parallel(
+    parts: Sequence[Workloads], make_job: MakeJob, *, is_healthy: Callable[[], bool]
+) -> dict[str, WorkloadResult]:
+    """Run one process per part. What ran out of memory runs again afterwards."""
+    workloads, count = tuple(workload for part in parts for workload in part), len(parts)
     at_once = max(1, AT_ONCE // count)
 
     def run(part: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
         return isolation.run_isolated(part, make_job, is_healthy=is_healthy, at_once=at_once)
 
-    groups = [workloads[first : first + GROUP] for first in range(0, len(workloads), GROUP)]
-    parts = [tuple(workload for group in groups[number::count] for workload in group) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         results = {name: result for part in pool.map(run, parts) for name, result in part.items()}
     failures = {name: result.missing.code for name, result in results.items() if result.missing is not None}

@@ -18,6 +18,7 @@ from flashcore_ci.model.identity import FILE, digest_of, workload_identity
 from flashcore_ci.model.jit import CACHE_VARIABLES, KEEPING
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.subject import Problem
 from flashcore_ci.model.suite import Kind, Workload
 
 CLOCKS_FREE = "not locked; SM clock read in the stream"
@@ -30,7 +31,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz.
+    """What the collectors of one run share. Times in seconds, ``lock_clocks`` in MHz, the GPU's ``memory`` in bytes.
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
@@ -51,6 +52,7 @@ class Session:
     versions: tuple[tuple[str, str], ...] = ()
     lock_timeout: float = 1800.0
     lock_clocks: int | None = None
+    memory: int = 0
     nvdisasm: Path | None = None
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
@@ -82,12 +84,15 @@ class Session:
     def identity(self, kind: Kind, workload: Workload) -> Identity | None:
         """Return the identity of a measurement, or None without a build."""
         build = self.build(workload.subject)
-        problem = self.plan.description(workload.subject).problem(workload.id)
-        return None if build is None else workload_identity(kind, workload, problem, build, self.plan.protocol)
+        return None if build is None else workload_identity(kind, workload, self.problem(workload), build, self.plan.protocol)
+
+    def problem(self, workload: Workload) -> Problem:
+        """Return the size of a workload."""
+        return self.plan.description(workload.subject).problem(workload.id)
 
     def entries(self, workload: Workload) -> tuple[str, ...]:
         """Return the entry functions that the workload launches."""
-        return self.plan.description(workload.subject).problem(workload.id).entries
+        return self.problem(workload).entries
 
     def difference_limits(self, workloads: tuple[Workload, ...]) -> dict[str, float]:
         """Return the limits of the difference from PyTorch, by workload."""

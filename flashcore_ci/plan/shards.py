@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,8 +13,10 @@ from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = {Kind.CORRECTNESS: 6.0, Kind.SANITIZER: 12.0, Kind.PROFILE: 8.0, Kind.TIMING: 5.0, Kind.COMPARISON: 12.0}
+START_SECONDS = {Kind.CORRECTNESS: 10.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 7.0, Kind.COMPARISON: 12.0}
 """About what the first unit of a kind costs a shard: processes start. It moves work between shards, and no verdict."""
+SHARES = {Kind.CORRECTNESS: 0.12, Kind.SANITIZER: 0.05}
+"""How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
 UNKNOWN_SECONDS = 1.0
 MAX_SECONDS = 3600.0
 """The longest time of a unit that is believed."""
@@ -42,13 +45,17 @@ def units_of(plan: Plan) -> tuple[Unit, ...]:
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
     """Divide the units into at most ``count`` shards, with the estimated seconds of each.
 
-    The longest unit goes first, into the shard that ends first with it (Graham 1969). Equal inputs give equal shards.
+    The longest unit of the longest kind goes first, into the shard that ends first with it (Graham 1969). So each kind is in balance,
+    and a wrong share of one kind matters little. Equal inputs give equal shards.
     """
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
     order = {unit: number for number, unit in enumerate(units)}
     bins = [_Bin() for _ in range(min(count, len(units)))]
-    for unit in sorted(units, key=lambda unit: (-known[unit], order[unit])):
+    totals = Counter[Kind]()
+    for unit in units:
+        totals[unit.kind] += round(1e3 * known[unit])
+    for unit in sorted(units, key=lambda unit: (-totals[unit.kind], -known[unit], order[unit])):
         ends = [shard.with_unit(unit, known[unit]) for shard in bins]
         best = min(range(len(bins)), key=ends.__getitem__)
         bins[best].units.append(unit)
@@ -70,4 +77,5 @@ def _estimates(units: Sequence[Unit], seconds: Seconds) -> Iterator[tuple[Unit, 
     for kind in {unit.kind for unit in units}:
         same = [value for unit, value in believed.items() if unit.kind is kind]
         usual = statistics.median(same) if same else UNKNOWN_SECONDS
-        yield from ((unit, believed.get(unit, usual)) for unit in units if unit.kind is kind)
+        share = SHARES.get(kind, 1.0)
+        yield from ((unit, share * believed.get(unit, usual)) for unit in units if unit.kind is kind)

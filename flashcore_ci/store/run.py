@@ -106,10 +106,11 @@ def read_run(path: Path) -> Run:
         content = verify_files(manifest, packed, packed.__getitem__, where=where)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
-    plan = _plan(content[PLAN]) or decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
+    plan, digest = _plan(content[PLAN])
+    plan = plan or decode(Plan, content[PLAN], where=f"{where}/{PLAN}")
     return Run(
         plan=plan,
-        plan_digest=hashlib.sha256(content[PLAN]).hexdigest(),
+        plan_digest=digest,
         evidence=legacy.decode_v1(content[EVIDENCE], plan, where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
         is_v1=is_v1,
         files={name: data for name, data in content.items() if name not in RUN_FILES},
@@ -117,12 +118,13 @@ def read_run(path: Path) -> Run:
 
 
 @lru_cache(maxsize=1)
-def _plan(data: bytes) -> Plan | None:
-    """Decode a plan once for all shards of it. None: it is damaged."""
+def _plan(data: bytes) -> tuple[Plan | None, str]:
+    """Decode and digest a plan once for all shards of it. None: it is damaged."""
+    digest = hashlib.sha256(data).hexdigest()
     try:
-        return decode(Plan, data, where=PLAN)
+        return decode(Plan, data, where=PLAN), digest
     except EvidenceError:
-        return None
+        return None, digest
 
 
 _encoded = lru_cache(maxsize=1)(encode)

@@ -55,7 +55,7 @@ def watch_copy(folder: Path) -> None:
 def candidate_read(files: set[Path]) -> Path | None:
     """Return one of a candidate's ``files``, or a copy, that this process read or imported."""
     seen = _as_data | _by_import
-    copies = (path for path in seen if any(path.is_relative_to(folder) for folder in _copies))
+    copies = (path for path in seen if any(is_inside(path, folder) for folder in _copies))
     return min((*(seen & files), *copies), default=None)
 
 
@@ -79,6 +79,12 @@ def undeclared(known: set[Path], libraries: set[Path]) -> set[Path]:
 def resolved(file: str) -> Path:
     """Follow links."""
     return Path(file).resolve()
+
+
+@functools.cache
+def is_inside(path: Path, folder: Path) -> bool:
+    """Tell whether ``path`` is ``folder`` or in it. Every workload asks this of a thousand modules, which was a third of its time."""
+    return path.is_relative_to(folder)
 
 
 def _record(event: str, arguments: tuple[Any, ...]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from flashcore_ci.worker import file_reads
-from flashcore_ci.worker.file_reads import resolved
+from flashcore_ci.worker.file_reads import is_inside, resolved
 from flashcore_ci.worker.job import Job
 
 GATE = resolved(__file__).parents[1]
@@ -43,14 +43,14 @@ def find(job: Job) -> str:
         folders, copies = _installed(resolved(str(job.repository or job.root)), resolved(str(job.root)))
     names = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
     files = {resolved(name) for name in names if isinstance(name, str) and name.startswith("/")}
-    inside = (file for file in files if any(file.is_relative_to(folder) for folder in folders) and not _is_exempt(file, job))
+    inside = (file for file in files if any(is_inside(file, folder) for folder in folders) and not _is_exempt(file, job))
     return min(map(str, (*inside, *files & copies)), default="")
 
 
 def _is_exempt(path: Path, job: Job) -> bool:
     """Tell whether a path is in the measured checkout, the run's folder, the interpreter, a package folder or the gate."""
     folders = (resolved(str(job.root)), resolved(str(job.folder)).parent, resolved(sys.prefix), GATE)
-    return bool(LIBRARIES.intersection(path.parts)) or any(path.is_relative_to(folder) for folder in folders)
+    return bool(LIBRARIES.intersection(path.parts)) or any(is_inside(path, folder) for folder in folders)
 
 
 @functools.cache

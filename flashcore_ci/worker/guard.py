@@ -13,7 +13,7 @@ from typing import Any
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import file_reads, foreign_files
 from flashcore_ci.worker.channel import ProtocolError
-from flashcore_ci.worker.file_reads import resolved
+from flashcore_ci.worker.file_reads import is_inside, resolved
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.subject_file import Subjects, last_line
 from flashcore_ci.worker.supervisor import NotIsolatedError
@@ -101,12 +101,12 @@ def undeclared_import(job: Job) -> str:
     root, exempt = resolved(str(job.root)), [resolved(sys.prefix), resolved(__file__).parents[1]]
     exempt += [resolved(folder) for folder in (job.options.get("caches"),) if folder]
     loaded = {resolved(file) for file in files if file.startswith("/")}  # torch has modules whose file names are not paths
-    inside = (path for path in loaded - known if path.is_relative_to(root))
+    inside = (path for path in loaded - known if is_inside(path, root))
     libraries = {resolved(str(subject.library)) for subject in job.subjects if subject.library is not None}
     if job.options.get("exact"):
         libraries |= known
-    read = {path for path in file_reads.undeclared(known, libraries) if path.is_relative_to(root)}
-    undeclared = (path for path in {*inside, *read} if not any(path.is_relative_to(folder) for folder in exempt))
+    read = {path for path in file_reads.undeclared(known, libraries) if is_inside(path, root)}
+    undeclared = (path for path in {*inside, *read} if not any(is_inside(path, folder) for folder in exempt))
     return min((path.relative_to(root).as_posix() for path in undeclared), default="")
 
 

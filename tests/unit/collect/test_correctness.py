@@ -65,28 +65,38 @@ def ran(monkeypatch):
     return processes
 
 
-def results_of(names):
-    workloads = tuple(make_workload(name) for name in names)
-    return correctness.run_in_parallel(workloads, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
+def results_of(names, processes=1):
+    parts = correctness.divide(tuple(make_workload(name) for name in names), {"big"}, processes)
+    return correctness.run_in_parallel(parts, lambda some: SimpleNamespace(workloads=some), is_healthy=lambda: True)
 
 
-@pytest.mark.parametrize(("workloads", "processes"), [(1, 1), (127, 1), (128, 2), (192, 3), (1000, 3)])
+@pytest.mark.parametrize(("workloads", "processes"), [(1, 1), (127, 1), (128, 2), (192, 3), (1000, 12)])
 def test_many_workloads_are_spread_over_processes_and_each_runs_once(ran, workloads, processes):
     names = [f"w{number}" for number in range(workloads)]
-    results = results_of(names)
+    results = results_of(names, processes)
     assert sorted(results) == sorted(names)
     assert len(ran) == processes
     assert sorted(name for some in ran for name in some) == sorted(names)
     assert max(map(len, ran)) - min(map(len, ran)) <= correctness.GROUP
     if workloads > 1:
         assert all(
-            any({first, second} <= set(some) for some in ran) for first, second in zip(names[::8], names[1::8], strict=False)
+            any({first, second} <= set(some) for some in ran) for first, second in zip(names[::4], names[1::4], strict=False)
         )
+
+
+def test_large_workloads_are_in_few_processes_which_get_fewer_others():
+    workloads = tuple(make_workload(f"w{number}") for number in range(60))
+    large = {f"w{number}" for number in range(12)}
+    parts = correctness.divide(workloads, large, 6)
+    of_part = [len(large & {workload.id for workload in part}) for part in parts]
+    assert (sum(of_part), of_part[correctness.MAX_LARGE :]) == (12, [0, 0, 0])
+    assert max(map(len, parts[:3])) < min(map(len, parts[3:]))
+    assert sorted(workload.id for part in parts for workload in part) == sorted(workload.id for workload in workloads)
 
 
 def test_what_ran_out_of_memory_next_to_others_runs_again_after_them(ran):
     names = ["big", *(f"w{number}" for number in range(200))]
-    results = results_of(names)
+    results = results_of(names, 3)
     assert ran[-1] == ["big"]
     assert all(result.missing is None for result in results.values())
     assert [name for name, result in results.items() if result.values.get("notes")] == ["big"]

@@ -1,0 +1,44 @@
+"""64 bundles of the default suite are merged within two seconds of one core."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore_ci.model.evidence import Shard
+from flashcore_ci.model.shard import Unit
+from flashcore_ci.plan import shards
+from flashcore_ci.store.run import pack, prepare_run, read_run, write_run
+
+ROOT = Path(__file__).parents[2]
+COUNT = 64
+LIMIT = 2.5
+"""Seconds. Without other work on the machine it takes 1.7, and with the decoder of before 3.1."""
+
+
+@pytest.mark.nightly
+def test_the_merge_of_64_bundles_is_fast(tmp_path: Path) -> None:
+    recorded = read_run(ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz")
+    found = {(one.kind, one.target): one for one in recorded.evidence.observations}
+    parts = shards.cut(recorded.plan, {Unit(kind=kind, workload=name): one.seconds for (kind, name), one in found.items()}, COUNT)
+    bundles = []
+    for number, (units, _) in enumerate(parts, start=1):
+        folder = tmp_path / str(number)
+        prepare_run(folder, recorded.plan)
+        seen = tuple(found[unit.kind, unit.workload] for unit in units if (unit.kind, unit.workload) in found)
+        write_run(folder, recorded.plan, replace(recorded.evidence, observations=seen))
+        shard = Shard(index=number, count=len(parts), plan=read_run(folder).plan_digest)
+        write_run(folder, recorded.plan, replace(recorded.evidence, observations=seen, shard=shard))
+        bundles.append(tmp_path / f"{number}.tar.xz")
+        pack(folder, bundles[-1])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    argv = [sys.executable, "-m", "flashcore_ci.cli.main", "merge", *map(str, bundles), "--out", str(tmp_path / "merged")]
+    subprocess.run(argv, check=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert len(bundles) == COUNT
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= LIMIT
