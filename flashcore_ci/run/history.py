@@ -11,6 +11,7 @@ from pathlib import Path
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
 from flashcore_ci.bounded import files
+from flashcore_ci.collect import resources
 from flashcore_ci.history import address, database, writing
 from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
@@ -18,14 +19,12 @@ from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
 from flashcore_ci.model.anchor import Pin
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.history import Commit, Standing
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import profiler_reports, references
-from flashcore_ci.run import statement as statements
-from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
@@ -113,6 +112,8 @@ def check_address(db: str, environ: Mapping[str, str]) -> None:
 def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> NewRun:
     """Read and judge a run. With a statement the file is copied first, so that all of this is about the same bytes."""
     if statement is not None:
+        from flashcore_ci.run import statement as statements  # noqa: PLC0415 - slow, and rarely needed
+
         copy = scratch / "run.tar.xz"
         if path.is_dir():
             pack(path, copy)
@@ -177,8 +178,9 @@ def _judged(run: Run, how: Import) -> tuple[Report, Source]:
         waivers, noise = suite.waivers, references.of(request.root / request.suite)
     with profiler_reports.reading(run.files) as profiles:
         source = rederived(recorded.source_of(run), run.plan, profiles)
-    evidence = run.evidence
-    compiled = Source(origin=Origin(kind="recorded"), evidence=compiler_evidence(run.plan, evidence.builds, evidence.provenance))
+    evidence, observed = run.evidence, resources.observe(run.plan.descriptions, run.evidence.builds, run.plan.protocol)
+    static = Evidence(provenance=evidence.provenance, builds=evidence.builds, observations=observed)
+    compiled = Source(origin=Origin(kind="recorded"), evidence=static)
     try:
         report = judge(
             run.plan,
