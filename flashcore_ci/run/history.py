@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
@@ -17,7 +18,6 @@ from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
-from flashcore_ci.model.anchor import Pin
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
 from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.history import Commit, Standing
@@ -76,7 +76,9 @@ def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str],
         run = read_run(out)
         with scratch_folder() as scratch:
             commit = _commit(run.evidence.provenance, scratch)
-        rows = rows_of(_new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite)))
+        rows = rows_of(
+            _new(run, report, commit, run.evidence, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite))
+        )
         return f"history: {_write_in_time(address.parse(db, environ), rows)}"
     except FlashcoreError as error:
         return f"not stored in the history: {' '.join(str(error).split())}. {later}"
@@ -132,37 +134,21 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
         commit = _commit(provenance, scratch)
     report, source = _judged(run, how)
     packed = "" if path.is_dir() else hashlib.sha256(files.read(path, limit=bundle.MAX_PACKED_BYTES)).hexdigest()
-    new = _new(
-        run, report, commit, branch=branch, bundle=packed, standing=standing, invocation=invocation, pins=read_anchors(how.suite)
-    )
-    return NewRun(**{name: getattr(new, name) for name in NewRun.__slots__} | {"evidence": source.evidence})
+    known = {"branch": branch, "bundle": packed, "standing": standing, "invocation": invocation}
+    return _new(run, report, commit, source.evidence, **known, pins=read_anchors(how.suite))
 
 
-def _new(
-    run: Run,
-    report: Report,
-    commit: Commit,
-    *,
-    branch: str = "",
-    bundle: str = "",
-    standing: Standing = Standing.OTHER,
-    invocation: str = "",
-    pins: tuple[Pin, ...] = (),
-) -> NewRun:
+def _new(run: Run, report: Report, commit: Commit, evidence: Evidence, **known: Any) -> NewRun:
     return NewRun(
+        **known,
         plan=run.plan,
-        evidence=run.evidence,
+        evidence=evidence,
         verdicts=report.verdicts,
         outcome=report.outcome,
         headline=report.headline,
         commit=commit,
         added_at=int(clock.wall()),
         digest=hashlib.sha256(canonical(run.evidence)).hexdigest(),
-        bundle=bundle,
-        branch=branch,
-        standing=standing,
-        invocation=invocation,
-        pins=pins,
     )
 
 
