@@ -15,7 +15,7 @@ import click
 from flashcore_ci.cli import eta
 from flashcore_ci.model.text import inert, visible
 from flashcore_ci.model.verdict import Report
-from flashcore_ci.run import place, reports, streams
+from flashcore_ci.run import place, streams
 from flashcore_ci.run.durations import Durations
 from flashcore_ci.run.host import is_stopping
 
@@ -85,6 +85,8 @@ def width_of(stream: TextIO) -> int:
 
 def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False) -> None:
     """Print the report."""
+    from flashcore_ci.run import reports  # noqa: PLC0415 - slow, and not every command reports
+
     stream = sys.stderr if on_stderr else sys.stdout
     tty = stream.isatty()
     color = not environ.get("NO_COLOR") and (tty or bool(environ.get("FORCE_COLOR"))) and environ.get("TERM") != "dumb"
@@ -94,6 +96,8 @@ def show(report: Report, environ: Mapping[str, str], *, on_stderr: bool = False)
 
 def show_results(report: Report, out: Path, *, as_json: bool, environ: Mapping[str, str]) -> None:
     """Print the report. ``as_json`` keeps standard output for JSON."""
+    from flashcore_ci.run import reports  # noqa: PLC0415 - slow, and not every command reports
+
     if as_json:
         click.echo(reports.as_json(report), nl=False)
     show(report, environ, on_stderr=as_json)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flashcore_ci.dashboard import changes, overview, page
 from flashcore_ci.dashboard.changes import Status
 from flashcore_ci.model.dashboard import Snapshot
-from flashcore_ci.report.html.markup import Child, Markup, tag
+from flashcore_ci.report.html.markup import Child, tag
 
 PRICE, CALLS = 2.5, 100.0
 """US dollars per GPU hour, and million calls per day: examples that the reader replaces."""
@@ -24,28 +24,20 @@ def render(snapshot: Snapshot) -> bytes:
         ("calls", "Calls per day of each workload, in millions", CALLS, "1"),
     )
     fields = (
-        tag(
-            "p",
-            tag("label", text, for_=name),
-            tag("input", id=name, type="number", min="0", step=step, value=f"{given:g}"),
-            class_="choice",
-        )
+        (tag("label", text, for_=name), tag("input", id=name, type="number", min="0", step=step, value=f"{given:g}"))
         for name, text, given, step in inputs
     )
+    note = "One GPU runs one call at a time. The time is that of the newest run, and the change is that of the overview."
     content = (
         tag("h1", "Cost"),
-        tag(
-            "p",
-            "One GPU runs one call at a time. The time is that of the newest run, and the change is that of the overview.",
-            class_="soft",
-        ),
-        tag("div", *fields, class_="choices"),
+        tag("p", note, class_="soft"),
+        tag("div", *(tag("p", *field, class_="choice") for field in fields), class_="choices"),
         page.grid("Cost", HEAD, _rows(snapshot), numeric=NUMBERS, style="cost"),
     )
     return page.render("cost.html", "Cost", *content, now=snapshot.now)
 
 
-def _rows(snapshot: Snapshot) -> Iterator[Markup]:
+def _rows(snapshot: Snapshot) -> Iterator[page.Cells]:
     rows = [row for row in overview.rows_of(snapshot) if row.line.dots[-1].ms is not None]
     costs = [(row, daily(row.line.dots[-1].ms or 0.0, _size(row.change))) for row in rows]
     for row, (_, extra) in sorted(costs, key=lambda pair: (-abs(pair[1][1]), -(pair[0].line.dots[-1].ms or 0.0))):
@@ -53,14 +45,12 @@ def _rows(snapshot: Snapshot) -> Iterator[Markup]:
         million, _ = daily(ms, 0.0, calls=1.0)
         per_day, _ = daily(ms, 0.0)
         change = _size(row.change)
-        yield page.cells(
-            page.link_of(row.line),
-            f"{ms:.4g} ms",
+        yield (
+            *(page.link_of(row.line), f"{ms:.4g} ms"),
             _cell(million, ms, 0.0, "million"),
             _cell(per_day, ms, 0.0, "day"),
             page.percent(change) if change else page.NONE,
             _cell(extra, ms, change, "extra") if change else page.NONE,
-            numeric=NUMBERS,
         )
 
 

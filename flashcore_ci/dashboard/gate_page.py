@@ -55,55 +55,43 @@ def share(part: int, whole: int) -> str:
 WEEK_HEAD = ("Week of", "Runs", "Passed", "Waived", "Failed", "Inconclusive", "Share inconclusive", "Median time")
 
 
-def _weeks(snapshot: Snapshot) -> Iterator[Markup]:
+def _weeks(snapshot: Snapshot) -> Iterator[page.Cells]:
     weeks: dict[int, list[RunRow]] = defaultdict(list)
     for run in snapshot.recent:
         weeks[(run.collected_at + 3 * 86_400) // WEEK].append(run)  # the epoch began on a Thursday
     for week, runs in sorted(weeks.items(), reverse=True):
         counts = Counter(run.outcome for run in runs)
-        yield page.cells(
-            page.day(week * WEEK - 3 * 86_400),
-            *(
-                f"{number:,}"
-                for number in (
-                    len(runs),
-                    *(counts[o] for o in (Outcome.PASS, Outcome.WAIVED, Outcome.FAIL, Outcome.INCONCLUSIVE)),
-                )
-            ),
-            share(counts[Outcome.INCONCLUSIVE], len(runs)),
-            f"{median(run.seconds for run in runs):,.0f} s",
-            numeric=range(1, 8),
-        )
+        numbers = [len(runs), *(counts[o] for o in (Outcome.PASS, Outcome.WAIVED, Outcome.FAIL, Outcome.INCONCLUSIVE))]
+        time = f"{median(run.seconds for run in runs):,.0f} s"
+        day = page.day(week * WEEK - 3 * 86_400)
+        yield day, *(f"{number:,}" for number in numbers), share(counts[Outcome.INCONCLUSIVE], len(runs)), time
 
 
 def _reasons(snapshot: Snapshot) -> Markup:
     if not snapshot.tallies:
         return tag("p", "Every check passed.")
     rows = (
-        page.cells(
-            tag("span", page.shown(tally.code), class_="mono"),
+        (
+            page.mono(page.shown(tally.code)),
             tag("span", tally.outcome, class_=tally.outcome),
             page.shown(tally.gate),
-            f"{tally.verdicts:,}",
-            f"{tally.runs:,}",
+            *(f"{tally.verdicts:,}", f"{tally.runs:,}"),
             page.run_link(snapshot.runs.get(tally.newest)),
-            numeric=(3, 4),
         )
         for tally in sorted(snapshot.tallies, key=lambda t: (t.outcome != "INCONCLUSIVE", -t.verdicts))[:MOST]
     )
     return page.grid("Reasons", ("Reason", "Verdict", "Gate", "Checks", "Runs", "Newest run"), rows, numeric=(3, 4))
 
 
-def waivers_of(snapshot: Snapshot) -> list[tuple[str, str, str, str, str]]:
+def waivers_of(snapshot: Snapshot) -> list[tuple[str, ...]]:
     """Return (last day, gate, target, owner, reason) of each waiver that counted in a run, the first to end first."""
-    found: set[tuple[str, str, str, str, str]] = set()
+    found: set[tuple[str, ...]] = set()
     for verdict in snapshot.verdicts:
         for note in _notes(verdict.record) if verdict.outcome is Outcome.WAIVED else ():
             if told := UNTIL.match(note):
                 until, owner, reason = told.groups()
-                found.add(
-                    (until, page.shown(verdict.gate), page.shown(verdict.target), page.shown(owner), page.shown(reason, 200))
-                )
+                names = map(page.shown, (verdict.gate, verdict.target, owner))
+                found.add((until, *names, page.shown(reason, 200)))
     return sorted(found)
 
 
@@ -128,7 +116,7 @@ def _waivers(snapshot: Snapshot) -> Markup:
     if not waivers:
         return tag("p", "No waiver counted in the newest runs.")
     rows = (
-        page.cells(until, _left(days_left(until, snapshot.now)), gate, tag("span", target, class_="mono"), owner, reason)
+        (until, _left(days_left(until, snapshot.now)), gate, page.mono(target), owner, reason)
         for until, gate, target, owner, reason in waivers[:MOST]
     )
     return page.grid("Waivers", ("Until", "Left", "Gate", "Target", "Owner", "Reason"), rows)
@@ -150,13 +138,9 @@ def _stages(snapshot: Snapshot) -> Markup:
         return tag("p", "The stored runs do not say how long their stages took.")
     total = sum(median(values) for values in times.values())
     rows = (
-        page.cells(
-            page.shown(stage),
-            f"{median(values):,.1f} s",
-            share(round(1000 * median(values)), round(1000 * total)),
-            f"{max(values):,.1f} s",
-            f"{len(values):,}",
-            numeric=range(1, 5),
+        (
+            *(page.shown(stage), f"{median(values):,.1f} s", share(round(1000 * median(values)), round(1000 * total))),
+            *(f"{max(values):,.1f} s", f"{len(values):,}"),
         )
         for stage, values in sorted(times.items(), key=lambda pair: -median(pair[1]))
     )
@@ -173,24 +157,15 @@ def _repeats(snapshot: Snapshot) -> Markup:
     if not again:
         return tag("p", text)
     rows = (
-        page.cells(
-            page.run_link(runs[0]),
-            page.shown(runs[0].suite),
-            f"{len(runs):,}",
-            ", ".join(run.outcome.value for run in _by_time(runs)[:6]),
-            numeric=(2,),
-        )
+        (page.run_link(runs[0]), page.shown(runs[0].suite), f"{len(runs):,}", ", ".join(_outcomes(runs)[:6]))
         for runs in again[:MOST]
     )
-    return tag(
-        "div",
-        tag("p", text),
-        page.grid("Runs again", ("Commit", "Suite", "Runs", "Outcomes, the oldest first"), rows, numeric=(2,)),
-    )
+    head = ("Commit", "Suite", "Runs", "Outcomes, the oldest first")
+    return tag("div", tag("p", text), page.grid("Runs again", head, rows, numeric=(2,)))
 
 
-def _by_time(runs: Sequence[RunRow]) -> list[RunRow]:
-    return sorted(runs, key=lambda run: run.collected_at)
+def _outcomes(runs: Sequence[RunRow]) -> list[str]:
+    return [run.outcome.value for run in sorted(runs, key=lambda run: run.collected_at)]
 
 
 def _false_alerts(snapshot: Snapshot) -> Markup:

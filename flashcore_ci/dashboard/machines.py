@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from flashcore_ci.dashboard import page
-from flashcore_ci.model.dashboard import Line, Snapshot
+from flashcore_ci.model.dashboard import Dot, Line, Snapshot
 from flashcore_ci.report.html.markup import Markup, tag
 
 NEWEST = 200
@@ -33,35 +33,23 @@ def render(snapshot: Snapshot) -> bytes:
     return page.render("machines.html", "Machines and their noise", *content, now=snapshot.now)
 
 
-def _machines(snapshot: Snapshot) -> Iterator[Markup]:
+def _machines(snapshot: Snapshot) -> Iterator[page.Cells]:
     runs = {number: run for number, run in snapshot.runs.items() if run.machine}
-    noise: dict[int, list[float]] = defaultdict(list)
-    errors: dict[int, list[float]] = defaultdict(list)
-    clocks: dict[int, list[float]] = defaultdict(list)
-    for line in snapshot.lines:
-        for dot in line.dots[-NEWEST:]:
-            machine = runs[dot.run].machine if dot.run in runs else None
-            if machine is None:
-                continue
-            if dot.value and dot.std is not None:
-                noise[machine.id].append(dot.std / dot.value)
-            if dot.error:
-                errors[machine.id].append(dot.error)
-            if dot.mhz:
-                clocks[machine.id].append(dot.mhz)
+    dots: dict[int, list[Dot]] = defaultdict(list)
+    for dot in (dot for line in snapshot.lines for dot in line.dots[-NEWEST:] if dot.run in runs):
+        dots[runs[dot.run].machine.id].append(dot)  # type: ignore[union-attr]
     for machine in snapshot.machines:
         mine = [run for run in runs.values() if run.machine and run.machine.id == machine.id]
         drivers = sorted({page.shown(run.driver, 20) for run in mine})
-        yield page.cells(
-            tag("span", page.shown(machine.uuid[:16]), class_="mono"),
-            page.shown(machine.name),
-            f"{len(mine):,}",
+        clocks = [dot.mhz for dot in dots[machine.id] if dot.mhz]
+        yield (
+            page.mono(page.shown(machine.uuid[:16])),
+            *(page.shown(machine.name), f"{len(mine):,}"),
             page.moment(max(run.collected_at for run in mine)) if mine else page.NONE,
             ", ".join(drivers) or page.NONE,
-            f"{median(clocks[machine.id]):,.0f} MHz" if clocks[machine.id] else page.NONE,
-            _share(noise[machine.id]),
-            _share(errors[machine.id]),
-            numeric=NUMBERS,
+            f"{median(clocks):,.0f} MHz" if clocks else page.NONE,
+            _share(_spread(dots[machine.id])),
+            _share([dot.error for dot in dots[machine.id] if dot.error]),
         )
 
 
@@ -72,13 +60,10 @@ def _epochs(snapshot: Snapshot) -> Markup:
             if dot.epoch is not None:
                 used[dot.epoch].append(snapshot.runs[dot.run].collected_at)
     rows = (
-        page.cells(
+        (
             page.shown(snapshot.epochs[number].label),
-            tag("span", page.shown(snapshot.epochs[number].collector[: page.SHORT]), class_="mono"),
-            page.day(min(times)),
-            page.day(max(times)),
-            f"{len(times):,}",
-            numeric=(4,),
+            page.mono(page.shown(snapshot.epochs[number].collector[: page.SHORT])),
+            *(page.day(min(times)), page.day(max(times)), f"{len(times):,}"),
         )
         for number, times in sorted(used.items(), key=lambda pair: -max(pair[1]))
         if number in snapshot.epochs
@@ -91,7 +76,7 @@ def _epochs(snapshot: Snapshot) -> Markup:
 def _loudest(snapshot: Snapshot) -> Markup:
     spread = [(line, found) for line in snapshot.lines if (found := scatter(line)) is not None]
     rows = (
-        page.cells(page.link_of(line), f"{100 * found:.3f} %", f"{min(NEWEST, len(line.dots)):,}", numeric=(1, 2))
+        (page.link_of(line), f"{100 * found:.3f} %", f"{min(NEWEST, len(line.dots)):,}")
         for line, found in sorted(spread, key=lambda pair: -pair[1])[:LOUDEST]
     )
     return page.grid("Workloads", ("Workload", "Scatter", "Points"), rows, numeric=(1, 2))
@@ -99,8 +84,12 @@ def _loudest(snapshot: Snapshot) -> Markup:
 
 def scatter(line: Line) -> float | None:
     """Return the median scatter of the newest points."""
-    found = [dot.std / dot.value for dot in line.dots[-NEWEST:] if dot.value and dot.std is not None]
+    found = _spread(line.dots[-NEWEST:])
     return median(found) if found else None
+
+
+def _spread(dots: Sequence[Dot]) -> list[float]:
+    return [dot.std / dot.value for dot in dots if dot.value and dot.std is not None]
 
 
 def _share(values: list[float]) -> str:

@@ -17,13 +17,7 @@ SPARK_POINTS = 40
 RETIRED = 60 * 86_400
 """Seconds after which a line that nothing measures is no longer judged."""
 SIGNS = {Status.REGRESSED: "▲", Status.FAILED: "✕", Status.IMPROVED: "▼", Status.UNPROVEN: "?", Status.UNCHANGED: "="}
-TITLES = {
-    Status.REGRESSED: "Regressed",
-    Status.FAILED: "Failed",
-    Status.IMPROVED: "Improved",
-    Status.UNPROVEN: "Unproven",
-    Status.UNCHANGED: "Unchanged",
-}
+TITLES = {status: status.capitalize() for status in Status}
 HEAD = ("Workload", "Trend", "Newest", "Reached", "Change", "In 30 days", "Why")
 NUMBERS = (2, 3, 4, 5)
 
@@ -113,7 +107,7 @@ def _alerts(snapshot: Snapshot) -> Child:
 ALERT_HEAD = ("Alert", "State", "Since commit", "Size", "Workloads", "Owner", "Open for")
 
 
-def alert_row(alert: AlertView, names: dict[str, Line], snapshot: Snapshot) -> Markup:
+def alert_row(alert: AlertView, names: dict[str, Line], snapshot: Snapshot) -> page.Cells:
     """Return an alert in a row of a table."""
     known = [part for part in alert.parts if part.line in names]
     largest = max(known, key=lambda part: abs(part.log_ratio), default=None)
@@ -122,7 +116,7 @@ def alert_row(alert: AlertView, names: dict[str, Line], snapshot: Snapshot) -> M
         run = snapshot.runs.get(largest.first)
         anchor = f"#run={run.digest[: page.SHORT]}" if run else ""
         link = tag("a", page.shown(alert.key), href=f"w/{largest.line}.html{anchor}")
-    return page.cells(
+    return (
         link,
         page.badge(page.shown(alert.state), "unproven"),
         page.run_link(snapshot.runs.get(largest.first) if largest else None),
@@ -130,7 +124,6 @@ def alert_row(alert: AlertView, names: dict[str, Line], snapshot: Snapshot) -> M
         formatting.plural(len(alert.parts), "workload"),
         page.shown(alert.owner) or "nobody yet",
         page.ago(max(0, (alert.closed_at or snapshot.now) - alert.opened_at)),
-        numeric=(3,),
     )
 
 
@@ -167,12 +160,12 @@ def _table(label: str, rows: Sequence[Row]) -> Markup:
     return page.grid(label, HEAD, _rows(rows), numeric=NUMBERS, style="lines")
 
 
-def _rows(rows: Sequence[Row]) -> Iterator[Markup]:
+def _rows(rows: Sequence[Row]) -> Iterator[page.Cells]:
     for line, change in rows:
         newest = line.dots[-1]
         levels = [changes.level(line, dot) for dot in line.dots[-SPARK_POINTS:]]
         verdict = OUTCOMES[newest.outcome].value
-        yield page.cells(
+        yield (
             page.link_of(line),
             page.sparkline(levels, f"Trend of the newest {len(levels)} runs"),
             page.value(line, newest.value),
@@ -180,7 +173,6 @@ def _rows(rows: Sequence[Row]) -> Iterator[Markup]:
             change_cell(change),
             page.percent(change.month),
             join((tag("span", verdict, class_=f"hidden {verdict}"), change.why)),
-            numeric=NUMBERS,
         )
 
 

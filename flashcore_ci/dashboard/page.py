@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
@@ -11,11 +12,14 @@ from flashcore_ci.dashboard.assets import ASSETS
 from flashcore_ci.model.dashboard import Line
 from flashcore_ci.model.history import RunRow
 from flashcore_ci.report import formatting
-from flashcore_ci.report.html.markup import Child, Markup, join, tag
+from flashcore_ci.report.html.markup import Child, Markup, join, scrolling, tag
 
+INLINE = {"script": ASSETS["theme.js"].decode(), "style": ASSETS["dashboard.css"].decode() + ASSETS["uPlot.min.css"].decode()}
+"""What is in every page, so that the first paint waits for one answer only."""
+_DIGESTS = {name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for name, text in INLINE.items()}
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    f"default-src 'none'; script-src 'self' 'sha256-{_DIGESTS['script']}'; style-src 'sha256-{_DIGESTS['style']}'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 PAGES = {
     "index.html": "Overview",
@@ -36,10 +40,7 @@ SPARK_WIDTH, SPARK_HEIGHT = 120.0, 24.0
 def render(name: str, title: str, *content: Child, charts: bool = False, depth: int = 0, now: int = 0) -> bytes:
     """Return a page. Untrusted text stays text."""
     root = "../" * depth
-    scripts = [tag("script", src=_asset(root, "theme.js"))]
-    if charts:
-        scripts.append(tag("script", src=_asset(root, "uPlot.iife.min.js"), defer=""))
-        scripts.append(tag("link", rel="stylesheet", href=_asset(root, "uPlot.min.css")))
+    scripts = [*(["uPlot.iife.min.js"] if charts else []), "dashboard.js"]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -48,9 +49,8 @@ def render(name: str, title: str, *content: Child, charts: bool = False, depth: 
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{shown(title)} · flashcore-ci"),
         tag("link", rel="icon", href=_asset(root, "icon.svg")),
-        *scripts,
-        tag("link", rel="stylesheet", href=_asset(root, "dashboard.css")),
-        tag("script", src=_asset(root, "dashboard.js"), defer=""),
+        *(tag(name, Markup(text)) for name, text in INLINE.items()),
+        *(tag("script", src=_asset(root, script), defer="") for script in scripts),
     )
     links = (tag("a", text, href=root + file, aria_current="page" if file == name else None) for file, text in PAGES.items())
     bar = tag(
@@ -70,21 +70,26 @@ def section(anchor: str, title: str, *content: Child) -> Markup:
     return tag("section", tag("h2", title, id=f"{anchor}-title"), *content, id=anchor, aria_labelledby=f"{anchor}-title")
 
 
-def cells(*given: Child, numeric: Iterable[int] = ()) -> Markup:
-    """Return a row of a table. The first cell is its heading."""
-    right = set(numeric)
-    first, *rest = given
-    parts = [tag("th", first, scope="row")]
-    parts += [tag("td", cell, class_="num" if index in right else None) for index, cell in enumerate(rest, start=1)]
-    return tag("tr", *parts)
+Cells = Sequence[Child]
+"""A row of a table. The first cell is its heading."""
 
 
-def grid(label: str, head: Sequence[str], rows: Iterable[Markup], *, numeric: Iterable[int] = (), style: str = "") -> Markup:
-    """Return a table in a region that the keyboard can scroll."""
-    right = set(numeric)
-    headings = (tag("th", name, scope="col", class_="num" if index in right else None) for index, name in enumerate(head))
-    inner = tag("table", tag("thead", tag("tr", *headings)), tag("tbody", *rows), class_=style or None)
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {label}")
+def grid(
+    label: str, head: Sequence[str], rows: Iterable[Cells], *, numeric: Iterable[int] = (), style: str | None = None
+) -> Markup:
+    """Return a table in a region that the keyboard can scroll. ``numeric`` columns are right-aligned."""
+    styles = dict.fromkeys(numeric, "num")
+    headings = (tag("th", name, scope="col", class_=styles.get(index)) for index, name in enumerate(head))
+    body = (
+        tag("tr", tag("th", first, scope="row"), *(tag("td", cell, class_=styles.get(i)) for i, cell in enumerate(rest, start=1)))
+        for first, *rest in rows
+    )
+    return scrolling(f"Table: {label}", tag("table", tag("thead", tag("tr", *headings)), tag("tbody", *body), class_=style))
+
+
+def mono(text: str) -> Markup:
+    """Return a name in letters of one width."""
+    return tag("span", text, class_="mono")
 
 
 def facts(*pairs: tuple[str, Child]) -> Markup:

@@ -32,17 +32,9 @@ def render(snapshot: Snapshot) -> bytes:
 
 def listed(snapshot: Snapshot) -> bytes:
     """Return the runs that can be chosen, the newest first."""
-    rows = [
-        [
-            run.digest[: page.SHORT],
-            page.shown(run.commit.sha[: page.SHORT]),
-            run.collected_at,
-            run.outcome.value,
-            page.shown(run.suite, 30),
-        ]
-        for run in map(snapshot.runs.__getitem__, snapshot.detailed)
-    ]
-    return _json(rows)
+    runs = map(snapshot.runs.__getitem__, snapshot.detailed)
+    first = ((run, run.digest[: page.SHORT], page.shown(run.commit.sha[: page.SHORT])) for run in runs)
+    return _json([[*names, run.collected_at, run.outcome.value, page.shown(run.suite, 30)] for run, *names in first])
 
 
 def path(run: RunRow) -> str:

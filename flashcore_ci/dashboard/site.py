@@ -5,6 +5,7 @@ from __future__ import annotations
 from flashcore_ci.dashboard import cost, gate_page, machines, overview, runs, versions, workload
 from flashcore_ci.dashboard.assets import ASSETS
 from flashcore_ci.dashboard.changes import Change, Status
+from flashcore_ci.dashboard.page import INLINE
 from flashcore_ci.model.dashboard import Snapshot
 
 PAGES = {
@@ -37,7 +38,11 @@ def files(snapshot: Snapshot) -> dict[str, bytes]:
         made[f"w/{line.key}.html"] = workload.render(line, known.get(line.key, RETIRED), snapshot)
         made[f"data/series/{line.key}.json"] = workload.data(line, snapshot)
     made |= runs.data(snapshot)
-    return made | {f"assets/{name}": content for name, content in ASSETS.items()}
+    return made | {
+        f"assets/{name}": content
+        for name, content in ASSETS.items()
+        if content.decode() not in INLINE["style"] + INLINE["script"]
+    }
 
 
 def media_type(path: str) -> str:

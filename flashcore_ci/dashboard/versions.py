@@ -81,16 +81,15 @@ def of_line(line: Line, snapshot: Snapshot, most: int) -> Markup:
     return page.grid("Versions", head, reversed(rows[-most:]), numeric=range(2, 9))
 
 
-def _row(line: Line, version: Version, before: Version | None, times: dict[str, float], snapshot: Snapshot) -> Markup:
+def _row(line: Line, version: Version, before: Version | None, times: dict[str, float], snapshot: Snapshot) -> page.Cells:
     code, old = snapshot.codes.get(version.code), snapshot.codes.get(before.code) if before else None
     run = snapshot.runs.get(version.first)
-    return page.cells(
+    return (
         page.run_link(run, "../"),
         page.day(run.collected_at) if run else page.NONE,
         *resources(code.entries if code else (), old.entries if old else ()),
         page.rate(line, times.get(version.identity)),
         f"{version.runs:,}",
-        numeric=range(2, 9),
     )
 
 
@@ -103,13 +102,8 @@ def resources(now: Sequence[EntryFacts], before: Sequence[EntryFacts]) -> Iterat
         elif old is None or old == value:
             yield f"{value:,}{unit}"
         else:
-            worse = value > old and name in {"stack", "spills"}
-            yield tag(
-                "span",
-                f"{'▲' if value > old else '▼'} {value:,}{unit}",
-                class_="regressed" if worse else "moved",
-                title=f"before: {old:,}",
-            )
+            style = "regressed" if value > old and name in {"stack", "spills"} else "moved"
+            yield tag("span", f"{'▲' if value > old else '▼'} {value:,}{unit}", class_=style, title=f"before: {old:,}")
 
 
 def _fact(entry: EntryFacts, name: str) -> int:
@@ -136,17 +130,16 @@ def _singles(single: Iterable[tuple[str, Sequence[EntryVersion]]], snapshot: Sna
     return page.section("single", f"{formatting.plural(len(rows), 'entry function')} with one version", table)
 
 
-def _entry_row(name: str, version: EntryVersion, before: EntryVersion | None, snapshot: Snapshot) -> Markup:
+def _entry_row(name: str, version: EntryVersion, before: EntryVersion | None, snapshot: Snapshot) -> page.Cells:
     run = snapshot.runs.get(version.first)
     line, ms = best(version)
-    return page.cells(
-        tag("span", name, class_="mono"),
+    return (
+        page.mono(name),
         page.run_link(run),
         page.day(run.collected_at) if run else page.NONE,
         *resources((version.facts,), (before.facts,) if before else ()),
         page.rate(line, ms) if line else page.NONE,
         page.link_of(line) if line else page.NONE,
-        numeric=NUMBERS,
     )
 
 

@@ -59,25 +59,14 @@ def _chart(line: Line) -> Markup:
     rest = line.total - len(line.dots)
     note = f"The oldest {line.sampled} points shown are samples of {rest + line.sampled:,}. " if rest > 0 else ""
     keys = "Arrow keys move between points, Enter opens the run. Drag to zoom, double-click to go back."
+    groups = (tag("div", *inner, role="group", aria_label=name) for name, inner in (("Metric", buttons), ("Range", ranges)))
+    label = "Chart of points over commits. The table below has the newest. Arrow keys read the points."
+    about = {"role": "application", "aria_label": label, "aria_describedby": "chart-help", "tabindex": "0"}
+    source = {"data_src": f"../data/series/{line.key}.json", "data_metric": first}
     return tag(
         "figure",
-        tag(
-            "div",
-            tag("div", *buttons, role="group", aria_label="Metric"),
-            tag("div", *ranges, role="group", aria_label="Range"),
-            class_="tools",
-        ),
-        tag(
-            "div",
-            class_="chart",
-            id="chart",
-            data_src=f"../data/series/{line.key}.json",
-            data_metric=first,
-            tabindex="0",
-            role="application",
-            aria_label="Chart of points over commits. The table below has the newest. Arrow keys read the points.",
-            aria_describedby="chart-help",
-        ),
+        tag("div", *groups, class_="tools"),
+        tag("div", class_="chart", id="chart", **source, **about),
         tag("p", "Select a point to see its run.", id="point", role="status", class_="point"),
         tag("figcaption", f"{note}{keys}", id="chart-help"),
     )
@@ -91,14 +80,11 @@ def _alerts(line: Line, snapshot: Snapshot) -> Child:
     for alert in mine:
         part = next(part for part in alert.parts if part.line == line.key)
         rows.append(
-            page.cells(
-                page.shown(alert.key),
-                page.badge(page.shown(alert.state), "unproven"),
+            (
+                *(page.shown(alert.key), page.badge(page.shown(alert.state), "unproven")),
                 page.run_link(snapshot.runs.get(part.first), "../"),
                 f"{page.percent(part.log_ratio)} ± {200 * part.error:.2f}",
-                page.shown(alert.owner) or "nobody yet",
-                page.shown(alert.note or alert.reason, 300),
-                numeric=(3,),
+                *(page.shown(alert.owner) or "nobody yet", page.shown(alert.note or alert.reason, 300)),
             )
         )
     head = ("Alert", "State", "Since commit", "Size", "Owner", "What changed, or why")
@@ -109,27 +95,19 @@ def _table(line: Line, snapshot: Snapshot) -> Markup:
     return page.grid("Newest points", HEAD, _rows(line, snapshot), numeric=(2, 3, 4, 5))
 
 
-def _rows(line: Line, snapshot: Snapshot) -> Iterator[Markup]:
+def _rows(line: Line, snapshot: Snapshot) -> Iterator[page.Cells]:
     for dot in reversed(line.dots[-MOST_ROWS:]):
         run = snapshot.runs[dot.run]
         outcome = OUTCOMES[dot.outcome].value
         digest = run.digest[: page.SHORT]
-        yield page.cells(
-            tag(
-                "a",
-                page.shown(run.commit.sha[: page.SHORT]) or "none",
-                href=f"#run={digest}",
-                class_="mono",
-                title=page.shown(run.commit.subject) or None,
-            ),
-            page.moment(run.collected_at),
-            page.value(line, dot.value),
-            page.percent(dot.ratio),
+        name, title = page.shown(run.commit.sha[: page.SHORT]) or "none", page.shown(run.commit.subject) or None
+        yield (
+            tag("a", name, href=f"#run={digest}", class_="mono", title=title),
+            *(page.moment(run.collected_at), page.value(line, dot.value), page.percent(dot.ratio)),
             page.NONE if dot.error is None else f"{100 * dot.error:.3f} %",
             page.NONE if dot.mhz is None else f"{dot.mhz:,.0f} MHz",
             tag("span", outcome, class_=outcome),
             tag("a", digest, href=f"../compare.html#a={digest}", class_="mono"),
-            numeric=(2, 3, 4, 5),
         )
 
 
@@ -140,12 +118,8 @@ def data(line: Line, snapshot: Snapshot) -> bytes:
     codes = {code: number for number, code in enumerate(dict.fromkeys(dot.code for dot in line.dots))}
     places = {dot.run: index for index, dot in enumerate(line.dots)}
     marks = [
-        {
-            "at": places[part.first],
-            "key": page.shown(alert.key),
-            "state": page.shown(alert.state),
-            "ratio": _millionths(part.log_ratio),
-        }
+        {"at": places[part.first], "ratio": _millionths(part.log_ratio)}
+        | {name: page.shown(getattr(alert, name)) for name in ("key", "state")}
         for alert in snapshot.alerts
         for part in alert.parts
         if part.line == line.key and part.first in places

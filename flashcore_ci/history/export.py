@@ -17,23 +17,9 @@ FORMULA = ("=", "+", "-", "@")
 """A spreadsheet runs a cell that begins so."""
 VALUES = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std", "samples")
 ANCHORED = ("anchor", "log_ratio", "standard_error", "df", "rounds")
-COLUMNS = (
-    *(
-        "suite",
-        "workload",
-        "machine_class",
-        "scale",
-        "commit",
-        "position",
-        "collected_at",
-        "standing",
-        "code",
-        "epoch",
-        "outcome",
-    ),
-    *VALUES,
-    *ANCHORED,
-)
+OF_SERIES = ("suite", "workload", "machine_class", "scale")
+OF_POINT = ("commit", "position", "collected_at", "standing", "code", "epoch", "outcome", *VALUES)
+COLUMNS = (*OF_SERIES, *OF_POINT, *ANCHORED)
 GAUGES = {
     "flashcore_ci_time_milliseconds": ("ms", "Mean time of the newest point."),
     "flashcore_ci_megacycles": ("megacycles", "Mean SM cycles of the newest point, in millions."),
@@ -46,20 +32,10 @@ def csv_text(connection: Connection) -> Iterator[str]:
     yield _line(COLUMNS)
     for series in queries.series(connection):
         for point in queries.points(connection, series.id, standings=queries.ALL):
-            anchored = point.anchored
-            yield _line(
-                (
-                    *(
-                        _cell(value)
-                        for value in (series.suite, series.workload, series.machine_class, series.scale, point.commit)
-                    ),
-                    point.position,
-                    datetime.fromtimestamp(point.collected_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                    *(point.standing.value, point.code, point.epoch, point.outcome.value),
-                    *(getattr(point, name) for name in VALUES),
-                    *(getattr(anchored, name) if anchored else None for name in ANCHORED),
-                )
-            )
+            at = datetime.fromtimestamp(point.collected_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            values = [at if name == "collected_at" else getattr(point, name) for name in OF_POINT]
+            ratio = [getattr(point.anchored, name, None) for name in ANCHORED]
+            yield _line([_cell(value) for value in (*(getattr(series, name) for name in OF_SERIES), *values, *ratio)])
 
 
 def openmetrics_text(connection: Connection) -> Iterator[str]:
@@ -89,11 +65,11 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _cell(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) else text
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def _line(cells: tuple[object, ...]) -> str:
+def _line(cells: Sequence[object]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue()

@@ -20,7 +20,7 @@ from flashcore_ci.model.evidence import (
     Provenance,
     machine_class,
 )
-from flashcore_ci.model.history import OUTCOMES
+from flashcore_ci.model.history import COUNTS, OUTCOMES
 from flashcore_ci.model.identity import code_digest, is_anchored, is_covered, was_same_code, workload_digest, workload_identity
 from flashcore_ci.model.metrics import ANCHOR, SIDES, primary_scale
 from flashcore_ci.model.plan import Plan
@@ -35,10 +35,6 @@ NOT_KEPT = frozenset({"blocks/kept", "blocks/dropped", *(f"{scale}/gpu/cold" for
 SUMMARISED = {"ms": "time/gpu/cold", "megacycles": "cycles/gpu/cold", "mhz": "clock/sm"}
 SHARED_KINDS = frozenset({Kind.CORRECTNESS, Kind.SANITIZER})
 """Kinds whose readings are the same whenever the same code runs."""
-COUNTS = (
-    *("registers", "highest_register", "spill_store_bytes", "spill_load_bytes", "stack_bytes"),
-    *("static_shared_bytes", "dynamic_shared_bytes", "waits"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +196,7 @@ def log_ratio(workload: Workload, compared: Observation) -> Row | None:
         found = estimate([math.log(y) - math.log(x) for x, y in zip(before.values, after.values, strict=True)], None)
     except (ValueError, ZeroDivisionError):  # not above zero, too few rounds, or all equal: no measurement
         return None
-    return {
-        "log_ratio": found.mean,
-        "standard_error": found.standard_error,
-        "df": float(found.df),
-        "rounds": found.rounds,
-    }
+    return {"log_ratio": found.mean, "standard_error": found.standard_error, "df": float(found.df), "rounds": found.rounds}
 
 
 def _code(identity: Identity, unique: str) -> Row:

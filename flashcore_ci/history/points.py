@@ -36,7 +36,7 @@ def tracks(
     found: list[Track] = []
     for series in queries.series(connection, suite=suite):
         points = queries.points(connection, series.id, standings=tuple(standings), newest=newest)
-        links = _links(queries.anchors(connection, of=series), series.machine_class)
+        links = links_of(queries.anchors(connection, of=series), series.machine_class)
         by_epoch: dict[int, list[Point]] = {}
         for point in points:
             if point.epoch is not None:
@@ -59,7 +59,7 @@ def _runs(connection: Connection) -> dict[int, tuple[str, Tools]]:
     return {row.id: (row.bundle, parsed[row.toolset_id]) for row in rows}
 
 
-def _links(anchors: Sequence[Anchor], machine_class: str) -> dict[int, Link]:
+def links_of(anchors: Sequence[Anchor], machine_class: str) -> dict[int, Link]:
     """Return every anchor's place in its chain. An anchor that was not measured with the previous one begins a chain."""
     places: dict[int, Link] = {}
     for anchor in anchors:  # the oldest first

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, Row, Select, and_, func, select
 
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.packing import DOUBLE, SINGLE, unpack
@@ -32,6 +32,7 @@ from flashcore_ci.model.history import (
 from flashcore_ci.model.suite import Roof
 from flashcore_ci.model.verdict import Outcome
 
+R = TypeVar("R")
 ALL = tuple(Standing)
 FEEDS = (Standing.PROTECTED,)
 """The runs that detection may use."""
@@ -40,23 +41,13 @@ Ids = Collection[int]
 
 def machines(connection: Connection) -> tuple[Machine, ...]:
     """Return every GPU that a run named."""
-    return tuple(_machine(row) for row in connection.execute(select(t.machines).order_by(t.machines.c.id)))
+    return tuple(_record(Machine, row) for row in connection.execute(select(t.machines).order_by(t.machines.c.id)))
 
 
 def epochs(connection: Connection) -> dict[int, Epoch]:
     """Return every epoch by its id."""
     by_id = {machine.id: machine for machine in machines(connection)}
-    rows = connection.execute(select(t.epochs))
-    return {
-        row.id: Epoch(
-            id=row.id,
-            machine=by_id[row.machine_id],
-            driver=row.driver,
-            clock_policy=row.clock_policy,
-            collector=row.collector,
-        )
-        for row in rows
-    }
+    return {row.id: _record(Epoch, row, machine=by_id[row.machine_id]) for row in connection.execute(select(t.epochs))}
 
 
 def series(connection: Connection, *, suite: str | None = None) -> tuple[Series, ...]:
@@ -64,7 +55,7 @@ def series(connection: Connection, *, suite: str | None = None) -> tuple[Series,
     c = t.series.c
     query = select(t.series).order_by(c.suite, c.workload, c.machine_class, c.id)
     rows = connection.execute(query if suite is None else query.where(c.suite == suite))
-    return tuple(_series(row) for row in rows)
+    return tuple(_record(Series, row, roof=Roof(row.roof)) for row in rows)
 
 
 def runs(
@@ -128,50 +119,31 @@ def codes(connection: Connection, ids: Ids) -> dict[int, Code]:
     """Return code with the facts about its entry functions, by ``Point.code_id``."""
     joined = select(t.code_entries.c.code_id, t.entries).join(t.entries, t.code_entries.c.entry_id == t.entries.c.id)
     entries: dict[int, list[EntryFacts]] = defaultdict(list)
-    for part in _chunks(ids):
-        for row in connection.execute(joined.where(t.code_entries.c.code_id.in_(part)).order_by(t.entries.c.symbol)):
-            entries[row.code_id].append(_entry(row))
-    rows = (row for part in _chunks(ids) for row in connection.execute(select(t.codes).where(t.codes.c.id.in_(part))))
-    names = ("id", "identity", "machine_code", "launcher", "binding", "subject")
-    return {row.id: Code(**{name: getattr(row, name) for name in names}, entries=tuple(entries[row.id])) for row in rows}
+    for row in in_parts(connection, joined.order_by(t.entries.c.symbol), t.code_entries.c.code_id, ids):
+        opcodes = tuple((name, count) for name, count in json.loads(row.opcodes))
+        entries[row.code_id].append(_record(EntryFacts, row, opcodes=opcodes))
+    rows = in_parts(connection, select(t.codes), t.codes.c.id, ids)
+    return {row.id: _record(Code, row, entries=tuple(entries[row.id])) for row in rows}
 
 
 def verdicts(connection: Connection, run_ids: Ids) -> tuple[StoredVerdict, ...]:
     """Return every verdict of these runs that is not a PASS."""
     c = t.verdicts.c
     query = select(t.verdicts).order_by(c.run_id, c.gate, c.target)
-    rows = (row for part in _chunks(run_ids) for row in connection.execute(query.where(c.run_id.in_(part))))
-    return tuple(
-        StoredVerdict(
-            run=row.run_id,
-            gate=row.gate,
-            target=row.target,
-            outcome=Outcome(row.outcome),
-            code=row.code,
-            message=row.message,
-            record=row.record,
-        )
-        for row in rows
-    )
+    rows = in_parts(connection, query, c.run_id, run_ids)
+    return tuple(_record(StoredVerdict, row, run=row.run_id, outcome=Outcome(row.outcome)) for row in rows)
 
 
 def anchors(connection: Connection, *, of: Series | None = None) -> tuple[Anchor, ...]:
     """Return the anchors, the oldest first, of one series or of all."""
     query = select(t.anchors).order_by(t.anchors.c.since, t.anchors.c.id)
     if of is not None:
-        key = {"suite": of.suite, "workload": of.workload, "question": of.question}
-        query = query.filter_by(**key)
+        query = query.filter_by(suite=of.suite, workload=of.workload, question=of.question)
     links: dict[int, list[AnchorLink]] = defaultdict(list)
     for row in connection.execute(select(t.anchor_links)):
-        values = {name: getattr(row, name) for name in AnchorLink.__slots__}
-        links[row.anchor_id].append(AnchorLink(**values))
+        links[row.anchor_id].append(_record(AnchorLink, row))
     return tuple(
-        Anchor(
-            **{name: getattr(row, name) for name in ("id", "suite", "workload", "question", "code", "since", "reason")},
-            commit=row.commit_sha,
-            previous=row.previous_id,
-            links=tuple(links[row.id]),
-        )
+        _record(Anchor, row, commit=row.commit_sha, previous=row.previous_id, links=tuple(links[row.id]))
         for row in connection.execute(query)
     )
 
@@ -180,18 +152,10 @@ def alerts(connection: Connection) -> tuple[Alert, ...]:
     """Return every alert, the newest first."""
     parts: dict[int, list[AlertSeries]] = defaultdict(list)
     for row in connection.execute(select(t.alert_series).order_by(t.alert_series.c.series_id)):
-        parts[row.alert_id].append(
-            AlertSeries(
-                series=row.series_id,
-                first=row.first_run_id,
-                last_good=row.last_good_run_id,
-                log_ratio=row.log_ratio,
-                standard_error=row.standard_error,
-            )
-        )
-    names = ("key", "state", "opened_at", "closed_at", "owner", "reason", "until")
+        ids = {"series": row.series_id, "first": row.first_run_id, "last_good": row.last_good_run_id}
+        parts[row.alert_id].append(_record(AlertSeries, row, **ids))
     rows = connection.execute(select(t.alerts).order_by(t.alerts.c.opened_at.desc(), t.alerts.c.key))
-    return tuple(Alert(**{name: getattr(row, name) for name in names}, series=tuple(parts[row.id])) for row in rows)
+    return tuple(_record(Alert, row, series=tuple(parts[row.id])) for row in rows)
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -215,10 +179,8 @@ def _more_ratios(connection: Connection, series_id: int, run_ids: Ids | None) ->
         .where(t.ratios.c.series_id == series_id)
         .order_by(t.ratios.c.run_id, t.codes.c.identity)
     )
-    parts = (None,) if run_ids is None else _chunks(run_ids)
-    queries = (query if part is None else query.where(t.ratios.c.run_id.in_(part)) for part in parts)
     found: dict[int, list[Row[Any]]] = defaultdict(list)
-    for row in (row for each in queries for row in connection.execute(each)):
+    for row in connection.execute(query) if run_ids is None else in_parts(connection, query, t.ratios.c.run_id, run_ids):
         found[row.run_id].append(row)
     return found
 
@@ -231,68 +193,54 @@ def _anchored(connection: Connection, series_id: int) -> dict[str, int]:
 
 
 def _ratio(row: Row[Any], pinned: dict[str, int]) -> Ratio:
-    values = {name: getattr(row, name) for name in ("log_ratio", "standard_error", "df", "rounds")}
-    return Ratio(base=row.base, anchor=pinned.get(row.base), **values)
+    return _record(Ratio, row, anchor=pinned.get(row.base))
 
 
 def _reading_sets(connection: Connection, ids: Iterable[int | None]) -> dict[int, dict[str, float]]:
     c = t.reading_sets.c
     query = select(c.id, c.numbers, t.layouts.c.names).join(t.layouts, c.layout_id == t.layouts.c.id)
-    wanted = {number for number in ids if number is not None}
-    rows = (row for part in _chunks(wanted) for row in connection.execute(query.where(c.id.in_(part))))
+    rows = in_parts(connection, query, c.id, {number for number in ids if number is not None})
     return {row.id: unpack(row.names, row.numbers, DOUBLE) for row in rows}
 
 
-def _chunks(ids: Ids, size: int = 500) -> Iterator[list[int]]:
-    """Split ids into lists that every database takes as parameters."""
+def in_parts(connection: Connection, query: Select[Any], column: Any, ids: Ids, size: int = 500) -> Iterator[Row[Any]]:
+    """Yield the rows of these ids, in as many queries as every database takes."""
     ordered = sorted(ids)
-    return (ordered[start : start + size] for start in range(0, len(ordered), size))
+    for start in range(0, len(ordered), size):
+        yield from connection.execute(query.where(column.in_(ordered[start : start + size])))
 
 
-def _series(row: Row[Any]) -> Series:
-    names = ("id", "suite", "workload", "question", "subject", "scale", "machine_class")
-    return Series(**{name: getattr(row, name) for name in names}, roof=Roof(row.roof))
-
-
-def _machine(row: Row[Any]) -> Machine:
-    return Machine(**{name: getattr(row, name) for name in Machine.__slots__})
-
-
-def _entry(row: Row[Any]) -> EntryFacts:
-    values = {name: getattr(row, name) for name in EntryFacts.__slots__}
-    return EntryFacts(**values | {"opcodes": tuple((name, count) for name, count in json.loads(row.opcodes))})
+def _record(kind: type[R], row: Row[Any], **more: Any) -> R:
+    """Fill each field from the column with its name, or from ``more``."""
+    return kind(**{name: getattr(row, name) for name in kind.__slots__ if name not in more}, **more)  # type: ignore[attr-defined]
 
 
 def _run(row: Row[Any], by_id: dict[int, Machine]) -> RunRow:
-    commit = {name: getattr(row, name) for name in Commit.__slots__ if name != "sha"}
-    names = ("bundle", "suite", "branch", "collected_at", "added_at", "headline", "driver", "seconds", "invocation")
-    return RunRow(
-        **{name: getattr(row, name) for name in names},
-        id=row.id,
-        digest=row.digest.hex(),
-        commit=Commit(sha=row.sha, **commit),
-        standing=Standing(row.standing),
-        dirty=bool(row.dirty),
-        outcome=Outcome(row.outcome),
-        machine=by_id.get(row.machine_id),
-        tools=tuple((name, version) for name, version in json.loads(row.tools)),
-        checks=row.planned,
-    )
+    values = {
+        "standing": Standing(row.standing),
+        "dirty": bool(row.dirty),
+        "outcome": Outcome(row.outcome),
+        "checks": row.planned,
+    }
+    tools = tuple((name, version) for name, version in json.loads(row.tools))
+    machine = by_id.get(row.machine_id)
+    return _record(RunRow, row, **values, digest=row.digest.hex(), commit=_record(Commit, row), machine=machine, tools=tools)
 
 
 def _point(row: Row[Any], more: Sequence[Row[Any]], pinned: dict[str, int], shared: dict[str, float]) -> Point:
     own: dict[str, Any] = {} if row.names is None else unpack(row.names, row.numbers, SINGLE)
-    ratios = (*(() if row.base_id is None else (row,)), *more)
-    return Point(
-        **{name: getattr(row, name) for name in ("samples", "collected_at", "position", "code_id")},
-        **{name: own.pop(name, None) for name in ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std")},
+    names = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz", "mhz_std")
+    return _record(
+        Point,
+        row,
+        **{name: own.pop(name, None) for name in names},
         series=row.series_id,
         run=row.run_id,
         commit=row.sha,
-        standing=Standing(row.standing),
         code=row.identity or "",
         epoch=row.epoch_id,
+        standing=Standing(row.standing),
         outcome=OUTCOMES[row.outcome],
-        ratios=tuple(_ratio(each, pinned) for each in ratios),
+        ratios=tuple(_ratio(each, pinned) for each in (*(() if row.base_id is None else (row,)), *more)),
         readings={**shared, **own},
     )

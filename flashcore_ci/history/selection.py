@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, func, select
 
 from flashcore_ci.history import queries
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.packing import DOUBLE, unpack
+from flashcore_ci.history.points import links_of
 from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
 from flashcore_ci.model.history import Series
 
-MOST = 500
 SUMMARY = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz")
 WORK = ("work/flops", "work/bytes")
 
@@ -42,19 +42,19 @@ def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list
     p = t.points.c
     columns = (p.run_id, p.code_id, p.epoch_id, p.outcome, p.base_id, p.log_ratio, p.standard_error, p.layout_id, p.numbers)
     found: dict[int, Dot] = {}
-    for part in _parts(run_ids):
-        for row in connection.execute(select(*columns).where(p.series_id == series.id, p.run_id.in_(part))):
-            run, code, epoch, outcome, base, ratio, error, layout, numbers = row
-            given = [*more.get(run, ()), *([(base, ratio, error)] if base in anchors else [])]
-            ratio, error = None, None
-            if given:
-                base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
-                ratio += anchors[base][1]
-            ms, ms_std, cycles, cycles_std, mhz = (
-                None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
-            )
-            value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
-            found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)
+    query = select(*columns).where(p.series_id == series.id)
+    for row in queries.in_parts(connection, query, p.run_id, run_ids):
+        run, code, epoch, outcome, base, ratio, error, layout, numbers = tuple(row)
+        given = [*more.get(run, ()), *([(base, ratio, error)] if base in anchors else [])]
+        ratio, error = None, None
+        if given:
+            base, ratio, error = max(given, key=lambda each: anchors[each[0]][0])
+            ratio += anchors[base][1]
+        ms, ms_std, cycles, cycles_std, mhz = (
+            None if at is None else struct.unpack_from("<f", numbers, at)[0] for at in layouts.get(layout, (None,) * 5)
+        )
+        value, std = (ms, ms_std) if series.scale == "ms" else (cycles, cycles_std)
+        found[run] = Dot(run, code, epoch, outcome, ratio, error, value, std, ms, mhz)
     return [found[run] for run in run_ids if run in found]
 
 
@@ -62,8 +62,7 @@ def versions(connection: Connection, dots: Sequence[Dot]) -> list[Version]:
     """Return every code of these points, in the order of its first point."""
     of_code = {dot.code for dot in dots if dot.code is not None}
     c = t.codes.c
-    rows = (row for part in _parts(of_code) for row in connection.execute(select(c.id, c.identity).where(c.id.in_(part))))
-    identity = {row.id: row.identity for row in rows}
+    identity = {row.id: row.identity for row in queries.in_parts(connection, select(c.id, c.identity), c.id, of_code)}
     found: dict[str, list[Dot]] = defaultdict(list)
     for dot in dots:
         if dot.code in identity:
@@ -104,7 +103,7 @@ def stages(connection: Connection, run_ids: Collection[int]) -> dict[int, dict[s
     """Return the seconds of each kind of evidence by run."""
     r = t.runs.c
     query = select(r.id, r.stages).where(r.stages != "{}")
-    return {row.id: json.loads(row.stages) for part in _parts(run_ids) for row in connection.execute(query.where(r.id.in_(part)))}
+    return {row.id: json.loads(row.stages) for row in queries.in_parts(connection, query, r.id, run_ids)}
 
 
 def newest_change(connection: Connection) -> tuple[int, ...]:
@@ -117,13 +116,9 @@ def newest_change(connection: Connection) -> tuple[int, ...]:
 def _anchor_codes(connection: Connection, series: Series) -> dict[int, tuple[int, float]]:
     """Return (anchor, log(anchor / first of its chain)) by code id. So an anchor that replaced another moves no point."""
     anchors = queries.anchors(connection, of=series)
-    places: dict[int, float] = {}
-    for anchor in anchors:  # the oldest first
-        link = next((link for link in anchor.links if link.machine_class == series.machine_class), None)
-        before = None if anchor.previous is None else places.get(anchor.previous)
-        places[anchor.id] = 0.0 if link is None or before is None else before + link.log_ratio
+    places = links_of(anchors, series.machine_class)
     c = t.codes.c
-    known = {anchor.code: (anchor.id, places[anchor.id]) for anchor in anchors}
+    known = {anchor.code: (anchor.id, places[anchor.id][1]) for anchor in anchors}
     rows = connection.execute(select(c.id, c.identity).where(c.identity.in_(known))) if known else ()
     return {row[0]: known[row[1]] for row in rows}
 
@@ -147,8 +142,3 @@ def _offsets(connection: Connection) -> dict[int, tuple[int | None, ...]]:
         places = {name: 4 * index for index, name in enumerate(json.loads(row.names))}
         found[row.id] = tuple(places.get(name) for name in SUMMARY)
     return found
-
-
-def _parts(ids: Collection[int]) -> Iterator[list[int]]:
-    ordered = sorted(ids)
-    return (ordered[start : start + MOST] for start in range(0, len(ordered), MOST))

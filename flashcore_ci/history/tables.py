@@ -15,6 +15,8 @@ from sqlalchemy import BigInteger as Big
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, SmallInteger, Table, Text
 from sqlalchemy.schema import SchemaItem
 
+from flashcore_ci.model.history import COUNTS
+
 METADATA = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -58,13 +60,7 @@ series = _shared("series", *map(_text, ("suite", "workload", "question", "subjec
 entries = _shared(
     "entries",
     *map(_text, ("symbol", "machine_code")),
-    *map(
-        _number,
-        (
-            *("registers", "highest_register", "spill_store_bytes", "spill_load_bytes", "stack_bytes"),
-            *("static_shared_bytes", "dynamic_shared_bytes", "waits"),
-        ),
-    ),
+    *map(_number, COUNTS),
     _text("opcodes"),
 )
 codes = _shared(

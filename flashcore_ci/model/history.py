@@ -171,6 +171,10 @@ class EntryFacts:
     opcodes: tuple[tuple[str, int], ...]
 
 
+COUNTS = EntryFacts.__slots__[2:-1]
+"""The fields of ``EntryFacts`` that are whole numbers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
     """Code as measured. ``identity`` digests machine code, launcher, binding and subject: equal code has an equal identity."""

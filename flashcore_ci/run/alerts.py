@@ -134,9 +134,7 @@ def _make(
 
 def _series(each: Detection) -> AlertedSeries:
     return AlertedSeries(
-        suite=each.track.series.suite,
-        workload=each.track.series.workload,
-        machine_class=each.track.series.machine_class,
+        **{name: getattr(each.track.series, name) for name in ("suite", "workload", "machine_class")},
         percent=round(100 * math.expm1(each.finding.change), 4),
         standard_error=round(100 * each.finding.standard_error, 4),
         z=round(each.finding.z, 4),
@@ -166,13 +164,11 @@ def _changes(group: Sequence[Detection], codes: Mapping[int, Code], point_of: Po
 
 def _stored(alert: AlertFile, group: Sequence[Detection]) -> Alert:
     return Alert(
+        **{name: getattr(alert, name) for name in ("owner", "reason", "until")},
         key=alert.id,
         state=alert.state.value,
         opened_at=_seconds(alert.opened) or 0,
         closed_at=_seconds(alert.closed),
-        owner=alert.owner,
-        reason=alert.reason,
-        until=alert.until,
         series=tuple({each.track.series.id: _alert_series(each) for each in reversed(group)}.values()),
     )
 

@@ -7,25 +7,24 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flashcore_ci import __version__
 from flashcore_ci.adapters import clock, git
 from flashcore_ci.bounded import files
+from flashcore_ci.collect import resources
 from flashcore_ci.history import address, database, writing
 from flashcore_ci.history.rows import NewRun, RunRows, rows_of
 from flashcore_ci.history.writing import Added
 from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.judge.references import References
-from flashcore_ci.model.anchor import Pin
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError, FlashcoreError, UnmetError, UsageError
-from flashcore_ci.model.evidence import Provenance
+from flashcore_ci.model.evidence import Evidence, Provenance
 from flashcore_ci.model.history import Commit, Standing
 from flashcore_ci.model.suite import Waiver
 from flashcore_ci.model.verdict import Origin, Report, StalePolicy
 from flashcore_ci.run import evidence as recorded
 from flashcore_ci.run import profiler_reports, references
-from flashcore_ci.run import statement as statements
-from flashcore_ci.run.build import compiler_evidence
 from flashcore_ci.run.host import scratch_folder
 from flashcore_ci.run.rederive import rederived
 from flashcore_ci.run.request import Progress, Request
@@ -77,7 +76,9 @@ def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str],
         run = read_run(out)
         with scratch_folder() as scratch:
             commit = _commit(run.evidence.provenance, scratch)
-        rows = rows_of(_new(run, report, commit, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite)))
+        rows = rows_of(
+            _new(run, report, commit, run.evidence, branch=environ.get("GITHUB_REF_NAME", ""), pins=read_anchors(suite))
+        )
         return f"history: {_write_in_time(address.parse(db, environ), rows)}"
     except FlashcoreError as error:
         return f"not stored in the history: {' '.join(str(error).split())}. {later}"
@@ -113,6 +114,8 @@ def check_address(db: str, environ: Mapping[str, str]) -> None:
 def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> NewRun:
     """Read and judge a run. With a statement the file is copied first, so that all of this is about the same bytes."""
     if statement is not None:
+        from flashcore_ci.run import statement as statements  # noqa: PLC0415 - slow, and rarely needed
+
         copy = scratch / "run.tar.xz"
         if path.is_dir():
             pack(path, copy)
@@ -131,37 +134,21 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
         commit = _commit(provenance, scratch)
     report, source = _judged(run, how)
     packed = "" if path.is_dir() else hashlib.sha256(files.read(path, limit=bundle.MAX_PACKED_BYTES)).hexdigest()
-    new = _new(
-        run, report, commit, branch=branch, bundle=packed, standing=standing, invocation=invocation, pins=read_anchors(how.suite)
-    )
-    return NewRun(**{name: getattr(new, name) for name in NewRun.__slots__} | {"evidence": source.evidence})
+    known = {"branch": branch, "bundle": packed, "standing": standing, "invocation": invocation}
+    return _new(run, report, commit, source.evidence, **known, pins=read_anchors(how.suite))
 
 
-def _new(
-    run: Run,
-    report: Report,
-    commit: Commit,
-    *,
-    branch: str = "",
-    bundle: str = "",
-    standing: Standing = Standing.OTHER,
-    invocation: str = "",
-    pins: tuple[Pin, ...] = (),
-) -> NewRun:
+def _new(run: Run, report: Report, commit: Commit, evidence: Evidence, **known: Any) -> NewRun:
     return NewRun(
+        **known,
         plan=run.plan,
-        evidence=run.evidence,
+        evidence=evidence,
         verdicts=report.verdicts,
         outcome=report.outcome,
         headline=report.headline,
         commit=commit,
         added_at=int(clock.wall()),
         digest=hashlib.sha256(canonical(run.evidence)).hexdigest(),
-        bundle=bundle,
-        branch=branch,
-        standing=standing,
-        invocation=invocation,
-        pins=pins,
     )
 
 
@@ -177,8 +164,9 @@ def _judged(run: Run, how: Import) -> tuple[Report, Source]:
         waivers, noise = suite.waivers, references.of(request.root / request.suite)
     with profiler_reports.reading(run.files) as profiles:
         source = rederived(recorded.source_of(run), run.plan, profiles)
-    evidence = run.evidence
-    compiled = Source(origin=Origin(kind="recorded"), evidence=compiler_evidence(run.plan, evidence.builds, evidence.provenance))
+    evidence, observed = run.evidence, resources.observe(run.plan.descriptions, run.evidence.builds, run.plan.protocol)
+    static = Evidence(provenance=evidence.provenance, builds=evidence.builds, observations=observed)
+    compiled = Source(origin=Origin(kind="recorded"), evidence=static)
     try:
         report = judge(
             run.plan,

@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROTOCOL = {"lead_ms": 25.0, "window_ms": 75.0, "blocks": 12}
+PROTOCOL = {"lead_ms": 15.0, "window_ms": 45.0, "blocks": 8}
 WAITING = 5  # processes per GPU that have started
 A, D, S = "attention", "decode", "stream"
 BASE = {"dtype": "fp16", "h": 16, "causal": False}
@@ -30,6 +30,8 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "prefill-fp16-b16-h16-s2048-d64-causal": (A, {**BASE, "b": 16, "sq": 2048, "d": 64, "causal": True}),
     "prefill-fp16-b16-h16-s2048-d128": (A, {**BASE, "b": 16, "sq": 2048, "d": 128}),
     "prefill-fp16-b16-h16-s2048-d128-causal": (A, {**BASE, "b": 16, "sq": 2048, "d": 128, "causal": True}),
+    "prefill-fp16-b4-h16-s8192-d64-causal": (A, {**BASE, "b": 4, "sq": 8192, "d": 64, "causal": True}),
+    "prefill-fp16-b4-h16-s8192-d128": (A, {**BASE, "b": 4, "sq": 8192, "d": 128}),
     "prefill-fp16-b64-h16-s512-d64": (A, {**BASE, "b": 64, "sq": 512, "d": 64}),
     "prefill-fp16-b16-h8-s2048-d256": (A, {**BASE, "b": 16, "h": 8, "sq": 2048, "d": 256}),
     "decode-fp16-b8-h32-kv8-s32768-d128": (D, {"dtype": "fp16", "b": 8, "h": 32, "hkv": 8, "sk": 32768, "d": 128}),
@@ -38,14 +40,14 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 TENTHS = tuple(level / 10 for level in range(11))
 PLANTED: dict[str, tuple[str, dict[str, Any], int, tuple[float, ...]]] = {  # kernel, parameters, extra of the pilot, levels (%)
     "planted-prefill-s2048-d64": (A, {"h": 16, "b": 16, "sq": 2048, "d": 64}, 20_000, (*TENTHS, 3.0)),
-    "planted-prefill-s2048-d128": (A, {"h": 16, "b": 16, "sq": 2048, "d": 128}, 20_000, (0.0, 0.3, 0.5, 1.0, 3.0)),
-    "planted-stream-2gib": (S, {"n": 178_956_970}, 4_369, (0.0, 0.3, 0.5, 1.0, 3.0)),
+    "planted-prefill-s2048-d128": (A, {"h": 16, "b": 16, "sq": 2048, "d": 128}, 20_000, (0.0, 0.1, 0.3, 0.5, 1.0, 3.0)),
+    "planted-stream-2gib": (S, {"n": 178_956_970}, 4_369, (0.0, 0.1, 0.3, 0.5, 1.0, 3.0)),
 }
 
 
-def subject(path: str) -> Any:
+def load_file(path: pathlib.Path, name: str) -> Any:
     """Load a subject's file."""
-    spec = importlib.util.spec_from_file_location(f"sitting_{pathlib.Path(path).stem}", ROOT / path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -71,7 +73,8 @@ def median(driver: Any, flush: Any, module: Any, inputs: Any) -> dict[str, float
     pairs = [launch() for _ in range(4)]
     torch.cuda.synchronize()
     each = statistics.median(start.elapsed_time(stop) for start, stop in pairs) + 0.05
-    size = (PROTOCOL["lead_ms"] + PROTOCOL["window_ms"]) / PROTOCOL["blocks"]
+    whole = PROTOCOL["lead_ms"] + PROTOCOL["window_ms"]
+    size = whole / PROTOCOL["blocks"]
     count, blocks = max(3, round(size / each)), []
     for _ in range(int(PROTOCOL["blocks"])):
         before = driver.tick()
@@ -79,7 +82,7 @@ def median(driver: Any, flush: Any, module: Any, inputs: Any) -> dict[str, float
         blocks.append((before, pairs, driver.tick()))
     torch.cuda.synchronize()
     found = []
-    for before, pairs, after in blocks[int(PROTOCOL["blocks"] * PROTOCOL["lead_ms"] / 100.0) :]:
+    for before, pairs, after in blocks[int(PROTOCOL["blocks"] * PROTOCOL["lead_ms"] / whole) :]:
         ms, mhz = statistics.median(start.elapsed_time(stop) for start, stop in pairs), driver.megahertz(before, after)
         found.append((ms, ms * mhz * 1e-3, mhz))
     return dict(zip(("ms", "megacycles", "mhz"), map(statistics.median, zip(*found, strict=True)), strict=True))
@@ -92,12 +95,13 @@ def worker(libraries: pathlib.Path, out: pathlib.Path, number: int, deadline: fl
     sys.path[:0] = [str(ROOT), str(ROOT / "kernel")]
     from flashcore_ci.worker.driver import Driver
 
+    subjects = {name: load_file(ROOT / f"kernel/subjects/{name}.py", name) for name in (A, D, S)}
+    slowed = load_file(ROOT / "kernel/planted/subject.py", "planted")
     with (out / "lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if time.time() > deadline:
             os._exit(0)
         driver, flush = Driver(), torch.empty(126_000_000, dtype=torch.int8, device="cuda")
-        subjects = {name: subject(f"kernel/subjects/{name}.py") for name in (A, D, S)}
         record: dict[str, Any] = {"process": number, "began": round(time.time(), 2), "rows": {}}
         rows, planted = list(ROWS.items()), list(PLANTED.items())
         random.shuffle(rows)
@@ -107,10 +111,9 @@ def worker(libraries: pathlib.Path, out: pathlib.Path, number: int, deadline: fl
         for name, (kernel, params) in rows:
             record["rows"][name] = median(driver, flush, subjects[kernel], subjects[kernel].inputs(params, number))
         save(out, record)
-        module = subject("kernel/planted/subject.py")
-        module.load(libraries / "libflashcore_planted.so")
+        slowed.load(libraries / "libflashcore_planted.so")
         for name, (kernel, params, extra, levels) in planted:
-            record["rows"] |= levels_of(out, driver, flush, module, name, {**params, "kernel": kernel}, extra, levels, number)
+            record["rows"] |= levels_of(out, driver, flush, slowed, name, {**params, "kernel": kernel}, extra, levels, number)
             save(out, record)
         os._exit(0)  # the lock ends with the process and its context
 

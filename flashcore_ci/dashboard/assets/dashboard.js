@@ -18,12 +18,12 @@
   const minus = (text) => text.replace("-", "−");
   const percent = (log, digits = 2) => log === null ? "–" : minus(`${log > 0 ? "+" : ""}${(100 * Math.expm1(log)).toFixed(digits)} %`);
   const when = (seconds) => new Date(1000 * seconds).toISOString().replace("T", " ").slice(0, 16) + " UTC";
-  const color = (name) => {
-    const probe = make("span");
-    probe.style.color = `var(--${name})`;
-    document.body.append(probe);
-    const found = getComputedStyle(probe).color;
-    probe.remove();
+  const colors = (names) => { // one element for all, so that the page is laid out once
+    const probes = make("span");
+    probes.append(...names.map((name) => { const probe = make("i"); probe.style.color = `var(--${name})`; return probe; }));
+    document.body.append(probes);
+    const found = Object.fromEntries(names.map((name, index) => [name, getComputedStyle(probes.children[index]).color]));
+    probes.remove();
     return found;
   };
   const OUTCOMES = ["PASS", "WAIVED", "INCONCLUSIVE", "FAIL"];
@@ -128,7 +128,7 @@
     const build = () => {
       const kept = plot ? [plot.scales.x.min, plot.scales.x.max] : null;
       if (plot) plot.destroy();
-      palette = Object.fromEntries(["ink", "soft", "head", "grid", "band", "bad", "good", "unsure", "waived"].map((name) => [name, color(name)]));
+      palette = colors(["ink", "soft", "head", "grid", "band", "bad", "good", "unsure", "waived"]);
       const axis = { stroke: palette.soft, grid: { stroke: palette.grid, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
       const thin = { show: true, stroke: "transparent", points: { show: false } };
       const main = { stroke: palette.head, width: 1.5, points: { show: count < 120, size: 6, fill: palette.head } };
