@@ -207,7 +207,7 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
 
 OUTCOME: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("seconds", "kept", "dropped"), lambda value: isinstance(value, int | float) and math.isfinite(value)),
-    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius"), _is_number),
+    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius", "gbps", "speedup"), _is_number),
     "readings": _is(dict),
     "notes": _is(list),
     "reasons": _are_masks,

@@ -106,6 +106,8 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "blocks/dropped": ("dropped", "count"),
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
+        "link/bandwidth": ("gbps", "GB/s"),
+        "gpus/speedup": ("speedup", "ratio"),
     }
     known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}
     medians = {name: statistics.median(float(values[key]) for values in good) for name, (key, _) in known.items()}
