@@ -40,6 +40,16 @@ def connect(job: Job, backend: str) -> str:
     return f"NCCL {version}, NCCL_NVLS_ENABLE={os.environ.get('NCCL_NVLS_ENABLE', '')}"
 
 
+def leave() -> None:
+    """Wait until every rank has done its work: one that ends takes its memory away from the others."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    if _live is not None:
+        _live[0].worst([0.0])
+
+
 def of_rank(job: Job, module: ModuleType) -> Any:
     """Return the subject as this rank sees it. Recorded messages need inputs that can be drawn again."""
     if _live is None:

@@ -12,6 +12,7 @@ import importlib
 import math
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -150,7 +151,7 @@ def be_rank(job_file: str, result_file: str, rank: int) -> None:
     job = Job.read(Path(job_file))
     result = Result(job, Path(result_file))
     result.write()
-    from flashcore_ci.worker import file_reads, foreign_files, guard
+    from flashcore_ci.worker import connection, file_reads, foreign_files, guard
     from flashcore_ci.worker.__main__ import JOBS
 
     file_reads.ignore_bytecode(job.root)
@@ -164,6 +165,8 @@ def be_rank(job_file: str, result_file: str, rank: int) -> None:
     completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(
         dataclasses.replace(job, options=options), result
     )
-    if not completed:
-        os._exit(3)
-    result.done()
+    if completed:
+        connection.leave()
+        result.done()
+    sys.stderr.flush()
+    os._exit(0 if completed else 1)  # without NCCL's clean-up, which may wait for a rank that has gone

@@ -140,7 +140,7 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
     """Submit ``count`` launches after ``hold`` ms, which keep the host ahead."""
     import torch
 
-    drawn = random.randrange(count)  # noqa: S311 - the subject must not be able to predict it
+    drawn = int(context.worst([random.randrange(count)])[0])  # noqa: S311 - the subject must not be able to predict it
     if hold:
         torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
     before = context.driver.tick()
