@@ -46,15 +46,21 @@ def attend(inputs: Any, k: Any, v: Any) -> tuple[Any, Any]:
     return out.transpose(1, 2).to(inputs["q"].dtype).contiguous(), torch.logsumexp(scores, -1).float()
 
 
-def be_rank(rank: int, folder: str, answers: Any, scheme: str, defect: str) -> None:
-    """Run one rank, and put its answer."""
-    import torch
-
+def be_rank(rank: int, folder: str, answers: Any, cases: list[str]) -> None:
+    """Run one rank on all cases, and put its answers."""
     options = {"rank": rank, "gpus": 2, "rank_seconds": 20.0}
     job = Job(kind="correctness", nonce="", digest="", root=ROOT, folder=Path(folder), subjects=(), workloads=(), options=options)
     connection.connect(job, "gloo")
+    answers.put((rank, {case: try_case(job, rank, *case.partition(":")[::2]) for case in cases}))
+
+
+def try_case(job: Job, rank: int, scheme: str, defect: str) -> dict[str, Any]:
+    """Return what this rank finds."""
+    import torch
+
     params = {**PARAMS, "scheme": scheme, **({"defect": defect} if defect else {})}
-    subject = connection.of_rank(job, load(defect))
+    module = load(defect)
+    subject = connection.of_rank(job, module)
     inputs = subject.inputs(params, 1)
     outputs = subject.outputs(inputs)
     sent = subject.group.listen(lambda: subject.run(inputs, outputs))
@@ -66,37 +72,33 @@ def be_rank(rank: int, folder: str, answers: Any, scheme: str, defect: str) -> N
     one = subject.part_of(alone)
     played = Playback(rank, 2, [Message(kind=m.kind, sent=m.sent.clone(), received=m.received.clone()) for m in sent])
     again = {name: torch.empty_like(tensor) for name, tensor in outputs.items()}
-    RankSubject(subject._module, played, b"", b"").run({**inputs, "group": played}, again)
+    RankSubject(module, played, b"", b"").run({**inputs, "group": played}, again)
     played.require_recorded()
-    answers.put(
-        (
-            rank,
-            {
-                "error": max(float((outputs[name].double() - exact[name]).abs().max()) for name in outputs),
-                "same_as_one": all(torch.equal(outputs[name], one[name]) for name in outputs),
-                "same_on_all": all(torch.equal(other, outputs["out"]) for other in subject.group.collect(outputs["out"])),
-                "same_played": all(torch.equal(again[name], outputs[name]) for name in outputs),
-                "traffic": sum(message.bytes for message in sent) / subject.traffic(params),
-                "other_inputs": not torch.equal(*subject.group.collect(inputs["q"])),
-                "worst": subject.group.worst([float(rank), math.nan]),
-            },
-        )
-    )
+    others = [subject.group.collect(tensor) for tensor in outputs.values()]
+    return {
+        "error": max(float((outputs[name].double() - exact[name]).abs().max()) for name in outputs),
+        "same_as_one": all(torch.equal(outputs[name], one[name]) for name in outputs),
+        "same_on_all": all(torch.equal(*pair) for pair in others),
+        "same_played": all(torch.equal(again[name], outputs[name]) for name in outputs),
+        "traffic": sum(message.bytes for message in sent) / subject.traffic(params),
+        "other_inputs": not torch.equal(*subject.group.collect(inputs["q"])),
+        "worst": subject.group.worst([float(rank), math.nan]),
+    }
 
 
-def main(scheme: str, defect: str) -> None:
-    """Print what each rank found."""
+def main(cases: list[str]) -> None:
+    """Print what each rank found, by case."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [context.Process(target=be_rank, args=(rank, folder, answers, scheme, defect)) for rank in range(2)]
+        ranks = [context.Process(target=be_rank, args=(rank, folder, answers, cases)) for rank in range(2)]
         for process in ranks:
             process.start()
-        found = dict(answers.get(timeout=60) for _ in ranks)
+        found = dict(answers.get(timeout=180) for _ in ranks)
         for process in ranks:
             process.join()
-    sys.stdout.write(json.dumps([found[rank] for rank in range(2)]))
+    sys.stdout.write(json.dumps({case: [found[rank][case] for rank in range(2)] for case in cases}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
+    main(sys.argv[1:])
