@@ -169,8 +169,7 @@ class Playback(Group):
         known = self._recorded[(len(self.messages) - 1) % len(self._recorded)] if self._recorded else None
         if known is None or known.kind != message.kind or known.sent.shape != message.sent.shape:
             raise ValueError(f"rank {self.rank} sends a message that was not recorded: {message.kind}")
-        sent = message.sent.clone()
-        message.sent = sent
+        message.sent = message.sent.clone()
         return Pending(arrive=lambda: message.received.copy_(known.received))
 
     def require_recorded(self) -> None:
@@ -192,77 +191,50 @@ class RankSubject:
     """
 
     def __init__(self, module: Any, group: Group, secret: bytes, common: bytes) -> None:
-        self._module, self.group = module, group
+        self.module, self.group = module, group
+        self.split: Mapping[str, int] = {}
         self._secret, self._common = secret, common
-        self._split: Mapping[str, int] = {}
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw the whole inputs from a seed of this rank alone, and keep its part."""
         import torch
 
-        self._split = self._module.split(params)
-        own = self._module.inputs(params, _seed(self._secret, self.group.rank, seed))
-        names = [name for name, value in own.items() if isinstance(value, torch.Tensor)]
-        if any(name not in self._split for name in names):
-            own |= {
-                name: value
-                for name, value in self._module.inputs(params, _seed(self._common, 0, seed)).items()
-                if name not in self._split
-            }
-        return {**self._part(own), "group": self.group}
+        self.split = self.module.split(params)
+        drawn = self.module.inputs(params, _seed(self._secret, self.group.rank, seed))
+        if any(isinstance(value, torch.Tensor) and name not in self.split for name, value in drawn.items()):
+            common = self.module.inputs(params, _seed(self._common, 0, seed))
+            drawn = {name: drawn[name] if name in self.split else common[name] for name in drawn}
+        return {**self.part(drawn), "group": self.group}
 
     def outputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Allocate this rank's outputs."""
-        return dict(self._module.outputs(inputs))
+        return dict(self.module.outputs(inputs))
 
     def run(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Launch once on the current stream."""
         self.group.messages = []
-        self._module.run(inputs, outputs)
+        self.module.run(inputs, outputs)
 
     def reference(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return this rank's part of the reference for the joined inputs."""
-        return self._part(self._module.reference(self.join(inputs)))
+        return self.part(self.module.reference(self.join(inputs)))
 
     def join(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of all ranks, as one GPU has them."""
         import torch
 
-        whole = {
-            name: torch.cat(self.group.collect(inputs[name].contiguous()), dim)
-            for name, dim in self._split.items()
-            if name in inputs
-        }
+        divided = [(name, dim) for name, dim in self.split.items() if name in inputs]
+        whole = {name: torch.cat(self.group.collect(inputs[name].contiguous()), dim) for name, dim in divided}
         return {**inputs, **whole, "group": Group()}
 
-    def on_one_gpu(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return joined inputs, and outputs for a run without other ranks."""
-        whole = self.join(inputs)
-        return whole, dict(self._module.outputs(whole))
-
-    def run_alone(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        """Launch all of the work on this GPU."""
-        self._module.run(inputs, outputs)
-
-    def part_of(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what this rank has of one GPU's outputs."""
-        return self._part(outputs)
-
-    def is_replicated(self, name: str) -> bool:
-        """Tell whether every rank has the whole of this output."""
-        return name not in self._split
-
-    def traffic(self, params: Mapping[str, Any]) -> float:
-        """Return the bytes that each rank must receive, as the subject declares them."""
-        return float(self._module.traffic(params))
-
-    def _part(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        chosen = {
-            name: value.chunk(self.group.size, self._split[name])[self.group.rank].clone()
-            for name, value in values.items()
-            if name in self._split
-        }
-        return {**values, **chosen}
+    def part(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return this rank's part of whole tensors."""
+        parts = {name: values[name].chunk(self.group.size, dim) for name, dim in self.split.items() if name in values}
+        if wrong := [
+            name for name, pieces in parts.items() if len({piece.shape for piece in pieces}) * len(pieces) != self.group.size
+        ]:
+            raise ValueError(f"{wrong[0]} cannot be divided into {self.group.size} equal parts: see split()")
+        return {**values, **{name: pieces[self.group.rank].clone() for name, pieces in parts.items()}}
 
 
 def _keep(message: Message, pending: Pending) -> None:

@@ -25,8 +25,6 @@ from flashcore_ci.worker.job import Job, Result, missing
 POLL_SECONDS = 0.05
 TOGETHER = frozenset({"correctness", "timing", "messages"})
 """Jobs that need all ranks at once. A tool runs each rank alone."""
-NCCL = {"NCCL_NVLS_ENABLE": "0"}
-"""NVLink multicast stays off: it can put a shared host out of service."""
 NEAR_ONE = frozenset({"link/traffic"})
 """Readings that must be 1. Of all others the largest is the worst."""
 
@@ -147,7 +145,7 @@ def _worst(name: str, values: Sequence[float | str]) -> float | str:
 
 def be_rank(job_file: str, result_file: str, rank: int) -> None:
     """Do the job as one rank. It exits with 0 only if it finished."""
-    os.environ.update(NCCL)
+    os.environ["NCCL_NVLS_ENABLE"] = "0"  # NVLink multicast can put a shared host out of service
     job = Job.read(Path(job_file))
     result = Result(job, Path(result_file))
     result.write()

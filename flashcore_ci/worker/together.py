@@ -43,26 +43,20 @@ def add_readings(outcome: dict[str, Any], subject: RankSubject, work: Work) -> d
     group = subject.group
     inputs = subject.inputs(work.params, work.seed)
     outputs = subject.outputs(inputs)
+    whole = subject.join(inputs)
+    alone = subject.module.outputs(whole)
     tensors.poison(outputs, 0)
-    messages = group.listen(lambda: subject.run(inputs, outputs))
-    torch.cuda.synchronize()
-    differing = sum(
-        int((tensors.bits(other) != tensors.bits(tensor)).sum())
-        for name, tensor in outputs.items()
-        if subject.is_replicated(name)
-        for other in group.collect(tensor)
-    )
-    whole, alone = subject.on_one_gpu(inputs)
     tensors.poison(alone, 1)
-    subject.run_alone(whole, alone)
+    messages = group.listen(lambda: subject.run(inputs, outputs))
+    subject.module.run(whole, alone)
     torch.cuda.synchronize()
-    one = subject.part_of(alone)
-    changed = sum(int((tensors.bits(outputs[name]) != tensors.bits(one[name])).sum()) for name in outputs)
+    one = subject.part(alone)
+    others = [(tensor, other) for name, tensor in outputs.items() if name not in subject.split for other in group.collect(tensor)]
     received = sum(message.bytes for message in messages)
     readings = {
-        "gpus/differing": differing,
-        "gpus/one-differing": changed,
-        "link/traffic": json_number(received / subject.traffic(work.params)),
+        "gpus/differing": sum(_count_differing(*pair) for pair in others),
+        "gpus/one-differing": sum(_count_differing(outputs[name], one[name]) for name in outputs),
+        "link/traffic": json_number(received / float(subject.module.traffic(work.params))),
     }
     notes = [f"received {received} byte in {len(messages)} messages, {MULTICAST}={os.environ.get(MULTICAST, '')}"]
     return {**outcome, "readings": {**outcome["readings"], **readings}, "notes": [*outcome["notes"], *notes]}
@@ -80,9 +74,14 @@ def time_parts(context: GroupContext, subject: RankSubject, work: Work, ms: floa
             subject.group.start(message).wait()
 
     link_ms = _median_ms(context, send)
-    whole, alone = subject.on_one_gpu(inputs)
-    one_ms = _median_ms(context, lambda: subject.run_alone(whole, alone))
+    whole = subject.join(inputs)
+    alone = subject.module.outputs(whole)
+    one_ms = _median_ms(context, lambda: subject.module.run(whole, alone))
     return {"link_ms": link_ms, "gbps": received / link_ms / 1e6, "one_ms": one_ms, "speedup": one_ms / ms}
+
+
+def _count_differing(first: Any, second: Any) -> int:
+    return int((tensors.bits(first) != tensors.bits(second)).sum())
 
 
 def _median_ms(context: GroupContext, action: Callable[[], object]) -> float:

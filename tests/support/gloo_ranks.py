@@ -67,9 +67,10 @@ def try_case(job: Job, rank: int, scheme: str, defect: str) -> dict[str, Any]:
     exact = subject.reference(
         {name: value.double() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     )
-    whole, alone = subject.on_one_gpu(inputs)
-    subject.run_alone(whole, alone)
-    one = subject.part_of(alone)
+    whole = subject.join(inputs)
+    alone = module.outputs(whole)
+    module.run(whole, alone)
+    one = subject.part(alone)
     played = Playback(rank, 2, [Message(kind=m.kind, sent=m.sent.clone(), received=m.received.clone()) for m in sent])
     again = {name: torch.empty_like(tensor) for name, tensor in outputs.items()}
     RankSubject(module, played, b"", b"").run({**inputs, "group": played}, again)
@@ -80,7 +81,7 @@ def try_case(job: Job, rank: int, scheme: str, defect: str) -> dict[str, Any]:
         "same_as_one": all(torch.equal(outputs[name], one[name]) for name in outputs),
         "same_on_all": all(torch.equal(*pair) for pair in others),
         "same_played": all(torch.equal(again[name], outputs[name]) for name in outputs),
-        "traffic": sum(message.bytes for message in sent) / subject.traffic(params),
+        "traffic": sum(message.bytes for message in sent) / module.traffic(params),
         "other_inputs": not torch.equal(*subject.group.collect(inputs["q"])),
         "worst": subject.group.worst([float(rank), math.nan]),
     }
