@@ -22,6 +22,8 @@ from flashcore_ci.store.files import write_atomically
 
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
 """The worker's key for each sampled metric."""
+GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
+"""The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
