@@ -33,7 +33,7 @@ MTIME_LAG = 0.1  # seconds by which a file's time may lag behind the clock
 EXCEPTION = re.compile(r"(what\(\): |[\w.]*(Error|Exception|Exit|Interrupt)\b)")
 TOOL_LINE = re.compile(r"==\w+==|=====")
 PYTHON_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
-DEATHS = frozenset({Code.CRASH, Code.HANG})
+DEATHS = frozenset({Code.CRASH, Code.HANG, Code.RANK_DIED, Code.RANK_HUNG})
 STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
 Wrap = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -207,7 +207,7 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
 
 OUTCOME: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("seconds", "kept", "dropped"), lambda value: isinstance(value, int | float) and math.isfinite(value)),
-    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius"), _is_number),
+    **dict.fromkeys(("ms", "megacycles", "mhz", "std_percent", "watts", "celsius", "gbps", "speedup"), _is_number),
     "readings": _is(dict),
     "notes": _is(list),
     "reasons": _are_masks,

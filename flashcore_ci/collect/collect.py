@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore_ci.adapters import lock, ncu, nvml, process, sanitizer
+from flashcore_ci.adapters import ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
-from flashcore_ci.collect import comparison, correctness, machine_code, profile, timing
+from flashcore_ci.collect import comparison, correctness, group, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
 from flashcore_ci.collect.child import StartSignal
 from flashcore_ci.collect.comparison import Base, InterimLooks
@@ -40,12 +40,14 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     state = nvml.read(session.uuid)
     session = replace(session, versions=_versions(session), memory=state.memory)
     _require_tools(session)
-    with (
-        lock.hold(lock.path(session.lock_dir, session.uuid), timeout=session.lock_timeout, waiting=session.progress),
-        nvml.locked_clocks(session.uuid, session.lock_clocks),
-    ):
-        measured, environment = _measure(session)
-        notes = _notes(nvml.unnamed_users(state.users))
+    gpus = group.find_gpus(session)
+    with group.hold(session, gpus):
+        measured = list(group.without_gpus(session, gpus))
+        environment: dict[str, object] = {}
+        for part in group.sessions(session, gpus):
+            found, environment = _measure(part)
+            measured += found
+        notes = _notes(nvml.unnamed_users(state.users), gpus)
         provenance = _provenance(session, state, environment)
         compared = () if compared_with is None else _compare(session, *compared_with, provenance)
     return Evidence(provenance=provenance, builds=session.builds, observations=(*measured, *compared), notes=notes)
@@ -108,11 +110,15 @@ def _require_tools(session: Session) -> None:
         ncu.import_reader(session.require_ncu())
 
 
-def _notes(unseen: tuple[nvml.User, ...]) -> tuple[str, ...]:
+def _notes(unseen: tuple[nvml.User, ...], gpus: tuple[str, ...]) -> tuple[str, ...]:
+    together = (f"workloads of several GPUs ran on {', '.join(gpus)}, with NCCL_NVLS_ENABLE=0",) if len(gpus) > 1 else ()
     if not unseen:
-        return ()
+        return together
     pids = ", ".join(str(user.pid) for user in unseen)
-    return (f"cannot tell which program uses the GPU as process {pids}: it may run in another container",)
+    return (
+        *together,
+        f"cannot tell which program uses the GPU as process {pids}: it may run in another container",
+    )
 
 
 def _provenance(session: Session, state: GpuState, environment: dict[str, object]) -> Provenance:

@@ -15,7 +15,7 @@ from flashcore_ci.collect.isolation import MakeJob, WorkloadResult, Workloads
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.evidence import Observation
-from flashcore_ci.model.metrics import METRICS
+from flashcore_ci.model.metrics import GROUP_METRICS, METRICS
 from flashcore_ci.model.reading import Histogram, Missing, Reading, measured
 from flashcore_ci.model.suite import Kind, Workload
 
@@ -111,7 +111,7 @@ def histograms(given: Any) -> Iterator[tuple[str, Histogram]]:
 
 def readings(given: Mapping[str, float | str]) -> tuple[tuple[str, Reading], ...]:
     """Return the worker's numbers with their units. NaN and infinity are Missing."""
-    return tuple((name, _reading(name, given)) for name in NAMES)
+    return tuple((name, _reading(name, given)) for name in NAMES if name not in GROUP_METRICS or name in given)
 
 
 def _reading(name: str, given: Mapping[str, float | str]) -> Reading:

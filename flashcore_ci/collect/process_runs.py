@@ -24,6 +24,8 @@ SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm
 """The worker's key for each sampled metric."""
 AHEAD = 2
 """Processes that wait while one measures: to import torch and its compiler takes longer than a short measurement."""
+GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
+"""The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

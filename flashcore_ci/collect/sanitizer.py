@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flashcore_ci.adapters import process, sanitizer, sanitizer_log
 from flashcore_ci.adapters.sanitizer_log import Launch
-from flashcore_ci.collect import child, isolation, positive_control
+from flashcore_ci.collect import child, group, isolation, positive_control
 from flashcore_ci.collect.child import Wrap
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
@@ -56,6 +56,13 @@ def collect(session: Session) -> tuple[Observation, ...]:
     workloads = session.workloads(Kind.SANITIZER)
     if not workloads:
         return ()
+    failures = group.record_messages(session, workloads)
+    lost = tuple(
+        session.observation(Kind.SANITIZER, each, missing=failures[each.id]) for each in workloads if each.id in failures
+    )
+    workloads = tuple(each for each in workloads if each.id not in failures)
+    if not workloads:
+        return lost
     tool = session.require_sanitizer()
     version = dict(session.versions).get("compute-sanitizer", "")
     with ThreadPoolExecutor(2 * len(SANITIZER_TOOLS) + 1) as pool:
@@ -68,7 +75,7 @@ def collect(session: Session) -> tuple[Observation, ...]:
         finished = {name: check.result() for name, check in zip(SANITIZER_TOOLS, checks, strict=True)}
         results = {name: _require_control(result, failed.get(name)) for name, result in finished.items()}
     by_workload = {workload.id: {name: by_id[workload.id] for name, by_id in results.items()} for workload in workloads}
-    return tuple(_observe(session, each, by_workload[each.id], launches[each.id]) for each in workloads)
+    return (*lost, *(_observe(session, each, by_workload[each.id], launches[each.id]) for each in workloads))
 
 
 def _require_control(results: dict[str, CheckResult], failed: Missing | None) -> dict[str, CheckResult]:

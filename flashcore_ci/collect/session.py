@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ CLOCKS_LOCKED = "locked at {mhz} MHz; SM clock read in the stream"
 DEFAULT_SECONDS = 120.0
 PROBE_SECONDS = 60.0
 CLEAN_EXIT = frozenset({0})
+MESSAGE_JOBS = frozenset({"launch", "messages"})
+"""Jobs that read or write the messages of a group."""
+GROUP_JOBS = MESSAGE_JOBS | {"correctness", "timing"}
 _numbers = itertools.count()
 
 
@@ -35,6 +38,7 @@ class Session:
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
+    ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU.
     """
 
     plan: Plan
@@ -56,12 +60,23 @@ class Session:
     nvdisasm: Path | None = None
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
     progress: Callable[[str], None] = print
 
     @property
     def clock_policy(self) -> str:
         """What sets the SM clock."""
         return CLOCKS_FREE if self.lock_clocks is None else CLOCKS_LOCKED.format(mhz=self.lock_clocks)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs of each workload."""
+        return self.group or (self.uuid,)
+
+    @property
+    def messages(self) -> Path:
+        """The folder of recorded messages between GPUs."""
+        return self.scratch / f"messages-{len(self.gpus)}"
 
     def artifact(self, kind: str, name: str) -> Path:
         """Return the path of an artifact."""
@@ -74,8 +89,9 @@ class Session:
         return path.relative_to(self.run_folder).as_posix()
 
     def workloads(self, kind: Kind) -> tuple[Workload, ...]:
-        """Return the planned workloads that were built."""
-        return tuple(workload for workload in self.plan.workloads_for(kind) if self.identity(kind, workload) is not None)
+        """Return the planned workloads that were built, for this number of GPUs."""
+        planned = (workload for workload in self.plan.workloads_for(kind) if workload.gpus == len(self.gpus))
+        return tuple(workload for workload in planned if self.identity(kind, workload) is not None)
 
     def build(self, subject: str) -> BuildEvidence | None:
         """Return the build of this subject, if any."""
@@ -147,6 +163,7 @@ class Session:
     ) -> JobSpec:
         """Return a worker's job on this GPU."""
         caches, private = self._caches(kind, workloads)
+        together, devices = self._together(kind, seconds)
         return JobSpec(
             kind=kind,
             name=name,
@@ -161,11 +178,22 @@ class Session:
                 "python": self.python_files(workloads),
                 "exact": self._is_exact(workloads),
                 "caches": caches,
+                **together,
             },
-            variables={"CUDA_VISIBLE_DEVICES": self.uuid, **private, **(variables or {})},
+            variables={**devices, **private, **(variables or {})},
             permitted=permitted,
             wrap=wrap,
         )
+
+    def _together(self, kind: str, seconds: float) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what a job of several GPUs is told. NVLink multicast stays off, and no message leaves this machine."""
+        if len(self.gpus) == 1 or kind not in GROUP_JOBS:
+            return {}, {"CUDA_VISIBLE_DEVICES": self.uuid}
+        options = {"gpus": len(self.gpus), "uuids": self.gpus, "rank_seconds": seconds / 2}
+        local = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), "lo")
+        if kind in MESSAGE_JOBS:
+            options["messages"] = str(self.messages)
+        return options, {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus), "NCCL_NVLS_ENABLE": "0", **local}
 
     def _caches(self, kind: str, workloads: tuple[Workload, ...]) -> tuple[str, dict[str, str]]:
         """Return a folder for what frameworks compile, and the variables that name it.
@@ -197,13 +225,13 @@ class Session:
         return child.run(self.job("probe", "probe", (), seconds=PROBE_SECONDS))
 
     def is_healthy(self) -> bool:
-        """Return whether a known-good kernel gives the known answer."""
-        return probe_failure(self.probe()) is None
+        """Return whether a known-good kernel gives the known answer, on every GPU."""
+        return all(probe_failure(replace(self, uuid=uuid).probe()) is None for uuid in self.gpus)
 
     def check_exclusive(self) -> Missing | None:
-        """Return why this GPU cannot be timed now (busy, or the driver fails), or None."""
+        """Return why these GPUs cannot be timed now (busy, or the driver fails), or None."""
         try:
-            users = nvml.read(self.uuid).users
+            users = [user for uuid in self.gpus for user in nvml.read(uuid).users]
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
         others = nvml.other_users(users, self.allow)

@@ -10,7 +10,15 @@ from typing import Any
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
-from flashcore_ci.collect.process_runs import AHEAD, SAMPLE_KEYS, ProcessRun, ProcessRuns, keep_results, subject_failed
+from flashcore_ci.collect.process_runs import (
+    AHEAD,
+    GROUP_KEYS,
+    SAMPLE_KEYS,
+    ProcessRun,
+    ProcessRuns,
+    keep_results,
+    subject_failed,
+)
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.evidence import Observation
@@ -106,6 +114,7 @@ def _readings(good: Sequence[dict[str, Any]]) -> tuple[tuple[str, Reading], ...]
         "blocks/dropped": ("dropped", "count"),
         "power/gpu": ("watts", "W"),
         "temperature/gpu": ("celsius", "C"),
+        **{name: (key, METRICS[name].unit) for name, key in GROUP_KEYS.items()},
     }
     known = {name: of for name, of in {**sampled, **others}.items() if all(of[0] in values for values in good)}
     medians = {name: statistics.median(float(values[key]) for values in good) for name, (key, _) in known.items()}

@@ -18,6 +18,7 @@ def matrix(shards: Sequence[ShardFile], files: Sequence[Path]) -> str:
         raise ValueError(f"a matrix has at most {MAX_ENTRIES} jobs, and these are {len(shards)}")
     entries = [
         {"name": f"shard {shard.index} of {shard.count}", "shard": file.name, "minutes": minutes(shard)}
+        | ({"gpus": shard.needs.gpus} if shard.needs.gpus > 1 else {})
         for shard, file in zip(shards, files, strict=True)
     ]
     return json.dumps({"include": entries}, separators=(",", ":"))

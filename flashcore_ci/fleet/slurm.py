@@ -60,6 +60,11 @@ class SlurmEngine:
 
     def measure(self, tasks: Sequence[Task]) -> Sequence[Ended]:
         """Submit an array job, and follow it to its end. CannotCollectError if Slurm refuses."""
+        for task in (task for task in tasks if task.shard.needs.gpus > 1):
+            fix = f"give a job {task.shard.needs.gpus} GPUs, and run `flashcore-ci collect --shard` in it"
+            raise CannotCollectError(
+                f"shard {task.shard.index} needs {task.shard.needs.gpus} GPUs, and a job here has one", fix=fix
+            )
         self.logs.mkdir(parents=True, exist_ok=True)
         script = self.logs / f"round-{tasks[0].number}.sh"
         script.write_text(self.script(tasks), encoding="utf-8")

@@ -56,6 +56,9 @@ class Code(StrEnum):
     RAISED = "raised"
     OUTPUT_CHANGED = "output-changed"
     LOST_GPU = "lost-gpu"
+    RANK_DIED = "rank-died"
+    RANK_HUNG = "rank-hung"
+    RANKS_DISAGREE = "ranks-disagree"
     KERNEL_NOT_SEEN = "kernel-not-seen"
     UNEXPECTED_KERNEL = "unexpected-kernel"
     NO_MACHINE_CODE = "no-machine-code"
@@ -89,6 +92,7 @@ class Code(StrEnum):
     COUNTERS_IN_USE = "counters-in-use"
     DEVICE_UNHEALTHY = "device-unhealthy"
     GPU_BUSY = "gpu-busy"
+    TOO_FEW_GPUS = "too-few-gpus"
     THROTTLED = "throttled"
     UNSETTLED = "unsettled"
     TOO_FEW_PROCESSES = "too-few-processes"
@@ -134,6 +138,9 @@ SUBJECT_FAILURES = frozenset(
         Code.RAISED,
         Code.OUTPUT_CHANGED,
         Code.LOST_GPU,
+        Code.RANK_DIED,
+        Code.RANK_HUNG,
+        Code.RANKS_DISAGREE,
         Code.KERNEL_NOT_SEEN,
         Code.UNEXPECTED_KERNEL,
         Code.NOT_FINITE,
@@ -182,6 +189,9 @@ NEXT_STEP: dict[Code, str] = {
     Code.RAISED: "The subject raised an exception. The message above is its last line.",
     Code.OUTPUT_CHANGED: "The kernel does not compute the same result every time. Look for a race, or for state kept between launches.",
     Code.LOST_GPU: "Two GPUs failed while they ran this code. Run its workloads one by one on a machine that you can spare.",
+    Code.RANK_DIED: "The process of one GPU died, and all others were ended. Read its last lines in the run folder, then run this workload alone.",
+    Code.RANK_HUNG: "A GPU of the group did not end in time. Look for a message that one rank sends and another never receives.",
+    Code.RANKS_DISAGREE: "The GPUs of the group did not take the same steps. Let all ranks send the same messages in the same order.",
     Code.KERNEL_NOT_SEEN: "The tool never saw the planned kernel run. Check the entry function names in the subject.",
     Code.UNEXPECTED_KERNEL: "A kernel ran that the subject does not name. Add it to `problem()`, or remove the launch.",
     Code.NO_MACHINE_CODE: "The machine code of a launched kernel was not found, so its build gates cannot be judged. Use a framework that keeps its cubins, or drop `machine-code` from `collect`.",
@@ -212,6 +222,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.COUNTERS_DENIED: "The driver denies performance counters. Load it with NVreg_RestrictProfilingToAdminUsers=0, or run as root.",
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",
+    Code.TOO_FEW_GPUS: "This workload needs more GPUs of one model than this machine has. Run `flashcore-ci gate --live` on a machine that has them.",
     Code.GPU_BUSY: "Other processes use this GPU. End them, or name them with `--allow-process`.",
     Code.THROTTLED: "The GPU throttled during most blocks. Check cooling and power, then run the gate again.",
     Code.UNSETTLED: "Cycles or clocks never reached a steady state. Wait until the GPU is idle, then run the gate again.",

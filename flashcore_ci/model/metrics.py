@@ -14,6 +14,8 @@ ANCHOR = "anchor"
 """The third side of a comparison: the pinned build that every recorded commit is timed with."""
 MAX_SHARE = 110.0
 """Per cent of a peak. Counter errors are a few per cent. Larger shares come from altered reports."""
+GROUP_METRICS = frozenset({"gpus/differing", "gpus/one-differing", "link/traffic", "link/bandwidth", "gpus/speedup"})
+"""What only a group of GPUs has."""
 SANITIZER_TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
@@ -83,6 +85,18 @@ METRICS: dict[str, Metric] = {
     "repeat/differing-runs": Metric(
         kind=Kind.CORRECTNESS, unit="count", meaning="the number of runs with other bits", lower_is_better=True
     ),
+    "gpus/differing": Metric(
+        kind=Kind.CORRECTNESS, unit="count", meaning="the number of values that differ between GPUs", lower_is_better=True
+    ),
+    "gpus/one-differing": Metric(
+        kind=Kind.CORRECTNESS,
+        unit="count",
+        meaning="the number of values that differ from those of one GPU",
+        lower_is_better=True,
+    ),
+    "link/traffic": Metric(kind=Kind.CORRECTNESS, unit="ratio", meaning="the bytes received over those declared"),
+    "link/bandwidth": Metric(kind=Kind.TIMING, unit="GB/s", meaning="the bandwidth of the messages alone"),
+    "gpus/speedup": Metric(kind=Kind.TIMING, unit="ratio", meaning="the time of one GPU over that of the group"),
     **{
         f"{tool}/findings": Metric(
             kind=Kind.SANITIZER, unit="count", meaning=f"the number of findings of {tool}", lower_is_better=True

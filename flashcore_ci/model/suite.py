@@ -90,6 +90,11 @@ class Trust(StrEnum):
     NONE = "none"
 
 
+GPUS = "gpus"
+"""The parameter with the number of GPUs of a workload, from its subject's table. It is absent for one."""
+MAX_GPUS = 8
+GROUP_KINDS = frozenset({Kind.CORRECTNESS, Kind.SANITIZER, Kind.TIMING})
+"""Evidence that a group of GPUs can give. ncu repeats a launch, which no other rank would answer."""
 ISOLATED_KINDS = frozenset({Kind.CORRECTNESS, Kind.TIMING, Kind.COMPARISON})
 """Evidence that an isolated candidate can give. The other tools must be in the process that they observe."""
 
@@ -118,6 +123,11 @@ class Workload:
     seed: int
     collect: tuple[Kind, ...]
     tags: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs that run it together."""
+        return int(dict(self.params).get(GPUS, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from flashcore_ci.model.errors import SuiteError
+from flashcore_ci.model.metrics import GROUP_METRICS
 from flashcore_ci.model.plan import Check, Excluded, Plan
 from flashcore_ci.model.subject import Description
 from flashcore_ci.model.suite import STATIC_KINDS, Gate, Kind, Scope, Severity, Suite, Workload, scope_of
@@ -183,6 +184,8 @@ def _why_not(gate: Gate, target: _Target) -> str:
 def _why_not_workload(gate: Gate, workload: Workload) -> str:
     if gate.evidence not in workload.collect:
         return f"the workload asks for {', '.join(workload.collect)}, not for {gate.evidence}"
+    if gate.metric in GROUP_METRICS and workload.gpus == 1:
+        return "the workload runs on one GPU"
     if gate.roofs and workload.roof not in gate.roofs:
         return f"its roof is {workload.roof}, the gate is for {', '.join(gate.roofs)}"
     if gate.tags and not set(gate.tags) & set(workload.tags):

@@ -43,7 +43,7 @@ def units_of(plan: Plan) -> tuple[Unit, ...]:
 
 
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
-    """Divide the units into at most ``count`` shards, with the estimated seconds of each.
+    """Divide the units into about ``count`` shards, with the estimated seconds of each. Those for several GPUs have shards of their own.
 
     The longest unit of the longest kind goes first, into the shard that ends first with it (Graham 1969). So each kind is in balance,
     and a wrong share of one kind matters little. Equal inputs give equal shards.
@@ -51,16 +51,27 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
     order = {unit: number for number, unit in enumerate(units)}
-    bins = [_Bin() for _ in range(min(count, len(units)))]
+    gpus = {workload.id: workload.gpus for workload in plan.workloads}
     totals = Counter[Kind]()
     for unit in units:
         totals[unit.kind] += round(1e3 * known[unit])
-    for unit in sorted(units, key=lambda unit: (-totals[unit.kind], -known[unit], order[unit])):
-        ends = [shard.with_unit(unit, known[unit]) for shard in bins]
-        best = min(range(len(bins)), key=ends.__getitem__)
-        bins[best].units.append(unit)
-        bins[best].seconds = ends[best]
-    return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in bins if shard.units)
+    found: list[_Bin] = []
+    for size in sorted({gpus[unit.workload] for unit in units}):
+        same = [unit for unit in units if gpus[unit.workload] == size]
+        bins = [_Bin() for _ in range(max(1, min(count // size, len(same))))]
+        for unit in sorted(same, key=lambda unit: (-totals[unit.kind], -known[unit], order[unit])):
+            ends = [shard.with_unit(unit, known[unit]) for shard in bins]
+            best = min(range(len(bins)), key=ends.__getitem__)
+            bins[best].units.append(unit)
+            bins[best].seconds = ends[best]
+        found += bins
+    return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
+
+
+def gpus_of(plan: Plan, units: Sequence[Unit]) -> int:
+    """Return the number of GPUs that these units need at once."""
+    names = {unit.workload for unit in units}
+    return max((workload.gpus for workload in plan.workloads if workload.id in names), default=1)
 
 
 def only(plan: Plan, units: Sequence[Unit]) -> Plan:

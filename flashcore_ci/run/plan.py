@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,8 @@ def as_text(plan: Plan) -> str:
 def _lines(plan: Plan) -> Iterator[str]:
     gates = dict.fromkeys(check.gate.id for check in plan.checks)
     yield f"{plan.suite} ({plan.suite_file}): {formatting.plural(len(plan.checks), 'check')} of {formatting.plural(len(gates), 'gate')}"
+    for size, count in sorted(Counter(workload.gpus for workload in plan.workloads if workload.gpus > 1).items()):
+        yield f"on {size} GPUs together: {formatting.plural(count, 'workload')}"
     for gate in gates:
         checks = [check for check in plan.checks if check.gate.id == gate]
         yield ""

@@ -5,18 +5,19 @@ The worker wrote these files, and no tool did. A time that is altered in one pla
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
 from flashcore_ci.bounded.files import MAX_RECORD
 from flashcore_ci.bounded.values import loads
-from flashcore_ci.collect.process_runs import SAMPLE_KEYS
+from flashcore_ci.collect.process_runs import GROUP_KEYS, SAMPLE_KEYS
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import EvidenceError
 from flashcore_ci.model.evidence import Observation
 from flashcore_ci.model.metrics import ANCHOR, SIDES
-from flashcore_ci.model.reading import Missing
+from flashcore_ci.model.reading import Measured, Missing
 
 FIX = "collect again: evidence.json or a tool's file was altered"
 MAX_MESSAGE = 500
@@ -46,7 +47,20 @@ class ProcessResults:
             if lost is not None:
                 of = f"{metric} of {observation.target}"
                 refuse(f"no process wrote the sample {lost!r} {samples.unit} that evidence.json has for {of}")
+        for metric, key in GROUP_KEYS.items():
+            recorded = dict(observation.readings).get(metric)
+            if isinstance(recorded, Measured) and recorded.value != self._median(observation, key):
+                refuse(
+                    f"evidence.json says {recorded.value!r} {recorded.unit} for {metric} of {observation.target}, and the processes another"
+                )
         return None
+
+    def _median(self, observation: Observation, key: str) -> float | None:
+        outcomes = (self._outcomes(file).get(observation.target, {}) for file in observation.artifacts)
+        values = [outcome.get(key) for outcome in outcomes if "missing" not in outcome and "ms" in outcome]
+        if not values or not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            return None
+        return statistics.median(float(value) for value in values)
 
     def _written(self, observation: Observation, metric: str) -> Iterator[float]:
         """Yield what the processes wrote, in order. Of a comparison, those of one side."""

@@ -27,7 +27,9 @@ from flashcore_ci.run.process_results import ProcessResults, refuse
 from flashcore_ci.run.profiler_reports import PAGE, ProfilerReports
 from flashcore_ci.store.manifest import ARTIFACTS
 
-ROOT = re.compile(r"(artifacts(?:/shard-[0-9]{1,4})?(?:/base-subject)?)/(?:sanitizer|profile|timing|comparison)/[^/]+")
+ROOT = re.compile(
+    r"(artifacts(?:/shard-[0-9]{1,4})?(?:/base-subject)?(?:/gpus-[0-9])?)/(?:sanitizer|profile|timing|comparison)/[^/]+"
+)
 """A tool's file, in the folder of the session that wrote it: the run, a shard, or the judgement with the base's subject files."""
 TIMED_KINDS = frozenset({Kind.TIMING, Kind.COMPARISON})
 DERIVED_KINDS = frozenset({Kind.SANITIZER, Kind.PROFILE}) | TIMED_KINDS
@@ -43,7 +45,7 @@ class SanitizerFiles:
     def __init__(self, files: Files, evidence: Evidence, root: str) -> None:
         self.files = files
         self.logs = f"{root}/sanitizer"
-        observed = (observation for observation in evidence.observations if observation.kind is Kind.SANITIZER)
+        observed = (one for one in evidence.observations if one.kind is Kind.SANITIZER and one.missing is None)
         self.targets = [observation.target for observation in observed if root_of(observation) == root]
         self.version = dict(evidence.provenance.tools).get("compute-sanitizer", "")
         self._log = cache(lambda name, check: sanitizer_log.parse(self._text(name), check))

@@ -67,7 +67,7 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
             index=number,
             count=len(parts),
             units=units,
-            needs=Needs(gpus=1, architecture="", exclusive=True, seconds=round(seconds, 1)),
+            needs=Needs(gpus=shards.gpus_of(plan, units), architecture="", exclusive=True, seconds=round(seconds, 1)),
             base=request.base or "",
         )
         for number, (units, seconds) in enumerate(parts, start=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from flashcore_ci.model.suite import (
     ALERTS,
     BAR,
     FINDING,
+    GPUS,
+    GROUP_KINDS,
     ISOLATED_KINDS,
+    MAX_GPUS,
     STATIC_KINDS,
     Gate,
     Kind,
@@ -100,6 +104,22 @@ def check_trust(problems: Problems, key: str, table: SubjectTable, trust: Trust,
         problems.add(f"{key}.candidate", 'trust = "none" needs the file with run() apart from inputs() and reference()')
     if any((root / file).resolve() == (root / table.file).resolve() for file in table.candidate):
         problems.add(f"{key}.candidate", f"{table.file} has inputs() and reference(), which the candidate must not see")
+
+
+def on_gpus(problems: Problems, top: Mapping[str, Any], workload: Workload) -> Workload:
+    """Give a workload the number of GPUs of its subject. Report what a group of GPUs cannot do."""
+    tables = {str(table.get("name")): table for _, table in tables_of(top, "subject")}
+    where, table = f"workload {workload.id}", tables.get(workload.subject, {})
+    count = table.get(GPUS, 1)
+    if GPUS in dict(workload.params):
+        problems.add(where, f"{GPUS} is not a parameter: write {GPUS} = N in the subject's table")
+    if type(count) is not int or not 1 < count <= MAX_GPUS:
+        return workload
+    if kinds := sorted(set(workload.collect) - GROUP_KINDS):
+        problems.add(where, f'"{kinds[0]}" cannot be collected from {count} GPUs: remove it from collect')
+    if table.get("trust") == Trust.NONE or table.get("candidate"):
+        problems.add(where, f"a candidate that is not trusted cannot run on {count} GPUs: it would need the other ranks' memory")
+    return replace(workload, params=tuple(sorted((*workload.params, (GPUS, count)))))
 
 
 def _check_workload_table(problems: Problems, key: str, table: Mapping[str, Any], subjects: Mapping[str, SubjectRef]) -> None:

@@ -72,6 +72,7 @@ def load(path: Path, *, root: Path, runs: bool = True) -> Suite:
     workloads = reader.workloads(reader.tables(top, "workload", WorkloadTable))
     if runs:
         reader.subject_files(subjects, workloads, root)
+    workloads = {name: check.on_gpus(reader.problems, top, workload) for name, workload in workloads.items()}
     gates = reader.gates(reader.tables(top, "gate", GateTable))
     protocol = head.protocol if head else None
     check.check(reader.problems, top, subjects=subjects, workloads=workloads, gates=gates, protocol=protocol)

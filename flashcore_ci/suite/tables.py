@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.suite import Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
+from flashcore_ci.model.suite import MAX_GPUS, Kind, Roof, Rule, Scalar, Severity, Statistic, Trust
 
 MAX_PARAMETER = 120
 MAX_SECONDS = 24 * 3600.0
@@ -93,6 +93,7 @@ class SubjectTable(Table):
     file: Path
     trust: Trust | None = None
     candidate: Annotated[list[Path], Field(max_length=MAX_ROWS)] = []
+    gpus: Annotated[int, Field(ge=1, le=MAX_GPUS)] = 1
 
 
 class WorkloadTable(Table):

@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from flashcore_ci.worker import file_reads, foreign_files
+from flashcore_ci.worker import file_reads, foreign_files, ranks
 from flashcore_ci.worker.job import Job, Result
 
 JOBS = {
@@ -18,6 +18,7 @@ JOBS = {
         for kind in ("describe", "versions", "probe", "correctness", "launch", "profile", "timing", "machine_code", "estimate")
     },
     "control": "planted_bug",
+    "messages": "messages",
 }
 """The module of each kind of job."""
 CONTEXT_LOST = 3
@@ -36,7 +37,10 @@ def main(argv: list[str]) -> int:
     result.write()
     file_reads.ignore_bytecode(job.root)
     foreign_files.redirect(job)
-    completed = importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
+    is_group = job.kind in ranks.TOGETHER and int(job.options.get("gpus", 1)) > 1
+    completed = (
+        ranks.lead(job, result) if is_group else importlib.import_module(f"flashcore_ci.worker.{JOBS[job.kind]}").run(job, result)
+    )
     if not completed:
         return CONTEXT_LOST
     result.done()

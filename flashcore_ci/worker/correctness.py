@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import guard, tensors
+from flashcore_ci.worker import guard, tensors, together
+from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
@@ -59,7 +60,10 @@ def run(job: Job, result: Result) -> bool:
 
     def measure(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
-            return _measure(subjects[work.subject], work, int(job.options["repeats"]), job.options["entries"][work.id])
+            subject = subjects[work.subject]
+            outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])
+            is_group = isinstance(subject, RankSubject) and "missing" not in outcome
+            return together.add_readings(outcome, subject, work) if is_group else outcome
 
     return guard.run_each(job, result, measure, subjects)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.worker import file_reads, foreign_files
+from flashcore_ci.worker import connection, file_reads, foreign_files
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.file_reads import is_inside, resolved
+from flashcore_ci.worker.group import RanksDisagreeError
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.subject_file import Subjects, last_line
 from flashcore_ci.worker.supervisor import NotIsolatedError
@@ -84,6 +85,8 @@ def attempt(work: Work, action: Action) -> dict[str, Any]:
     except ProtocolError as error:
         code = Code.HANG if error.late else Code.CRASH if error.closed else Code.RAISED
         return missing(code, f"the candidate's process: {error}")
+    except RanksDisagreeError as error:
+        return missing(Code.RANKS_DISAGREE, str(error))
     except NotIsolatedError as error:
         return missing(Code.NOT_ISOLATED, str(error))
     except Exception as error:  # noqa: BLE001 - a subject may raise anything
@@ -133,6 +136,8 @@ def begin(job: Job, result: Result, started: Callable[[], None] = lambda: None) 
     gpu = torch.cuda.get_device_properties(0)
     facts = {"device": gpu.name, "multiprocessors": gpu.multi_processor_count, "l2": gpu.L2_cache_size}
     result.environment(torch=torch.__version__, **facts)
+    if "rank" in job.options:
+        result.environment(nccl=connection.connect(job, "cpu:gloo,cuda:nccl"))
 
 
 def wait_for(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flashcore_ci.worker import guard
+from flashcore_ci.worker import guard, messages
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.job import Job, Result, Work
 from flashcore_ci.worker.subject_file import Subjects
@@ -20,15 +20,19 @@ def run(job: Job, result: Result) -> bool:
 
     def launch(work: Work) -> dict[str, Any]:
         subject = subjects[work.subject]
-        inputs = subject.inputs(work.params, work.seed)
-        outputs = subject.outputs(inputs)
+        parts = messages.alone(job, work, subject) if "messages" in job.options else [subject]
+        inputs = [part.inputs(work.params, work.seed) for part in parts]
+        outputs = [part.outputs(given) for part, given in zip(parts, inputs, strict=True)]
         torch.cuda.synchronize()
         driver.begin(order[work.id])
         launches = int(job.options["launches"])
         for _ in range(launches):
-            subject.run(inputs, outputs)
-            torch.cuda.synchronize()
+            for part, given, written in zip(parts, inputs, outputs, strict=True):
+                part.run(given, written)
+                torch.cuda.synchronize()
         driver.end(order[work.id])
+        for part in parts if "messages" in job.options else ():
+            part.group.require_recorded()
         return {"launches": launches}
 
     return guard.run_each(job, result, launch, subjects)

@@ -38,6 +38,10 @@ class TimingContext:
             self.driver.reset_persisting_lines()
         self.flush.zero_()
 
+    def worst(self, values: list[float]) -> list[float]:
+        """Return the values: one GPU has no slower neighbour."""
+        return values
+
 
 class SingleLaunch:
     """Launch once per event pair, on the next buffers."""
@@ -55,7 +59,7 @@ class SingleLaunch:
         self._number += 1
         tensors.poison(self.last.outputs, 0)
         self._context.empty_l2()
-        return _between_events(lambda: self._pool.subject.run(self.last.inputs, self.last.outputs))
+        return between_events(lambda: self._pool.subject.run(self.last.inputs, self.last.outputs))
 
 
 class GraphLaunch:
@@ -77,7 +81,7 @@ class GraphLaunch:
         self.last = self._choose(self._pool.sets)
         self._poison.replay()
         self._context.empty_l2()
-        return _between_events(self._graph.replay)
+        return between_events(self._graph.replay)
 
 
 Launcher = SingleLaunch | GraphLaunch
@@ -113,7 +117,8 @@ def graph_size(pool: BufferPool, l2: int) -> int:
     return max(fewest, min(most, 1 + FLUSH_TIMES_L2 * l2 // max(1, pool.bytes_per_set)))
 
 
-def _between_events(action: Callable[[], object]) -> tuple[Any, Any]:
+def between_events(action: Callable[[], object]) -> tuple[Any, Any]:
+    """Return the event pair around an action."""
     import torch
 
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from flashcore_ci.worker import connection
 from flashcore_ci.worker.job import Job, Subject
 
 
@@ -73,11 +74,11 @@ class Subjects:
         file_reads.watch(self._job.root)  # before the definition is imported, which may not read the candidate
         return IsolatedSubject(self._job, subject, load(subject))
 
-    def _trusted(self, subject: Subject) -> ModuleType:
+    def _trusted(self, subject: Subject) -> Any:
         module = load(subject)
         if subject.library is not None or hasattr(module, "load"):  # without a library there may be nothing to load
             module.load(subject.library)
-        return module
+        return connection.of_rank(self._job, module) if "rank" in self._job.options else module
 
 
 def last_line(error: BaseException) -> str:

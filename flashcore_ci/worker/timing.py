@@ -20,11 +20,12 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
-from flashcore_ci.worker import guard, isolated_timing, launchers, steady_state
+from flashcore_ci.worker import guard, isolated_timing, launchers, steady_state, together
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.compiled import Observer
 from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
 from flashcore_ci.worker.launchers import GraphLaunch, LaunchCost, Launcher, SingleLaunch, TimingContext
@@ -88,6 +89,8 @@ def run(job: Job, result: Result) -> bool:
     def measure_alone(work: Work) -> dict[str, Any]:
         with torch.cuda.stream(stream):
             subject, by_reference = subjects[work.subject], work is with_reference
+            if isinstance(subject, RankSubject):
+                return _measure_group(context, subject, work)
             if isinstance(subject, IsolatedSubject):
                 return isolated_timing.measure(context, subject, work, batched=batched.get(work.id), limit=limits.get(work.id))
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
@@ -99,7 +102,7 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
     pool = BufferPool(subject, work)
     pool.grow(launchers.SINGLE_SETS)
     launcher, cost = _choose_launcher(context, pool, batched)
-    count = _launches_per_block(cost)
+    count = int(context.worst([_launches_per_block(cost)])[0])
     hold = max(0.0, cost.host - cost.device) * count
     try:
         measurement = _submit_until_settled(context, lambda: _submit_block(context, launcher, count, hold))
@@ -108,6 +111,13 @@ def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool 
     except OutputChangedError as error:
         return missing(Code.OUTPUT_CHANGED, str(error))
     return record | _why_unsettled(measurement, record["dropped"])
+
+
+def _measure_group(context: TimingContext, subject: RankSubject, work: Work) -> dict[str, Any]:
+    """Time a group. A reference on each rank shows that the timed launches of all ranks worked."""
+    shared = together.GroupContext(context, subject.group)
+    outcome = _measure(shared, subject, work, batched=False, by_reference=True)
+    return outcome if "missing" in outcome else outcome | together.time_parts(shared, subject, work, outcome["ms"])
 
 
 def _choose_launcher(context: TimingContext, pool: BufferPool, batched: bool | None) -> tuple[Launcher, LaunchCost]:
@@ -130,7 +140,7 @@ def _submit_block(context: TimingContext, launcher: Launcher, count: int, hold: 
     """Submit ``count`` launches after ``hold`` ms, which keep the host ahead."""
     import torch
 
-    drawn = random.randrange(count)  # noqa: S311 - the subject must not be able to predict it
+    drawn = int(context.worst([random.randrange(count)])[0])  # noqa: S311 - the subject must not be able to predict it
     if hold:
         torch.cuda._sleep(int(hold * HOLD_CYCLES_PER_MS))  # noqa: SLF001 - as PyTorch's own tests do
     before = context.driver.tick()
@@ -155,18 +165,15 @@ def _submit_until_settled(context: TimingContext, submit: Callable[[], PendingBl
     while not state.settled and (not blocks or blocks[-1].at < MAX_SECONDS):
         done, ahead = ahead, submit()
         done.end.synchronize()
-        if bool(done.differs):
-            raise OutputChangedError("a timed launch gave another output than the first launch")
         reading = context.sensors.read()
         readings.extend(() if reading is None else (reading,))
-        blocks.append(
-            Block(
-                at=time.perf_counter() - began,
-                ms=statistics.median(start.elapsed_time(stop) for start, stop in done.events),
-                mhz=context.driver.megahertz(done.before, done.after),
-                throttled=reading is not None and reading.throttled,
-            )
-        )
+        at, mhz = time.perf_counter() - began, context.driver.megahertz(done.before, done.after)
+        throttled = reading is not None and reading.throttled
+        times = [start.elapsed_time(stop) for start, stop in done.events]
+        differs, at, lower, held, *times = context.worst([bool(done.differs), at, -mhz, throttled, *times])
+        if differs:
+            raise OutputChangedError("a timed launch gave another output than the first launch")
+        blocks.append(Block(at=at, ms=statistics.median(times), mhz=-lower, throttled=bool(held)))
         state = steady_state.assess(blocks)
     ahead.end.synchronize()
     return Measurement(blocks=blocks, readings=readings, state=state, audited=done.audited)

@@ -106,6 +106,7 @@ KEYS: dict[type[Table], dict[str, tuple[str, str]]] = {
         "file": ("Its Python file, relative to the top folder.", "`NAME.py` in the folder `subjects` of pyproject.toml"),
         "trust": ("`full`, or `none` for a process of its own.", "`full`, with `candidate` `none`"),
         "candidate": ("The files of a kernel that is not trusted. The first has `run`.", "none"),
+        "gpus": ("GPUs that run each workload together, 1 to 8 ([fleet.md](fleet.md#several-gpus-as-one-subject)).", "1"),
     },
     WorkloadTable: {
         "id": ("A stable name. `{n}` is the value of the parameter n, `{causal?-causal}` is text if it is true.", ""),

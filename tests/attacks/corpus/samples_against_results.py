@@ -12,7 +12,7 @@ from attacking import Attack, AttackClass
 from evidence_factories import make_observation
 
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.reading import Samples
+from flashcore_ci.model.reading import Measured, Samples
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.process_results import ProcessResults
 
@@ -46,7 +46,30 @@ def attack(
     return Attack(name=title, attempt=attempt)
 
 
+def of_a_group(title: str, speedup: float, gbps: float = 300.0, files: Mapping[str, bytes] | None = None) -> Attack:
+    """Make an attack of the readings that only several GPUs have."""
+    written = {
+        name(n): json.dumps({"outcomes": {"big": {"ms": 1.0, "speedup": 1.0 + n / 10, "gbps": 300.0}}}).encode() for n in range(5)
+    }
+    files = written if files is None else files
+    readings = (("gpus/speedup", Measured(value=speedup, unit="ratio")), ("link/bandwidth", Measured(value=gbps, unit="GB/s")))
+    observation = make_observation(Kind.TIMING, readings=readings, artifacts=tuple(written))
+
+    def attempt(_: Path) -> bool:
+        try:
+            return ProcessResults(files).check(observation) is None
+        except EvidenceError:
+            return False
+
+    return Attack(name=title, attempt=attempt)
+
+
 ATTACKS = (
+    of_a_group("two GPUs are faster than they were", 1.9),
+    of_a_group("the best speed-up counts", 1.4),
+    of_a_group("the links are faster", 1.2, 400.0),
+    of_a_group("a speed-up without files", 1.2, files={}),
+    of_a_group("a speed-up of files without it", 1.2, files={name(number): result(1.0) for number in range(5)}),
     attack("all times are faster", FAST),
     attack("one time is faster", (*SLOW[:4], FAST[4])),
     attack("a time is faster by one in the last digit", (*SLOW[:4], SLOW[4] - 1e-16)),

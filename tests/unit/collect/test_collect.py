@@ -96,7 +96,7 @@ class StartSignal:
 def world(tmp_path, monkeypatch):
     scripted = World(tmp_path)
     monkeypatch.setattr(collect.nvml, "read", scripted.read)
-    monkeypatch.setattr(collect.lock, "hold", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(collect.group.lock, "hold", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(collect, "_versions", lambda session: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)
     monkeypatch.setattr(collect, "StartSignal", StartSignal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -45,3 +46,10 @@ def test_the_schema_can_refuse(wrong: object) -> None:
 def test_a_matrix_has_githubs_limit() -> None:
     with pytest.raises(ValueError, match="at most 256 jobs"):
         ci.matrix((SHARD,) * 257, (Path("x"),) * 257)
+
+
+def test_a_shard_for_several_gpus_says_so() -> None:
+    pair = dataclasses.replace(SHARD, needs=dataclasses.replace(SHARD.needs, gpus=2))
+    (entry,) = json.loads(ci.matrix((pair,), (Path("shard-001-abc.json"),)))["include"]
+    assert entry["gpus"] == 2
+    assert list(SCHEMA.iter_errors({"include": [entry]})) == []

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from flashcore_ci.fleet.engine import Task
 from flashcore_ci.fleet.slurm import SlurmEngine
+from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.run.request import Request
@@ -41,3 +44,12 @@ def test_the_script_quotes_every_path() -> None:
 def test_nodes_that_failed_are_left_out() -> None:
     assert "#SBATCH --exclude=node1,node2\n" in script(replace(TASK, avoid=("node2",)), aside=("node1",))
     assert "--exclude" not in script()
+
+
+def test_a_shard_for_several_gpus_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    engine = SlurmEngine(request=REQUEST, count=2, options=(), logs=tmp_path / "logs")
+    pair = replace(SHARD, needs=replace(SHARD.needs, gpus=2))
+    with pytest.raises(CannotCollectError, match="shard 1 needs 2 GPUs") as caught:
+        engine.measure([TASK, replace(TASK, shard=pair)])
+    assert "collect --shard" in caught.value.fix
+    assert not (tmp_path / "logs").exists()

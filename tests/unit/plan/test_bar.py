@@ -118,3 +118,18 @@ def test_an_acceptance_stops_the_block_and_only_with_both_digests(tmp_path):
     assert blocks(judged(base, head))
     assert not blocks(judged(base, head, accept(difference)))
     assert blocks(judged(base, head, accept(difference, base="0" * 64)))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 2), (2, 4)])
+def test_another_number_of_gpus_is_another_question(tmp_path, before, after):
+    base, head = (read(tmp_path / str(count), SUITE) for count in (before, after))
+    sides = [
+        replace(side, suite=replace(side.suite, workloads=tuple(_on_gpus(workload, count) for workload in side.suite.workloads)))
+        for side, count in ((base, before), (head, after))
+    ]
+    found = {change.where: change.code for change in bar.compare(*sides).changes}
+    assert found["workload big-1"] is Code.CHECK_LOOSENED
+
+
+def _on_gpus(workload, count):
+    return replace(workload, params=tuple(sorted((*workload.params, *([("gpus", count)] if count > 1 else [])))))

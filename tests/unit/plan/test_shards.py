@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from factories import BUILD, make_check, make_plan
 
@@ -52,3 +54,15 @@ def test_a_unit_that_the_plan_lacks_is_an_error() -> None:
 
 def test_a_plan_without_gpu_work_has_no_shard() -> None:
     assert shards.cut(make_plan((make_check(BUILD, "scale"),)), {}, 4) == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_work_of_several_gpus_is_never_cut_for_one(count: int) -> None:
+    first, *others = PLAN.workloads
+    pair = dataclasses.replace(first, params=(("gpus", 2), *first.params))
+    plan = dataclasses.replace(PLAN, workloads=(pair, *others))
+    parts = shards.cut(plan, {}, count)
+    assert {unit for units, _ in parts for unit in units} == set(UNITS)
+    for units, _ in parts:
+        sizes = {2 if unit.workload == pair.id else 1 for unit in units}
+        assert sizes == {shards.gpus_of(plan, units)}
