@@ -12,9 +12,7 @@ docs/trust.md says what each of these is for.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import itertools
 import math
 import random
@@ -45,12 +43,6 @@ ONE_IN = 4
 TRIALS = 2
 STAGES = ("setup", "idle", "load", "choose", "pairs")
 """What ``measure`` does, with its seconds in the result."""
-
-
-def preload() -> None:
-    """Import what PyTorch imports when a reference first masks attention: its compiler. It takes 2 s, in every process."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch.nn.attention.bias")
 
 
 def measure(
