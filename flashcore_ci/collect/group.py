@@ -29,7 +29,7 @@ def find_gpus(session: Session) -> tuple[str, ...]:
 
 
 def _model(uuid: str) -> str:
-    """Return the name of a GPU, or "" of one that does not answer: others may do."""
+    """Return the name of a GPU, or "" if it does not answer."""
     with contextlib.suppress(CannotCollectError):
         return nvml.read(uuid).name
     return ""

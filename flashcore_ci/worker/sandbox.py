@@ -84,10 +84,7 @@ def verify(parent: int, hidden: Iterable[Path], fixed: Iterable[Path], *, user: 
 
 
 def claim_user() -> tuple[int, socket.socket | None]:
-    """Return a random user id that no other candidate has until this socket is closed, or 0 if this process may not change its own.
-
-    The end of a candidate ends every process of its user, so two at once must differ. The system frees the name when its owner dies.
-    """
+    """Return a user id, taken until this socket closes, or 0 if this process may not change its own."""
     if os.geteuid():
         return 0, None
     for user in random.SystemRandom().sample(range(USERS[0], USERS[1] + 1), USERS[1] - USERS[0] + 1):

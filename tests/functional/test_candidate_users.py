@@ -12,7 +12,6 @@ LAST = 2
 
 
 def test_no_two_candidates_have_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of one would kill the other, and a good kernel would have crashed."""
     monkeypatch.setattr(sandbox, "USERS", (first := 4_000_000_000 + os.getpid() * 10, first + LAST))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     claims = [sandbox.claim_user() for _ in range(LAST + 1)]

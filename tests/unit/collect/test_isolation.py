@@ -125,8 +125,7 @@ def test_a_stopped_run_does_not_blame_the_machine(monkeypatch):
 
 @pytest.mark.parametrize(("cpus", "at_once"), [(None, 4), (2, 4), (16, 4), (32, 8), (224, 12)])
 def test_processes_at_a_time_fit_the_host_and_the_gpu(monkeypatch, cpus, at_once):
-    """No CPU set is that of a system without them. Each process takes GPU memory, so a large host runs no more."""
-    if cpus is None:
+    if cpus is None:  # macOS
         monkeypatch.delattr(os, "sched_getaffinity")
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
     else:

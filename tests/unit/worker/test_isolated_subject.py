@@ -12,7 +12,6 @@ from flashcore_ci.worker.isolated_subject import IsolatedSubject
 
 
 def test_memory_that_was_not_mapped_is_mapped_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the next tensors of the layout before would be read from memory that the candidate never saw."""
     mapped: list[int] = []
 
     def share(memory: Any, layout: Any, sets: int) -> None:

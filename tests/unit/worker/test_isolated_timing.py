@@ -101,7 +101,6 @@ def test_the_number_of_sets_grows_until_a_burst_is_long():
 
 
 def test_a_trap_delivers_as_any_burst_of_as_many_launches(monkeypatch):
-    """Else the sets behind the launched ones, which hold values twice in a short burst, would tell a trap."""
     bursts, delivered = object.__new__(RealBursts), []
     bursts._private = list(range(16))
     monkeypatch.setattr(bursts, "_change_somewhere", lambda values: (-1, "expected"))

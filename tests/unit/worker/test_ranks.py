@@ -194,7 +194,6 @@ def test_times_need_no_readings() -> None:
 
 
 def test_a_rank_that_cannot_start_ends_those_before_it(two: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python waits for its children at its end, and the first rank would wait for the second."""
     calls: list[str] = []
 
     class Process:
