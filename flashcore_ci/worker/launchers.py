@@ -49,24 +49,30 @@ class SingleLaunch:
     launches = 1
 
     def __init__(self, context: TimingContext, pool: BufferPool) -> None:
-        self._context, self._pool = context, pool
+        self.context, self._pool = context, pool
         self._number = 0
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self) -> tuple[Any, Any]:
-        """Return the event pair around one launch."""
+    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
+        """Return the event pair around one launch. ``hold`` comes right before them."""
         self.last = self._pool.sets[self._number % len(self._pool.sets)]
         self._number += 1
         tensors.poison(self.last.outputs, 0)
-        self._context.empty_l2()
-        return between_events(lambda: self._pool.subject.run(self.last.inputs, self.last.outputs))
+        self.context.empty_l2()
+        if hold is not None:
+            hold()
+        return between_events(self.again)
+
+    def again(self) -> None:
+        """Launch on the same buffers, without events."""
+        self._pool.subject.run(self.last.inputs, self.last.outputs)
 
 
 class GraphLaunch:
     """Launch once on every buffer set, as one CUDA graph. ValueError if impossible."""
 
     def __init__(self, context: TimingContext, pool: BufferPool, choose: Callable[[list[BufferSet]], BufferSet]) -> None:
-        self._context, self._pool, self._choose = context, pool, choose
+        self.context, self._pool, self._choose = context, pool, choose
         self.launches = len(pool.sets)
         self._poison = _capture(lambda buffers: tensors.poison(buffers.outputs, 0), pool.sets)
         try:
@@ -76,12 +82,18 @@ class GraphLaunch:
             raise ValueError(f"launches under 50 µs are timed in a CUDA graph, and {why}") from error
         self.last: BufferSet = pool.sets[0]
 
-    def launch(self) -> tuple[Any, Any]:
-        """Return the event pair around the graph."""
+    def launch(self, hold: Callable[[], object] | None = None) -> tuple[Any, Any]:
+        """Return the event pair around the graph. ``hold`` comes right before them."""
         self.last = self._choose(self._pool.sets)
         self._poison.replay()
-        self._context.empty_l2()
-        return between_events(self._graph.replay)
+        self.context.empty_l2()
+        if hold is not None:
+            hold()
+        return between_events(self.again)
+
+    def again(self) -> None:
+        """Launch the graph, without events."""
+        self._graph.replay()
 
 
 Launcher = SingleLaunch | GraphLaunch
