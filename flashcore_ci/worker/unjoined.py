@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from flashcore_ci.worker.driver import Driver
 
-AHEAD, MOST = 5, 12
+AHEAD, MOST = 3, 12
 """Tries in which the host must be ahead, and all tries."""
 QUEUE, QUEUE_NANOSECONDS = 16, 2_000
-FIRST_HOLD_MS, SPARE_MS, MAX_HOLD_MS = 1.0, 0.3, 50.0
+FIRST_HOLD_MS, SPARE_MS, MAX_HOLD_MS = 0.5, 0.3, 50.0
 HOLD_TIMES_HOST = 1.5
-PILE_MS, MAX_PILE = 3.0, 32
+PILE_MS, MAX_PILE = 1.5, 32
 """Launches at once, so that little work on another stream becomes much. The driver queues about 1,000 kernels."""
 DELAY_MS = 0.008
 LONGER, LONGER_MS = 1.15, 0.01
@@ -51,6 +51,15 @@ class Series:
     tries: Sequence[Try]
     without: Sequence[Try]
 
+    @property
+    def rest(self) -> float:
+        """Milliseconds until the device was done, more than without a launch."""
+        return min(one.rest for one in self.tries) - min(one.rest for one in self.without)
+
+    def is_enough(self) -> bool:
+        """Tell whether the host was ahead often enough, and not interrupted each time."""
+        return sum(one.ahead for one in self.tries) >= AHEAD and self.rest <= HOST_MS
+
 
 def observe(driver: Driver, launch: Callable[[Action], object], again: Action, worst: Worst = list) -> list[Series]:
     """Launch alone, and then several times at once.
@@ -67,24 +76,25 @@ def observe(driver: Driver, launch: Callable[[Action], object], again: Action, w
         for _ in range(more):
             again()
 
-    return [alone, _observe(driver, pile, PILE_MS, worst)[0]] if more else [alone]
+    return [alone, _observe(driver, pile, PILE_MS + SPARE_MS, worst)[0]] if more else [alone]
 
 
 def _observe(driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst) -> tuple[Series, float]:
-    """Launch until the host was ahead often enough. Return the shortest time of the host, too."""
+    """Launch until all ranks have seen enough. Return the shortest time of the host, too."""
     tries: list[Try] = []
     without: list[Try] = []
     hosts = []
-    while len(tries) < MOST and sum(one.ahead for one in tries) < AHEAD:
-        without.append(_try(driver, lambda begin: begin(), FIRST_HOLD_MS, worst)[0])
-        done, host = _try(driver, launch, hold, worst)
+    seen = Series(tries=tries, without=without)
+    while not tries or (len(tries) < MOST and worst([not seen.is_enough()])[0]):
+        without.append(_try(driver, lambda begin: begin(), FIRST_HOLD_MS)[0])
+        done, host = _try(driver, launch, hold)
         tries.append(done)
         hosts.append(host)
         hold = min(MAX_HOLD_MS, max(hold, HOLD_TIMES_HOST * host + SPARE_MS))
-    return Series(tries=tries, without=without), min(hosts)
+    return seen, min(hosts)
 
 
-def _try(driver: Driver, launch: Callable[[Action], object], hold: float, worst: Worst) -> tuple[Try, float]:
+def _try(driver: Driver, launch: Callable[[Action], object], hold: float) -> tuple[Try, float]:
     def begin() -> None:
         driver.synchronize()
         driver.mark("turn")
@@ -104,7 +114,7 @@ def _try(driver: Driver, launch: Callable[[Action], object], hold: float, worst:
     driver.mark("done")
     driver.synchronize()
     launched, queue, rest = (driver.milliseconds(*pair) for pair in (("begin", "end"), ("end", "queue"), ("end", "done")))
-    return Try(launch=launched, queue=queue, rest=rest, ahead=not worst([late])[0]), host
+    return Try(launch=launched, queue=queue, rest=rest, ahead=not late), host
 
 
 def describe(observed: Sequence[Series], timed: float = math.inf) -> str:
@@ -112,7 +122,7 @@ def describe(observed: Sequence[Series], timed: float = math.inf) -> str:
     for series in observed:
         ahead = [one for one in series.tries if one.ahead]
         calm = [one for one in series.without if one.ahead] or series.without
-        delays = [min(one.rest for one in series.tries) - min(one.rest for one in series.without)]
+        delays = [series.rest]
         if ahead:
             delays.append(statistics.median(one.queue for one in ahead) - statistics.median(one.queue for one in calm))
         for delay, most in zip(delays, (HOST_MS, DELAY_MS), strict=False):

@@ -132,15 +132,14 @@ def test_several_launches_at_once_are_judged_too():
 
 
 def test_ranks_launch_equally_often():
-    """A rank goes on while another one was late, and launches as often at once as the slowest can."""
-    launched = []
-    asked = []
+    """A rank goes on while another one needs more, and launches at once as often as the slowest can."""
 
-    def worst(values):
-        asked.append(values)
-        return [1.0] if values in ([False], [True]) else [1e3]
+    def observe(others):
+        launched = []
+        gpu = MadeUpGpu()
+        series = unjoined.observe(gpu, lambda hold: (hold(), launched.append(1)), lambda: launched.append(1), others)
+        return len(series), len(launched)
 
-    gpu = MadeUpGpu()
-    observed = unjoined.observe(gpu, lambda hold: (hold(), launched.append(1)), lambda: None, worst)
-    assert len(observed) == 1
-    assert len(launched) == unjoined.MOST
+    assert observe(lambda values: [1.0] if isinstance(values[0], bool) else [1e3]) == (1, unjoined.MOST)
+    assert observe(lambda values: values if isinstance(values[0], bool) else [1e3]) == (1, unjoined.AHEAD)
+    assert observe(lambda values: values if isinstance(values[0], bool) else [unjoined.PILE_MS / 2]) == (2, 3 * unjoined.AHEAD)
