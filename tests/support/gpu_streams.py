@@ -1,6 +1,6 @@
 """Honest kernels and cheats with several streams, and what the worker's audit of streams says of each on a GPU.
 
-``python gpu_streams.py FOLDER NAME...`` prints one JSON object. It waits for FOLDER/go, and for a lock, so that many processes can
+``python gpu_streams.py FOLDER NAME...`` prints a line of JSON for each. It waits for FOLDER/go, and for a lock, so that many processes can
 start at once and measure one after the other.
 """
 
@@ -120,28 +120,27 @@ def main(folder: Path, names: list[str]) -> None:
     """Get ready, wait for the others, and look at each."""
     import torch
 
-    (folder / f"imported-{time.time_ns()}").touch()
     _wait(folder / "warm")
-    machine, found = Machine(), {}
+    machine, absent = Machine(), {}
     for name in names:
         try:
             if name not in CHEATS:
                 machine.warm(name)
         except Exception as error:  # noqa: BLE001 - a package that is not there
-            found[name] = {"absent": f"{type(error).__name__}: {error}"[:300]}
+            absent[name] = {"absent": f"{type(error).__name__}: {error}"[:300]}
     (folder / f"ready-{time.time_ns()}").touch()
     _wait(folder / "go")
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
-            if name in found:
-                continue
             try:
-                found[name] = machine.look(name, batched=False if name in CHEATS else None)
+                found = absent[name] if name in absent else machine.look(name, batched=False if name in CHEATS else None)
             except Exception as error:  # noqa: BLE001 - what a graph refuses, or a mistake
-                found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
+                found = {"error": f"{type(error).__name__}: {error}"[:300]}
             torch.cuda.synchronize()
-    sys.stdout.write(json.dumps(found) + "\n")
+            sys.stdout.write(json.dumps({"name": name, **found}) + "\n")
+            sys.stdout.flush()
+    (folder / f"done-{time.time_ns()}").touch()
 
 
 def _wait(file: Path) -> None:
