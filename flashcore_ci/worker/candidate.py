@@ -6,6 +6,7 @@ It gives up its rights first, imports torch, and then waits for questions. The c
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -66,7 +67,7 @@ class _Process:
         self._stream: Any = None
 
     def enter(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        """Enter the sandbox. Return what holds there."""
+        """Enter the sandbox, import torch, and start CUDA if it is to be ``warm``. Return what holds there."""
         paths = {name: [Path(path) for path in question[name]] for name in ("readable", "hidden", "fixed")}
         user, writable = question["user"], Path(question["writable"])
         packages = [
@@ -77,6 +78,9 @@ class _Process:
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
         import torch
 
+        if question["warm"]:
+            with contextlib.suppress(Exception):  # it is raised again when CUDA is needed
+                self.warm({"profiler": True}, [])
         return {"facts": facts, "torch": torch.__version__}
 
     def warm(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from flashcore_ci.worker.subject_file import Subjects
 ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
+CORES_PER_IMPORT = 4
 HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 
@@ -52,16 +53,18 @@ class LaunchResults:
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     subjects = Subjects(job)
-    subjects.prepare(only=job.workloads[0].subject if job.workloads else "")  # it imports torch while this process does
+    candidates = sum(bool(subject.candidate) for subject in job.subjects)
+    at_once = int(job.options.get("cores", 0)) >= CORES_PER_IMPORT * (1 + candidates)
+    first = job.workloads[0].subject if job.workloads else ""
+    subjects.prepare(only=None if at_once else first, warm=True)  # they import torch while this process does
     import torch
 
-    guard.begin(job, result, lambda: subjects.warm(profiler=True))
-    subjects.prepare()  # not before: more imports of torch at once would slow down all
+    guard.begin(job, result)
+    subjects.prepare(warm=True)  # without cores in plenty not before: more imports of torch at once would slow down all
     subjects.preload()
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
-        subjects.warm(profiler=True, entered=True)
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])

@@ -19,10 +19,10 @@ from flashcore_ci.worker.supervisor import Candidate, NotIsolatedError
 _killed: list[Candidate] = []
 
 
-def reap() -> None:
+def reap(*, wait: bool = True) -> None:
     """Wait for every candidate that was killed. The driver takes 0.2 s to end one, and others work meanwhile."""
     while _killed:
-        _killed.pop().close()
+        _killed.pop().close(wait=wait)
 
 
 class IsolatedSubject:
@@ -32,30 +32,28 @@ class IsolatedSubject:
         self._job, self._subject, self._trusted = job, subject, trusted
         self._secret = secrets.token_bytes(16)
         self._spare: list[Candidate] = []
-        self._ahead, self._planned = 1, 1
+        self._ahead, self._planned, self._warm = 1, 1, False
         self._candidate: Candidate | None = None
         self._memory: SharedMemory | None = None
         self._layout: Layout | None = None
         self.name, self.outputs, self.reference = subject.name, trusted.outputs, trusted.reference
         self.isolation: dict[str, str] | None = None
 
-    def prepare(self, ahead: int, planned: int) -> None:
-        """Start processes ahead of their use. ``planned`` are needed in all."""
-        self._ahead, self._planned = ahead, planned
+    def prepare(self, ahead: int, planned: int, *, warm: bool) -> None:
+        """Start processes ahead of their use. ``planned`` are needed in all. With ``warm`` each starts CUDA and the profiler, too."""
+        self._ahead, self._planned, self._warm = ahead, planned, warm
         while len(self._spare) < min(self._ahead, self._planned):
-            self._spare.append(Candidate(self._job, self._subject))
+            self._spare.append(Candidate(self._job, self._subject, warm=self._warm))
 
-    def warm(self, *, profiler: bool, wait: bool, entered: bool) -> None:
-        """Warm the processes that were started ahead, those that have ``entered``, or ``wait`` until they are warm.
-
-        A mistake is raised again when one is used.
-        """
+    def warm(self, *, wait: bool) -> None:
+        """Warm the processes that were started ahead, or ``wait`` until they are warm. A mistake is raised again when one is used."""
         for candidate in self._spare:
             with contextlib.suppress(ProtocolError, NotIsolatedError):
-                if wait:
-                    candidate.await_warm()
-                elif not entered or candidate.has_entered():
-                    candidate.warm(profiler=profiler)
+                candidate.await_warm() if wait else candidate.warm()
+
+    def has_entered(self) -> bool:
+        """Tell whether the processes that were started ahead are in the sandbox."""
+        return all(candidate.has_entered() for candidate in self._spare)
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""
@@ -65,9 +63,9 @@ class IsolatedSubject:
     def fresh(self) -> Candidate:
         """Return a new process without the candidate's code. The last one is ended."""
         self.close()
-        self.prepare(self._ahead, max(1, self._planned))
+        self.prepare(self._ahead, max(1, self._planned), warm=self._warm)
         candidate = self._spare.pop(0)
-        self.prepare(self._ahead, self._planned - 1)
+        self.prepare(self._ahead, self._planned - 1, warm=self._warm)
         self.isolation = None
         try:
             candidate.await_warm()
@@ -98,13 +96,13 @@ class IsolatedSubject:
             self._memory = None
 
     def end(self) -> None:
-        """End all processes, at the end of the job."""
+        """End all processes, at the end of the job. The reaper of this worker waits for their end."""
         self.close()
         for candidate in self._spare:
             candidate.kill()
         _killed.extend(self._spare)
         self._spare.clear()
-        reap()
+        reap(wait=False)
 
     def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         import torch
