@@ -19,6 +19,7 @@ from typing import Any
 
 from flashcore_ci.worker import sandbox
 from flashcore_ci.worker.channel import SPIN_SECONDS
+from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.layout import Layout
 from flashcore_ci.worker.shared_memory import SharedMemory, attach
 from flashcore_ci.worker.subject_file import last_line
@@ -26,6 +27,8 @@ from flashcore_ci.worker.subject_file import last_line
 DESCRIPTOR = 3
 MAX_QUESTION = 1 << 17
 MAX_NAMES = 200
+CUDA, PROFILER = "cuda", "profiler"
+"""How warm a process is to be that has no code of the candidate yet."""
 
 
 def main() -> None:
@@ -76,11 +79,13 @@ class _Process:
         sandbox.enter([*paths["readable"], *packages], writable, user=user)
         os.chdir(writable)
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
+        starting = start_beside() if question["warm"] else None
         import torch
 
-        if question["warm"]:
+        if starting is not None:
+            starting.join()
             with contextlib.suppress(Exception):  # it is raised again when CUDA is needed
-                self.warm({"profiler": True}, [])
+                self.warm({"profiler": question["warm"] == PROFILER}, [])
         return {"facts": facts, "torch": torch.__version__}
 
     def warm(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:

@@ -32,28 +32,30 @@ class IsolatedSubject:
         self._job, self._subject, self._trusted = job, subject, trusted
         self._secret = secrets.token_bytes(16)
         self._spare: list[Candidate] = []
-        self._ahead, self._planned, self._warm = 1, 1, False
+        self._ahead, self._planned = 1, 1
         self._candidate: Candidate | None = None
         self._memory: SharedMemory | None = None
         self._layout: Layout | None = None
         self.name, self.outputs, self.reference = subject.name, trusted.outputs, trusted.reference
         self.isolation: dict[str, str] | None = None
 
-    def prepare(self, ahead: int, planned: int, *, warm: bool) -> None:
-        """Start processes ahead of their use. ``planned`` are needed in all. With ``warm`` each starts CUDA and the profiler, too."""
-        self._ahead, self._planned, self._warm = ahead, planned, warm
+    def prepare(self, ahead: int, planned: int, *, warm: str = "") -> None:
+        """Start processes ahead of their use, as ``warm`` as it says. ``planned`` are needed in all."""
+        self._ahead, self._planned = ahead, planned
         while len(self._spare) < min(self._ahead, self._planned):
-            self._spare.append(Candidate(self._job, self._subject, warm=self._warm))
+            self._spare.append(Candidate(self._job, self._subject, warm=warm))
 
-    def warm(self, *, wait: bool) -> None:
-        """Warm the processes that were started ahead, or ``wait`` until they are warm. A mistake is raised again when one is used."""
+    def warm(self, *, profiler: bool, wait: bool, entered: bool) -> None:
+        """Warm the processes that were started ahead, those that have ``entered``, or ``wait`` until they are warm.
+
+        A mistake is raised again when one is used.
+        """
         for candidate in self._spare:
             with contextlib.suppress(ProtocolError, NotIsolatedError):
-                candidate.await_warm() if wait else candidate.warm()
-
-    def has_entered(self) -> bool:
-        """Tell whether the processes that were started ahead are in the sandbox."""
-        return all(candidate.has_entered() for candidate in self._spare)
+                if wait:
+                    candidate.await_warm()
+                elif not entered or candidate.has_entered():
+                    candidate.warm(profiler=profiler)
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""
@@ -63,9 +65,9 @@ class IsolatedSubject:
     def fresh(self) -> Candidate:
         """Return a new process without the candidate's code. The last one is ended."""
         self.close()
-        self.prepare(self._ahead, max(1, self._planned), warm=self._warm)
+        self.prepare(self._ahead, max(1, self._planned))  # not warm: something may be measured
         candidate = self._spare.pop(0)
-        self.prepare(self._ahead, self._planned - 1, warm=self._warm)
+        self.prepare(self._ahead, self._planned - 1)
         self.isolation = None
         try:
             candidate.await_warm()

@@ -10,6 +10,7 @@ The reasons are in docs/protocol.md.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import statistics
@@ -23,8 +24,9 @@ from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, 
 from flashcore_ci.worker import ahead, guard, isolated_timing, launchers, steady_state, together
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
+from flashcore_ci.worker.candidate import CUDA
 from flashcore_ci.worker.compiled import Observer
-from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.driver import Driver, start_beside
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
@@ -65,10 +67,11 @@ def run(job: Job, result: Result) -> bool:
     """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
     observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
-    subjects.prepare(SPARE_PROCESSES, fresh=True)  # before torch is imported, so that all processes import it at once
+    is_early = ahead.begin(job)
+    subjects.prepare(SPARE_PROCESSES, fresh=True, warm=CUDA if is_early else "")  # all processes import torch at once
+    starting = start_beside() if is_early else None
     import torch
 
-    subjects.preload()  # before the start signal, while another process measures
     contexts: list[TimingContext] = []
 
     def start_cuda() -> None:
@@ -77,7 +80,12 @@ def run(job: Job, result: Result) -> bool:
             contexts.append(_make_context(job))
         subjects.warm(wait=True)
 
-    ahead.make(job, subjects.have_entered, start_cuda)
+    if starting is not None:
+        starting.join()
+        with contextlib.suppress(RuntimeError):  # it is raised again after the signal
+            start_cuda()
+        ahead.end(job)
+    subjects.preload()  # before the start signal, while another process measures
     guard.begin(job, result, subjects.warm)
     start_cuda()
     (context,), hints = contexts, ahead.hints(job)
