@@ -100,6 +100,13 @@ def test_the_number_of_sets_grows_until_a_burst_is_long():
     assert isolated_timing._choose(Bursts(), None, batched=False) == (16, False)
 
 
+def test_what_an_earlier_process_chose_is_not_tried_again():
+    bursts = Bursts()
+    bursts.sizes = (16,)
+    assert isolated_timing._choose(bursts, None, batched=False) == (16, False)
+    assert bursts.asked == [1]
+
+
 def test_a_trap_delivers_as_any_burst_of_as_many_launches(monkeypatch):
     bursts, delivered = object.__new__(RealBursts), []
     bursts._private = list(range(16))
