@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ HARDWARE_XIDS: dict[int, str] = {
 }  # fmt: skip
 """Xid numbers of the hardware or its firmware (NVIDIA, "Xid Errors"). Those of an application's own faults, as 13 and 31, are absent."""
 POLL_MS = 200
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
@@ -64,7 +66,7 @@ class GpuState:
 
 
 def read(gpu: str) -> GpuState:
-    """Read the GPU with this index or UUID. CannotCollectError without one."""
+    """Read the GPU with this index or UUID, "" for the first visible one. CannotCollectError without one."""
     with _session() as nvml:
         handle = _handle(nvml, gpu)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -97,10 +99,14 @@ def read(gpu: str) -> GpuState:
 
 
 def uuids() -> tuple[str, ...]:
-    """List the GPUs of this machine. CannotCollectError without a driver."""
+    """List the GPUs of this machine that CUDA_VISIBLE_DEVICES leaves. CannotCollectError without a driver."""
     with _session() as nvml:
-        count = nvml.nvmlDeviceGetCount()
-        return tuple(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count))
+        return _visible(nvml)
+
+
+def are_hidden() -> bool:
+    """Tell whether CUDA_VISIBLE_DEVICES hides every GPU: it is empty, or begins with a negative number."""
+    return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None
 
 
 @contextlib.contextmanager
@@ -186,7 +192,28 @@ def _text(value: object) -> str:
     return word
 
 
+def _visible(nvml: Any) -> tuple[str, ...]:
+    """Return the visible GPUs in their order. As in CUDA, an unknown name ends the list. Numbers are those of nvidia-smi."""
+    count = nvml.nvmlDeviceGetCount()
+    here = [nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+    chosen: list[str] = []
+    for word in os.environ.get(VISIBLE, ",".join(here)).split(","):
+        name = word.strip()
+        found = [uuid for index, uuid in enumerate(here) if name in {str(index), uuid}]
+        found = found or [uuid for uuid in here if name and uuid.startswith(name)]
+        if len(found) != 1 and not name.startswith("MIG-"):
+            break
+        chosen += found or [name]
+    return tuple(chosen)
+
+
 def _handle(nvml: Any, gpu: str) -> Any:
+    if not gpu and VISIBLE in os.environ:
+        gpu = next(iter(_visible(nvml)), "")
+        if not gpu:
+            message = f"{VISIBLE} is {os.environ[VISIBLE]!r}, and no GPU of this machine has that name"
+            raise CannotCollectError(message, fix="flashcore-ci doctor --gpu 0")
+    gpu = gpu or "0"
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 
 

@@ -29,7 +29,8 @@ LOST_TRACK = (
     "Record was suppressed", "max hazards number", "failed to handle", "injection library", "failed to initialize",
 )  # fmt: skip
 """Parts of the tool's sentences that mean that it may have missed errors."""
-API_ERROR = "Program hit "
+API_ERRORS = ("Program hit ", "Host API memory access error at host access to ")
+"""Findings without a kernel: a call that failed, and a copy that reads what was never written."""
 NOT_INSTRUMENTED = ("terminated before first instrumented API call", "terminated before first instrumented kernel launch")
 TARGET_DIED = ("process didn't terminate successfully", "Target application returned an error")
 _STOPPED = re.compile(
@@ -198,7 +199,9 @@ def _kind(content: str, following: str) -> str:
     if content == HEADER:
         return "header"
     next_is_place = following.startswith("=========     at ") and _locate(following) is not None
-    is_entry = _locate(content) or content.startswith(API_ERROR) or _LAUNCH_LINE.fullmatch(content) or _STOPPED.fullmatch(content)
+    is_entry = (
+        _locate(content) or content.startswith(API_ERRORS) or _LAUNCH_LINE.fullmatch(content) or _STOPPED.fullmatch(content)
+    )
     return "entry" if is_entry or next_is_place else "unknown"
 
 
@@ -210,7 +213,7 @@ def _findings(text: str, check: str) -> dict[tuple[str, str, str, int], Finding]
         if not has_text or not body:
             continue
         found = _locate(body)
-        if _LAUNCH.search(f"{body}\n") or (found is None and API_ERROR not in body):
+        if _LAUNCH.search(f"{body}\n") or (found is None and not any(error in body for error in API_ERRORS)):
             continue
         kernel, file, line = (found["kernel"], found["file"] or "", int(found["line"] or 0)) if found else ("", "", 0)
         kernel = (_FRAME.findall(body) or [kernel])[-1]  # the last function of a call chain is the entry function

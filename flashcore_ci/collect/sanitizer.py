@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -107,7 +107,7 @@ def _loads_bulk_copies(session: Session, name: str, workload: Workload) -> bool:
 
 
 def _check_group(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
-    """Check workloads together, then alone if not clean, to attribute findings."""
+    """Check workloads together until the log is not clean, then alone, to attribute findings."""
     unhealthy = Missing(code=Code.DEVICE_UNHEALTHY, message=f"a known-good kernel failed after {name}")
 
     def together(workloads: Workloads) -> dict[str, CheckResult]:
@@ -151,7 +151,8 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
     argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
-    results = _launch(session, name, workloads, lambda command: argv(command=command))
+    should_stop = bool if len(workloads) == 1 else partial(_has_entry, log, name)
+    results = _launch(session, name, workloads, lambda command: argv(command=command), should_stop)
     report = sanitizer_log.parse(process.read_text(log), name)
     checked = {}
     for workload in workloads:
@@ -169,6 +170,12 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
             seconds=0.0 if completed is None else round(completed.seconds / len(workloads), 3),
         )
     return checked
+
+
+def _has_entry(log: Path, name: str) -> bool:
+    """Tell whether a finding is in the log so far. All that follow may take the tool minutes."""
+    text = process.read_text(log)
+    return bool(sanitizer_log.parse(text[: text.rfind("\n") + 1], name).entry)
 
 
 def _list_launches(session: Session, tool: Path, workloads: Workloads) -> dict[str, ObservedLaunches | Missing]:
@@ -213,12 +220,14 @@ def between_marks(launches: Sequence[Launch] | Missing, index: int) -> ObservedL
     return ObservedLaunches(checked=checked, others=others)
 
 
-def _launch(session: Session, name: str, workloads: Workloads, wrap: Wrap) -> dict[str, WorkloadResult]:
+def _launch(
+    session: Session, name: str, workloads: Workloads, wrap: Wrap, should_stop: Callable[[], bool] = bool
+) -> dict[str, WorkloadResult]:
     seconds, options = session.seconds(Kind.SANITIZER), {"launches": LAUNCHES}
     spec = session.job(
         "launch", name, workloads, seconds=seconds, options=options, variables=VARIABLES, permitted=NO_CRASH, wrap=wrap
     )
-    return isolation.run_once(spec)
+    return isolation.run_once(replace(spec, should_stop=should_stop))
 
 
 def _kernels(session: Session, workloads: Workloads) -> tuple[str, ...]:

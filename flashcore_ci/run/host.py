@@ -62,6 +62,11 @@ def has_gpu(root: Path = Path("/")) -> bool:
     return (gpus.is_dir() and any(gpus.iterdir())) or any((root / "dev").glob("nvidia[0-9]*"))
 
 
+def sees_gpu() -> bool:
+    """Tell whether the driver shows a GPU, and CUDA_VISIBLE_DEVICES does not hide all."""
+    return has_gpu() and not nvml.are_hidden()
+
+
 def require_gpu(gpu: str) -> None:
     """Raise CannotCollectError unless the driver answers. WSL has no device files."""
     try:
@@ -73,8 +78,9 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. Missing tools are an error then."""
-    return has_gpu() if request.live is None else request.live
+    """Tell whether to measure here. Missing tools are an error then. A hidden GPU counts if it is named."""
+    here = has_gpu if request.gpu else sees_gpu
+    return here() if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:

@@ -46,7 +46,7 @@ class Request:
     toolchain: str = "pip"
     allow_process: tuple[str, ...] = ()
     jobs: int | None = None
-    gpu: str = "0"
+    gpu: str = ""
     lock_timeout: float = 1800.0
     changed: str | None = None
     base: str | None = None

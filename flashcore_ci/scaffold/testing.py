@@ -51,7 +51,7 @@ def gate(
     """Gate ``fn`` against ``ref``. Every mistake of the caller is a failed test with a fix."""
     try:
         problem = _problem(fn, ref, inputs, root=root, name=name, tolerance=tolerance)
-        live = mode == "live" or (mode == "auto" and host.has_gpu())
+        live = mode == "live" or (mode == "auto" and host.sees_gpu())
         if not live and mode == "auto":
             why = "this machine has no GPU. --kernel-gate=recorded judges recorded evidence"
             return Ended(text=f"flashcore-ci: {why}", skipped=not environ.get("CI"))

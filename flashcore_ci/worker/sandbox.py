@@ -43,6 +43,7 @@ SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The audit architecture, and the number of socket()."""
 UNIX, NETLINK = 1, 16
 SET_DUMPABLE, KEEP_CAPABILITIES, CAPABILITY_VERSION, READ_SEARCH = 4, 8, 0x20080522, 1 << 2
+AMBIENT, RAISE = 47, 2
 MAX_FILE, MAX_TASKS = 1 << 30, 2048
 OPEN = "open"
 
@@ -111,8 +112,9 @@ def _become(user: int) -> None:
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     header = ctypes.create_string_buffer(struct.pack("Ii", CAPABILITY_VERSION, 0))
-    sets = ctypes.create_string_buffer(struct.pack("6I", READ_SEARCH, READ_SEARCH, 0, 0, 0, 0))
+    sets = ctypes.create_string_buffer(struct.pack("6I", READ_SEARCH, READ_SEARCH, READ_SEARCH, 0, 0, 0))
     _check(_libc.capset(header, sets), "capset")
+    _libc.prctl(AMBIENT, RAISE, READ_SEARCH.bit_length() - 1, 0, 0)  # also for the compiler that a framework starts
     _check(_libc.prctl(SET_DUMPABLE, 1, 0, 0, 0), "dumpable")  # else /proc/self belongs to root
 
 
