@@ -174,7 +174,9 @@ def test_launches_are_compared_without_a_wait_of_their_own(monkeypatch):
     monkeypatch.setattr(torch, "equal", lambda *_: waits.append("comparison"))
     launches = correctness._launch_repeatedly(Drifting(), {"x": torch.tensor(2.0)}, 6)
     assert waits == ["launch"] * 7
-    assert launches.differing == 5, "the element that is never written holds the other poison in half of them, and two more differ"
+    assert launches.differing == 5, (
+        "the element that is never written holds the other poison in half of them, and two more differ"
+    )
     assert launches.unwritten["o"].tolist() == [False, False, False, True]
     assert launches.unwritten["lse"].tolist() == [False, False]
 
