@@ -29,6 +29,10 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
+SLOWEST, MIN_HALF = "racecheck", 12
+"""A check that takes twice as long as the others, and the workloads that are worth a second process of it."""
+SECOND = "+2"
+"""The end of the second process's name, which no workload's id can have."""
 
 Workloads = tuple[Workload, ...]
 
@@ -91,9 +95,10 @@ def _check(session: Session, tool: Path, version: str, name: str, workloads: Wor
         return {workload.id: CheckResult(findings=too_old) for workload in workloads}
     bulk = tuple(workload for workload in workloads if _loads_bulk_copies(session, name, workload))
     others = tuple(workload for workload in workloads if workload not in bulk)
-    groups = [group for group in (others, bulk) if group]
+    half = -(-len(others) // 2) if name == SLOWEST and len(others) >= 2 * MIN_HALF else len(others)
+    groups = [each for each in ((name, others[:half]), (name + SECOND, others[half:]), (name, bulk)) if each[1]]
     with ThreadPoolExecutor(len(groups)) as pool:
-        checked = pool.map(lambda group: _check_group(session, tool, version, name, group), groups)
+        checked = pool.map(lambda group: _check_group(session, tool, version, *group), groups)
         return {key: value for group in checked for key, value in group.items()}
 
 
@@ -147,13 +152,14 @@ def _is_final(reading: Reading) -> bool:
 
 def _run_check(session: Session, tool: Path, version: str, name: str, workloads: Workloads) -> dict[str, CheckResult]:
     """Check in one process. For several workloads only a clean reading counts."""
-    bulk = _loads_bulk_copies(session, name, workloads[0])
+    check = name.removesuffix(SECOND)
+    bulk = _loads_bulk_copies(session, check, workloads[0])
     log = _log(session, f"{name}-bulk" if bulk else name, workloads)
     kernels = _kernels(session, workloads)
-    argv = partial(sanitizer.argv, tool, name, kernels=kernels, log=log, bulk=bulk)
-    should_stop = bool if len(workloads) == 1 else partial(_has_entry, log, name)
+    argv = partial(sanitizer.argv, tool, check, kernels=kernels, log=log, bulk=bulk)
+    should_stop = bool if len(workloads) == 1 else partial(_has_entry, log, check)
     results = _launch(session, name, workloads, lambda command: argv(command=command), should_stop)
-    report = sanitizer_log.parse(process.read_text(log), name)
+    report = sanitizer_log.parse(process.read_text(log), check)
     checked = {}
     for workload in workloads:
         result = results[workload.id]

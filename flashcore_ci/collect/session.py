@@ -38,7 +38,7 @@ class Session:
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
-    ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU.
+    ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
     """
 
     plan: Plan
@@ -61,6 +61,7 @@ class Session:
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] | None = None
     progress: Callable[[str], None] = print
 
     @property

@@ -55,6 +55,9 @@ class Fleet:
     def _settle(self, ended: Ended) -> Iterator[Task]:
         """Keep a result, or yield the task that repeats a lost one. Its files are not used."""
         task = ended.task
+        if not ended.gpu:
+            self._give_up(ended)
+            return
         self.attempts.append(Attempt(number=task.number, gpu=ended.gpu, reason=ended.lost))
         if not ended.lost:
             self._keep(task)
@@ -68,6 +71,11 @@ class Fleet:
         elif task.number < MAX_TRIES:
             out = task.out.with_name(f"{task.out.name}-again-{task.number}")
             yield replace(task, number=task.number + 1, avoid=lost, out=out)
+        else:
+            self._give_up(ended)
+
+    def _give_up(self, ended: Ended) -> None:
+        self.notes.append(f"shard {ended.task.shard.index} is lost: {ended.lost}")
 
     def _count(self, ended: Ended) -> None:
         self.losses[ended.gpu] += 1

@@ -115,6 +115,7 @@ def session(request: Request, progress: Progress, scratch: Path, *, plan: Plan, 
         nvdisasm=disassembler(request) if plan.workloads_for(Kind.MACHINE_CODE) else None,
         allow=request.allow_process,
         lock_clocks=request.lock_clocks,
+        neighbours=None if request.neighbours is None else tuple(filter(None, request.neighbours.split(","))),
         progress=progress,
     )
 

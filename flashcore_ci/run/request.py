@@ -30,7 +30,7 @@ class Request:
     - ``suite_is_default``: the suite is from pyproject.toml, so that of the base rules where there is one.
     - ``anchor``: also time the pinned anchor. ``base_python``, ``base_toolchain``, ``anchor_python``: of another side, if not head's.
     - ``untriaged_days``: how old an untriaged alert may be (None: alerts are not judged).
-    - ``lock_timeout``: seconds. ``lock_clocks``: MHz.
+    - ``neighbours``: UUIDs, with commas, of other GPUs for workloads of several (None: any). ``lock_timeout``: seconds. ``lock_clocks``: MHz.
     """
 
     suite: Path
@@ -47,6 +47,7 @@ class Request:
     allow_process: tuple[str, ...] = ()
     jobs: int | None = None
     gpu: str = ""
+    neighbours: str | None = None
     lock_timeout: float = 1800.0
     changed: str | None = None
     base: str | None = None

@@ -112,7 +112,18 @@ def test_a_machine_that_is_taken_away_is_no_failure_of_anything(monkeypatch: pyt
     fleet = run(machines, monkeypatch)
     assert len(machines.rounds) == measure.MAX_TRIES
     assert machines.gpus == ["a", "b", "c"]
-    assert fleet.blamed == fleet.notes == fleet.done == []
+    assert fleet.blamed == fleet.done == []
+    assert fleet.notes == ["shard 1 is lost: PREEMPTED", "shard 2 is lost: PREEMPTED"]
+
+
+def test_a_shard_that_no_gpu_is_left_for_is_lost_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines()
+    monkeypatch.setattr(
+        machines, "measure", lambda tasks: [Ended(task=one, gpu="", lost="too few GPUs are left") for one in tasks]
+    )
+    fleet = run(machines, monkeypatch)
+    assert fleet.notes == ["shard 1 is lost: too few GPUs are left", "shard 2 is lost: too few GPUs are left"]
+    assert fleet.attempts == fleet.blamed == []
 
 
 def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
