@@ -197,7 +197,9 @@ def _kind(content: str, following: str) -> str:
         return summary
     if content == HEADER:
         return "header"
-    is_entry = _LAUNCH_LINE.fullmatch(content) or content.startswith(API_ERRORS) or _STOPPED.fullmatch(content) or _locate(content)
+    is_entry = (
+        _LAUNCH_LINE.fullmatch(content) or content.startswith(API_ERRORS) or _STOPPED.fullmatch(content) or _locate(content)
+    )
     next_is_place = following.startswith("=========     at ") and _locate(following) is not None
     return "entry" if is_entry or next_is_place else "unknown"
 
