@@ -56,6 +56,7 @@ class SanitizerFiles:
         """Derive the readings of one workload. EvidenceError if other findings are recorded than a log holds."""
         listed, count = self._launches(observation.target, entries)
         derived: Derived = {}
+        recorded = dict(observation.readings)
         for check in SANITIZER_TOOLS:
             name = self._name(check, observation)
             log = self._log(name, check)
@@ -64,7 +65,7 @@ class SanitizerFiles:
             )
             if reading == Measured(value=0.0, unit="count"):
                 reading = count if isinstance(count, Missing) else self._control(check) or reading
-            elif isinstance(reading, Measured):
+            elif isinstance(reading, Measured) and isinstance(recorded.get(f"{check}/findings"), Measured):  # else it stays missing
                 _require_same_findings(observation, check, log, name)
             derived[f"{check}/findings"] = (name or f"{self.logs}/{check}.log", reading)
             derived[f"{check}/launches"] = (listed, reading if isinstance(reading, Missing) else count)
