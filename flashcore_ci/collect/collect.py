@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore_ci.adapters import ncu, nvml, process, sanitizer
+from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import comparison, correctness, group, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
@@ -29,6 +29,8 @@ AT_ONCE = {
 }
 """Collectors that run at the same time: a busy GPU does not change their readings. Profile and timing have the GPU alone."""
 
+MANY_CPUS = 8
+"""With so many, ncu's reports are read while kernels are timed."""
 WORKER_TOOLS = ("python", "torch")
 
 
@@ -72,7 +74,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             probes = [pool.submit(replace(session, uuid=uuid).probe) for uuid in session.gpus]
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
-            profiling = pool.submit(profile.collect, session, start_profile)
+            profiling = pool.submit(profile.run, session, start_profile)
             probed = [probe.result() for probe in probes]
             timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]
@@ -84,12 +86,15 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
-                observations += profiling.result()
+                reading = pool.submit(profile.read, session, profiling.result())
+                if host.cpus() < MANY_CPUS:
+                    reading.result()
                 problem = session.check_exclusive()
             else:
-                observations += _observe_missing(session, Kind.PROFILE, problem)
+                reading = pool.submit(_observe_missing, session, Kind.PROFILE, problem)
             timed = () if problem else timing.collect(session, timer)
             problem = problem or session.check_exclusive()
+            observations += reading.result()
             observations += _observe_missing(session, Kind.TIMING, problem) if problem else timed
             return observations, probed[0].environment
         finally:

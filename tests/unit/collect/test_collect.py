@@ -298,3 +298,23 @@ def test_a_gpu_that_is_lost_in_the_middle_keeps_what_it_showed_before(world, tmp
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == found[Kind.SANITIZER] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.DEVICE_UNHEALTHY}
+
+
+@pytest.mark.parametrize(("cpus", "before"), [(16, ["timing"]), (4, [])])
+def test_reports_are_read_while_kernels_are_timed_where_there_are_many_cpus(world, tmp_path, monkeypatch, cpus, before):
+    import threading
+
+    timed, seen = threading.Event(), []
+    real = collect.timing.collect
+
+    def read(*_):
+        timed.wait(5.0 if cpus == 16 else 0.0)
+        seen.extend(["timing"] if timed.is_set() else [])
+        return ()
+
+    monkeypatch.setattr(collect.host, "cpus", lambda: cpus)
+    monkeypatch.setattr(profile, "_actions", read)
+    monkeypatch.setattr(collect.timing, "collect", lambda *arguments: timed.set() or real(*arguments))
+    evidence = collected(tmp_path)
+    assert seen == before
+    assert {(observation.kind, observation.target) for observation in evidence.observations} == WANTED
