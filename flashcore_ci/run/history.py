@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,15 +88,20 @@ def add_gate_run(out: Path, report: Report, db: str, environ: Mapping[str, str],
         return f"not stored in the history: {type(error).__name__}. {later}"
 
 
+def _load_database() -> None:
+    with contextlib.suppress(ImportError):  # _write says what is absent
+        from flashcore_ci.history import database, writing  # noqa: F401, PLC0415 - slow
+
+
 def _write(url: Address, rows: RunRows) -> Added:
-    from flashcore_ci.history import database, writing  # noqa: PLC0415 - as in _read
+    from flashcore_ci.history import database, writing  # noqa: PLC0415 - as in _load_database
 
     return database.write(url, lambda connection: writing.add_run(connection, rows))
 
 
 def _write_in_time(url: Address, rows: RunRows) -> Added:
     """Write in a thread, because no client can end its wait for a server that is silent."""
-    from flashcore_ci.history.address import shown  # noqa: PLC0415 - as in _read
+    from flashcore_ci.history.address import shown  # noqa: PLC0415 - as in _load_database
 
     done: list[Added | BaseException] = []
 
@@ -117,7 +123,7 @@ def _write_in_time(url: Address, rows: RunRows) -> Added:
 
 def check_address(db: str, environ: Mapping[str, str]) -> Address:
     """Read an address. UsageError for one that can never work."""
-    from flashcore_ci.history import address  # noqa: PLC0415 - as in _read
+    from flashcore_ci.history import address  # noqa: PLC0415 - as in _load_database
 
     return address.parse(db, environ)
 
@@ -134,11 +140,11 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
             copy.write_bytes(files.read(path, limit=bundle.MAX_PACKED_BYTES))
         statements.demand(copy, statement)
         path = copy
+    threading.Thread(target=_load_database).start()  # while the bundle is decompressed, and a process reads its reports
     run = read_run(path)
     provenance, invocation, branch = run.evidence.provenance, "", how.branch
     standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
-    with profiler_reports.reading(run.files) as profiles:  # by processes of their own, while this one goes on
-        from flashcore_ci.history import database, writing  # noqa: F401, PLC0415 - slow imports, so not before
+    with profiler_reports.reading(run.files) as profiles:
 
         if statement is not None:
             invocation = in_toto.invocation_of(statements.read(statement))
