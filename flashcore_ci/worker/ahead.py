@@ -1,4 +1,4 @@
-"""Make CUDA contexts before the start signal, while correctness uses the GPU, and read what comes with the signal."""
+"""Start CUDA before the start signal, while correctness uses the GPU, and read the signal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from flashcore_ci.worker.job import Job
 
 
 def begin(job: Job) -> bool:
-    """Tell whether contexts may be made now. The gate then waits for ``end`` before anything is measured.
-
-    Either the gate sees ``making``, or this process sees ``hold``.
-    """
+    """Tell whether CUDA may start now. Either the gate sees ``making``, or this process sees ``hold``."""
     if not job.options.get("ahead") or "go" not in job.options:
         return False
     _beside(job, "making").touch()
@@ -24,7 +21,7 @@ def begin(job: Job) -> bool:
 
 
 def end(job: Job) -> None:
-    """Say that all contexts were made."""
+    """Say that CUDA has started."""
     _beside(job, "made").touch()
 
 
