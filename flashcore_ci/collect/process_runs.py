@@ -33,7 +33,7 @@ GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """A process to run. ``number`` seeds its order. ``ahead``: it may start CUDA before ``hold``."""
+    """A process to run. ``number`` seeds its order. ``ahead``: it may make its CUDA contexts before ``hold``."""
 
     name: str
     number: int
@@ -61,7 +61,7 @@ class ProcessRuns:
             self._started[run.name] = self._pool.submit(self._run, run)
 
     def hold(self) -> None:
-        """Let no process start CUDA ahead, which would disturb what is measured. Return when none does."""
+        """Let no process make CUDA contexts ahead any more. Return when none does: they would disturb what is measured."""
         for name in self._ahead:
             self._signals[name].hold()
         for name in self._ahead:

@@ -19,18 +19,18 @@ class StartSignal:
         self._deadline: float | None = None
 
     def send(self, seconds: float, hints: Mapping[str, Any] | None = None) -> None:
-        """Let the worker run for so many seconds, with ``hints`` by workload."""
+        """Let the worker run for so many seconds. ``hints``: what an earlier process chose for each workload."""
         self._deadline = clock.monotonic() + seconds
         unseen = self._beside("new")
         unseen.write_text(json.dumps(dict(hints or {})), encoding="utf-8")
         unseen.replace(self.file)
 
     def hold(self) -> None:
-        """Let the worker not start CUDA before the signal."""
+        """Let the worker begin no CUDA context before the signal."""
         self._beside("hold").touch()
 
     def is_making(self) -> bool:
-        """Tell whether the worker began to start CUDA before ``hold``, and has not ended."""
+        """Tell whether the worker is making CUDA contexts that it began before ``hold``."""
         return self._beside("making").exists() and not self._beside("made").exists()
 
     def cancel(self) -> None:

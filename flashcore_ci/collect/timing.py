@@ -47,7 +47,7 @@ class Timer:
             self._runs.start(self._run(number, workloads, ahead=ahead))
 
     def start_ahead(self, workloads: tuple[Workload, ...]) -> None:
-        """Start the first processes while the GPU is busy. Those of candidates start CUDA, too."""
+        """Start the first processes while the GPU is busy. Those of candidates make their CUDA contexts, until ``hold``."""
         isolated = all(self.session.plan.description(workload.subject).candidate for workload in workloads)
         is_large = host.cpus() >= AHEAD_CPUS and self.session.memory >= AHEAD_BYTES
         ahead = isolated and is_large and len(self.session.gpus) == 1
@@ -55,11 +55,11 @@ class Timer:
             self.start(number, workloads, ahead=ahead)
 
     def hold(self) -> None:
-        """Return when no process starts CUDA. Each waits for its signal now."""
+        """Return when no process makes CUDA contexts. From now on each waits for its signal."""
         self._runs.hold()
 
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
-        """Send the signal, and wait for the results. The first process chooses the sets for all."""
+        """Send the signal, and wait for the results. The first process chooses for all how a candidate's launches are counted."""
         found = self._runs.finish(self._run(number, workloads), self._hints)
         for name, result in found.items():
             if result.missing is None and "sets" in result.values:

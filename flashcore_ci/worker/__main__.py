@@ -25,11 +25,11 @@ JOBS = {
 """The module of each kind of job."""
 CONTEXT_LOST = 3
 OWN_CODE = frozenset({"probe", "correctness", "timing"})
-"""Jobs without a tool. Where only candidates run, an orderly end takes 0.3 s and finds nothing."""
+"""Jobs without a tool around them. Where only candidates run, an orderly end would take 0.3 s and find nothing."""
 
 
 def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
-    """Run the job file, and write the result file. ``leave`` ends a process without foreign code."""
+    """Run the job file, and write the result file. ``leave`` ends a process that has no code of a subject to clean up."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2

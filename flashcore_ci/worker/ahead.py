@@ -1,4 +1,4 @@
-"""Start CUDA before the start signal, while correctness uses the GPU, and read the signal."""
+"""Make CUDA contexts before the start signal, while correctness uses the GPU, and read what comes with the signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from flashcore_ci.worker.job import Job
 
 
 def begin(job: Job) -> bool:
-    """Tell whether CUDA may start now. Either the gate sees ``making``, or this process sees ``hold``."""
+    """Tell whether contexts may be made now. The gate then waits for ``end`` before anything is measured.
+
+    Either the gate sees ``making``, or this process sees ``hold``.
+    """
     if not job.options.get("ahead") or "go" not in job.options:
         return False
     _beside(job, "making").touch()
@@ -21,7 +24,7 @@ def begin(job: Job) -> bool:
 
 
 def end(job: Job) -> None:
-    """Say that CUDA has started."""
+    """Say that all contexts were made."""
     _beside(job, "made").touch()
 
 

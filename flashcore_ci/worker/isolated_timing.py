@@ -49,7 +49,7 @@ STAGES = ("setup", "idle", "load", "choose", "pairs")
 def measure(
     context: TimingContext, subject: IsolatedSubject, work: Work, *, hint: Mapping[str, Any], limit: float | None
 ) -> dict[str, Any]:
-    """Return the outcome of one workload, in a new process of the candidate. ``hint``: what an earlier one chose."""
+    """Return the outcome of one workload, in a new process of the candidate. ``hint``: ``sets`` and ``batched`` of an earlier one."""
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it compiles for seconds, in every process

@@ -139,7 +139,7 @@ class Candidate:
             os.kill(self._pid, signal.SIGKILL)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the process and every other one of its user. Remove its files. Without ``wait`` its memory may remain for a moment."""
+        """End the process and every other one of its user. Remove its files. Without ``wait`` it may still give back its memory."""
         self.kill()
         if wait:
             with contextlib.suppress(ChildProcessError):
@@ -199,7 +199,7 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_user(user: int, killed: int) -> None:
-    """Kill every process of a candidate's user but the one that was ``killed``."""
+    """Kill every process of a user that only a candidate has. Its own one was ``killed``."""
     deadline = time.monotonic() + 2.0
     while user and time.monotonic() < deadline:
         pids = []
