@@ -6,9 +6,7 @@ Exit status: 0 done, 1 with a traceback, 2 usage, 3 CUDA context lost.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from flashcore_ci.worker import file_reads, foreign_files, ranks
@@ -24,12 +22,10 @@ JOBS = {
 }
 """The module of each kind of job."""
 CONTEXT_LOST = 3
-OWN_CODE = frozenset({"probe", "correctness", "timing"})
-"""Jobs without a tool around them. Where only candidates run, an orderly end would take 0.3 s and find nothing."""
 
 
-def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
-    """Run the job file, and write the result file. ``leave`` ends a process that has no code of a subject to clean up."""
+def main(argv: list[str]) -> int:
+    """Run the job file, and write the result file."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2
@@ -48,10 +44,8 @@ def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
     if not completed:
         return CONTEXT_LOST
     result.done()
-    if job.kind in OWN_CODE and all(subject.candidate for subject in job.subjects):
-        leave(0)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os._exit))
+    sys.exit(main(sys.argv[1:]))

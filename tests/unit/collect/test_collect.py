@@ -87,7 +87,7 @@ class StartSignal:
         self.event = threading.Event()
         self.sent = self.cancelled = False
 
-    def send(self, seconds, hints=None):
+    def send(self, seconds):
         self.sent = True
         self.event.set()
 
