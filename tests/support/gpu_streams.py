@@ -1,14 +1,16 @@
 """Honest kernels and cheats with several streams, and what the worker's audit of streams says of each on a GPU.
 
-``python gpu_streams.py FOLDER NAME...`` prints a line of JSON for each. It waits for FOLDER/go, and for a lock, so that many processes can
-start at once and measure one after the other.
+``python gpu_streams.py FOLDER COUNT=NAME,NAME...`` forks so many processes. Each waits for FOLDER/warm, FOLDER/go and a lock, so that
+all start at once and measure one after the other. They write a line of JSON for each name to FOLDER.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -116,8 +118,28 @@ class Machine:
             }
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """Get ready, wait for the others, and look at each."""
+def main(folder: Path, groups: list[str]) -> None:
+    """Import once, fork, and wait for the processes. A group is ``COUNT=NAME,NAME...``."""
+    import torch
+    import torch._dynamo
+    import torch._inductor.compile_fx
+    import triton  # noqa: F401
+
+    assert not torch.cuda.is_initialized()
+    (folder / "imported").touch()
+    sys.stderr.write(f"imported after {time.perf_counter():.1f} s\n")
+    for group in groups:
+        count, _, names = group.partition("=")
+        for _ in range(int(count)):
+            if not os.fork():
+                _be_process(folder, names.split(","))
+                os._exit(0)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _be_process(folder: Path, names: list[str]) -> None:
     import torch
 
     _wait(folder / "warm")
@@ -128,9 +150,9 @@ def main(folder: Path, names: list[str]) -> None:
                 machine.warm(name)
         except Exception as error:  # noqa: BLE001 - a package that is not there
             absent[name] = {"absent": f"{type(error).__name__}: {error}"[:300]}
-    (folder / f"ready-{time.time_ns()}").touch()
+    (folder / f"ready-{os.getpid()}").touch()
     _wait(folder / "go")
-    with (folder / "lock").open("w") as lock:
+    with (folder / "lock").open("w") as lock, (folder / f"{os.getpid()}.json").open("w", encoding="utf-8") as file:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
             try:
@@ -138,9 +160,9 @@ def main(folder: Path, names: list[str]) -> None:
             except Exception as error:  # noqa: BLE001 - what a graph refuses, or a mistake
                 found = {"error": f"{type(error).__name__}: {error}"[:300]}
             torch.cuda.synchronize()
-            sys.stdout.write(json.dumps({"name": name, **found}) + "\n")
-            sys.stdout.flush()
-    (folder / f"done-{time.time_ns()}").touch()
+            file.write(json.dumps({"name": name, **found}) + "\n")
+            file.flush()
+    (folder / f"done-{os.getpid()}").touch()
 
 
 def _wait(file: Path) -> None:
