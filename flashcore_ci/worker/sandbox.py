@@ -43,8 +43,7 @@ SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """The audit architecture, and the number of socket()."""
 UNIX, NETLINK = 1, 16
 SET_DUMPABLE, KEEP_CAPABILITIES, CAPABILITY_VERSION, READ_SEARCH = 4, 8, 0x20080522, 1 << 2
-AMBIENT, RAISE = 47, 2
-MAX_FILE, MAX_TASKS = 1 << 30, 2048
+MAX_FILE, MAX_TASKS, AMBIENT, RAISE = 1 << 30, 2048, 47, 2
 OPEN = "open"
 
 _libc = ctypes.CDLL(None, use_errno=True)
