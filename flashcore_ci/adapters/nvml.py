@@ -105,7 +105,7 @@ def uuids() -> tuple[str, ...]:
 
 
 def are_hidden() -> bool:
-    """Tell whether CUDA_VISIBLE_DEVICES hides every GPU: it is empty, or begins with a negative number."""
+    """Tell whether CUDA_VISIBLE_DEVICES hides every GPU."""
     return re.match(r"\s*(-|$)", os.environ.get(VISIBLE, "0")) is not None
 
 
@@ -185,7 +185,7 @@ def _session() -> Iterator[Any]:
 
 
 def _text(value: object) -> str:
-    """Return a word of the driver. CannotCollectError for one that no driver writes: it becomes a file's name, and part of reports."""
+    """Return a word of the driver. CannotCollectError for one that no driver writes."""
     word = str(value)
     if not TEXT.fullmatch(word):
         raise CannotCollectError(f"the NVIDIA driver gives an impossible text: {word[:80]!r}", fix="flashcore-ci doctor")
@@ -193,12 +193,11 @@ def _text(value: object) -> str:
 
 
 def _visible(nvml: Any) -> tuple[str, ...]:
-    """Return the visible GPUs in their order. As in CUDA, an unknown name ends the list. Numbers are those of nvidia-smi."""
+    """Return the visible GPUs in their order. Numbers are those of nvidia-smi."""
     count = nvml.nvmlDeviceGetCount()
     here = [nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
     chosen: list[str] = []
-    for word in os.environ.get(VISIBLE, ",".join(here)).split(","):
-        name = word.strip()
+    for name in map(str.strip, os.environ.get(VISIBLE, ",".join(here)).split(",")):
         found = [uuid for index, uuid in enumerate(here) if name in {str(index), uuid}]
         found = found or [uuid for uuid in here if name and uuid.startswith(name)]
         if len(found) != 1 and not name.startswith("MIG-"):
@@ -209,10 +208,10 @@ def _visible(nvml: Any) -> tuple[str, ...]:
 
 def _handle(nvml: Any, gpu: str) -> Any:
     if not gpu and VISIBLE in os.environ:
-        gpu = next(iter(_visible(nvml)), "")
-        if not gpu:
+        if not (seen := _visible(nvml)):
             message = f"{VISIBLE} is {os.environ[VISIBLE]!r}, and no GPU of this machine has that name"
             raise CannotCollectError(message, fix="flashcore-ci doctor --gpu 0")
+        gpu = seen[0]
     gpu = gpu or "0"
     return nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdecimal() else nvml.nvmlDeviceGetHandleByUUID(gpu)
 

@@ -179,7 +179,7 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
 
 
 def _has_entry(log: Path, name: str) -> bool:
-    """Tell whether a finding is in the log so far. All that follow may take the tool minutes."""
+    """Tell whether a finding is in the log so far."""
     text = process.read_text(log)
     return bool(sanitizer_log.parse(text[: text.rfind("\n") + 1], name).entry)
 

@@ -78,9 +78,8 @@ def require_gpu(gpu: str) -> None:
 
 
 def is_live(request: Request) -> bool:
-    """Tell whether to measure here. Missing tools are an error then. A hidden GPU counts if it is named."""
-    here = has_gpu if request.gpu else sees_gpu
-    return here() if request.live is None else request.live
+    """Tell whether to measure here. A hidden GPU counts if it is named."""
+    return (has_gpu() if request.gpu else sees_gpu()) if request.live is None else request.live
 
 
 def compiler(request: Request, progress: Progress) -> Toolchain:

@@ -56,7 +56,6 @@ class SanitizerFiles:
         """Derive the readings of one workload. EvidenceError if other findings are recorded than a log holds."""
         listed, count = self._launches(observation.target, entries)
         derived: Derived = {}
-        recorded = dict(observation.readings)
         for check in SANITIZER_TOOLS:
             name = self._name(check, observation)
             log = self._log(name, check)
@@ -65,7 +64,7 @@ class SanitizerFiles:
             )
             if reading == Measured(value=0.0, unit="count"):
                 reading = count if isinstance(count, Missing) else self._control(check) or reading
-            elif isinstance(reading, Measured) and isinstance(recorded.get(f"{check}/findings"), Measured):  # else it stays missing
+            elif isinstance(reading, Measured):
                 _require_same_findings(observation, check, log, name)
             derived[f"{check}/findings"] = (name or f"{self.logs}/{check}.log", reading)
             derived[f"{check}/launches"] = (listed, reading if isinstance(reading, Missing) else count)
@@ -168,6 +167,8 @@ def _agreed(observation: Observation, metric: str, recorded: Reading, derived: D
 
 
 def _require_same_findings(observation: Observation, check: str, log: Log, name: str) -> None:
+    if isinstance(dict(observation.readings).get(f"{check}/findings"), Missing):
+        return  # it stays missing, whatever the log says today
     recorded = [finding for finding in observation.findings if finding.tool == check]
     for there, here in zip(recorded, log.findings, strict=False):
         same_file = here.file == there.file or here.file.endswith(f"/{there.file}")
