@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         for folder in STARTED:
             compileall.compile_dir(ROOT / folder, quiet=2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a time limit, a lock or a process that ends."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture
