@@ -141,3 +141,18 @@ def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
     assert [user.pid for user in nvml.other_users(users, ("dcgm*",))] == [1]
     assert [user.pid for user in nvml.other_users(users, ())] == [1, 3]
     assert [user.pid for user in nvml.unnamed_users(users)] == [4]
+
+
+def test_the_load_of_the_other_gpus(monkeypatch):
+    fake = FakeNvml(nvmlDeviceGetCount=3)
+    fake.nvmlDeviceGetHandleByIndex = lambda index: index
+    fake.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
+
+    def load(handle):
+        if handle == 1:
+            raise NVMLError_NotSupported("a divided GPU has none")
+        return SimpleNamespace(gpu=90 + handle)
+
+    fake.nvmlDeviceGetUtilizationRates = load
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    assert nvml.neighbours(("GPU-0",)) == {"GPU-2": 92}
