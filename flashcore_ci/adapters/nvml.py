@@ -28,6 +28,8 @@ HARDWARE_XIDS: dict[int, str] = {
 POLL_MS = 200
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()+-]{0,95}")
+MPS = "nvidia-cuda-mps"
+"""The name of its server, of which Linux keeps 15 characters."""
 COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
 
@@ -154,6 +156,23 @@ def locked_clocks(gpu: str, mhz: int | None) -> Iterator[None]:
 def reasons(mask: int) -> tuple[str, ...]:
     """Say why the clocks are where they are."""
     return tuple(word for bit, word in REASONS.items() if mask & bit)
+
+
+def divided_by(state: GpuState) -> str:
+    """Return MIG or MPS if it divides the GPU, so that no time on it is that of a whole one."""
+    return "MIG" if state.mig else "MPS" if any(user.name == MPS for user in state.users) else ""
+
+
+def neighbours(gpus: Sequence[str]) -> dict[str, int]:
+    """Return how busy each other GPU of this machine is, in per cent, as far as the driver answers."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(CannotCollectError), _session() as nvml:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            with contextlib.suppress(nvml.NVMLError):  # not a GPU that is measured
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                if (uuid := _text(nvml.nvmlDeviceGetUUID(handle))) not in gpus:
+                    found[uuid] = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    return found
 
 
 def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]:

@@ -29,10 +29,8 @@ LAUNCH_LIST = "roll-call"
 MARKS = ("flashcore_ci_begin", "flashcore_ci_end")
 NO_CRASH = frozenset({0, sanitizer.ERROR_EXIT})
 CLEAN = Measured(value=0.0, unit="count")
-SLOWEST, MIN_HALF = "racecheck", 12
-"""A check that takes twice as long as the others, and the workloads that are worth a second process of it."""
-SECOND = "+2"
-"""The end of the second process's name, which no workload's id can have."""
+SLOWEST, MIN_HALF = "racecheck", 12  # twice as long as the others: so many workloads are worth a second process
+SECOND = "+2"  # ends that process's name, and no workload's id
 
 Workloads = tuple[Workload, ...]
 

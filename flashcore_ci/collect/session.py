@@ -232,12 +232,13 @@ class Session:
     def check_exclusive(self) -> Missing | None:
         """Return why these GPUs cannot be timed now (busy, or the driver fails), or None."""
         try:
-            users = [user for uuid in self.gpus for user in nvml.read(uuid).users]
+            states = [nvml.read(uuid) for uuid in self.gpus]
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
-        others = nvml.other_users(users, self.allow)
-        if not others:
-            return None
+        divided = next((why for state in states if (why := nvml.divided_by(state))), "")
+        others = nvml.other_users([user for state in states for user in state.users], self.allow)
+        if divided or not others:
+            return Missing(code=Code.GPU_BUSY, message=f"{divided} divides this GPU") if divided else None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)
         return Missing(code=Code.GPU_BUSY, message=f"also on this GPU: {named}")
 

@@ -225,7 +225,7 @@ NEXT_STEP: dict[Code, str] = {
     Code.COUNTERS_IN_USE: "Another program holds the performance counters. Run `dcgmi profpause`, then run the gate again.",
     Code.DEVICE_UNHEALTHY: "A known-good kernel fails on this GPU. Take the machine out of service.",
     Code.TOO_FEW_GPUS: "This machine has too few GPUs of one model. Run `flashcore-ci gate --live` on one that has them.",
-    Code.GPU_BUSY: "Other processes use this GPU. End them, or name them with `--allow-process`.",
+    Code.GPU_BUSY: "Other processes use this GPU, or MIG or MPS divides it. End them, or name other processes with `--allow-process`.",
     Code.THROTTLED: "The GPU throttled during most blocks. Check cooling and power, then run the gate again.",
     Code.UNSETTLED: "Cycles or clocks never reached a steady state. Wait until the GPU is idle, then run the gate again.",
     Code.TOO_FEW_PROCESSES: "Too many timing processes were lost. Read the reason of each in the run folder.",

@@ -140,12 +140,9 @@ _plans_written: list[tuple[Plan, bytes]] = []
 
 
 def _encoded(plan: Plan) -> bytes:
-    for known, data in tuple(_plans_written):
-        if known is plan:
-            return data
-    data = encode(plan)
-    _plans_written[:] = [(plan, data)]
-    return data
+    found = next((data for known, data in tuple(_plans_written) if known is plan), None) or encode(plan)
+    _plans_written[:] = [(plan, found)]
+    return found
 
 
 def tool_files(path: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ NEAR_ONE = frozenset({"link/traffic"})
 """Readings that must be 1. Of all others the largest is the worst."""
 
 
-SENSORS: dict[str, Callable[[Sequence[Any]], Any]] = {
+SENSORS: dict[str, Any] = {
     "watts": max,
     "celsius": max,
     "nvml_mhz": min,

@@ -188,3 +188,18 @@ def test_an_empty_list_of_visible_gpus_hides_all(monkeypatch, variable, hidden):
     assert nvml.are_hidden() is hidden
     monkeypatch.delenv(nvml.VISIBLE)
     assert not nvml.are_hidden()
+
+
+def test_the_load_of_the_other_gpus(monkeypatch):
+    fake = FakeNvml(nvmlDeviceGetCount=3)
+    fake.nvmlDeviceGetHandleByIndex = lambda index: index
+    fake.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
+
+    def load(handle):
+        if handle == 1:
+            raise NVMLError_NotSupported("a divided GPU has none")
+        return SimpleNamespace(gpu=90 + handle)
+
+    fake.nvmlDeviceGetUtilizationRates = load
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    assert nvml.neighbours(("GPU-0",)) == {"GPU-2": 92}

@@ -49,13 +49,14 @@ class World:
         self.kinds = []
         self.outcomes = dict(OUTCOMES)
         self.failures = {}
+        self.mig, self.loads = False, [{}, {}]
         self.users = ()
         self.probe = {"probe": {"ok": True}}
         self.blind, self.gpus, self.sick = "", "GPU-1", ""
 
     def read(self, gpu):
         assert gpu in self.gpus
-        return replace(STATE, users=self.users)
+        return replace(STATE, users=self.users, mig=self.mig)
 
     def run(self, spec, start=None):
         if start is not None:
@@ -100,6 +101,7 @@ class StartSignal:
 def world(tmp_path, monkeypatch):
     scripted = World(tmp_path)
     monkeypatch.setattr(collect.nvml, "read", scripted.read)
+    monkeypatch.setattr(collect.nvml, "neighbours", lambda _: scripted.loads.pop(0))
     monkeypatch.setattr(collect.group.lock, "hold", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(collect, "_versions", lambda session: (("compute-sanitizer", "2026.4.0.0"), ("ncu", "2025.3.1.0")))
     monkeypatch.setattr(child, "run", scripted.run)
@@ -225,6 +227,22 @@ def test_others_on_the_gpu_spoil_only_what_is_timed(world, tmp_path):
     found = reasons(collected(tmp_path))
     assert found[Kind.CORRECTNESS] == {None}
     assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
+
+
+@pytest.mark.parametrize("way", ["MIG", "MPS"])
+def test_a_divided_gpu_is_not_timed_even_if_the_server_is_allowed(world, tmp_path, way):
+    world.mig = way == "MIG"
+    world.users = (User(pid=7, name="nvidia-cuda-mps", descendant=False),) if way == "MPS" else ()
+    evidence = collected(tmp_path, allow=("nvidia*",))
+    found = reasons(evidence)
+    assert found[Kind.CORRECTNESS] == {None}
+    assert found[Kind.PROFILE] == found[Kind.TIMING] == {Code.GPU_BUSY}
+    assert {o.missing.message for o in evidence.observations if o.kind is Kind.TIMING} == {f"{way} divides this GPU"}
+
+
+def test_the_load_of_other_gpus_is_recorded(world, tmp_path):
+    world.loads = [{"GPU-2": 0, "GPU-3": 0}, {"GPU-2": 97, "GPU-3": 0}]
+    assert collected(tmp_path).notes == ("GPU-2 of this machine was busy: 0 % before the measurements, 97 % after them",)
 
 
 def test_others_who_come_while_it_is_timed_spoil_it(world, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -131,3 +131,17 @@ def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(CannotCollectError, match="shard 1 on a: no ncu"):
         run(machines, monkeypatch)
     assert len(machines.rounds) == 1
+
+
+def test_a_shard_that_fails_alone_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines()
+    measured = machines.measure
+    monkeypatch.setattr(
+        machines,
+        "measure",
+        lambda tasks: [replace(measured([one])[0], failure="" if one.shard.index == 1 else "exit status -9") for one in tasks],
+    )
+    monkeypatch.setattr(Fleet, "_keep", lambda self, task: self.notes.append(f"kept {task.shard.index}"))
+    fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
+    fleet.run([task(1), task(2)])
+    assert fleet.notes == ["shard 2 is lost: a: exit status -9", "kept 1"]
