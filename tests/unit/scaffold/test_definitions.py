@@ -76,6 +76,7 @@ def test_what_cannot_be_imported_says_why(tmp_path, changes, why):
     [
         ({"axes": {}}, "axis rows no value"),
         ({"axes": {"rows": -1}}, "at least 0 is needed"),
+        ({"axes": {"rows": 0}}, "gives the axis rows 0, so x has no element"),
         ({"inputs": {"x": {"type": "safetensors", "path": "p", "tensor_key": "k"}}}, "safetensors"),
         ({"inputs": {"x": {"type": "random"}}}, "a scalar, or lacks it"),
     ],
