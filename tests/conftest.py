@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile them once, also where ``PYTHONDONTWRITEBYTECODE`` is set: a third of a command's time is compilation."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job behind a shell: no test could interrupt anything
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         for folder in STARTED:
             compileall.compile_dir(ROOT / folder, quiet=2)
