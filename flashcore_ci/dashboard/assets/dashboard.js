@@ -270,7 +270,7 @@
     const tools = side(runs.map((run) => run.tools)).filter(([, a, b]) => !second || a !== b);
     const columns = second ? ["Run A", "Run B"] : ["Run A"];
     const note = second ? [make("p", "Values of two sittings: another GPU or driver moves them. The ratio to the anchor does not.", { class: "soft" })] : [];
-    const red = runs.flatMap((run, index) => run.verdicts.map(([gate, target, outcome, code, message]) => [columns[index], make("span", gate, { class: "mono" }), make("span", target, { class: "mono" }), make("span", outcome, { class: outcome }), code, message]));
+    const red = runs.flatMap((run, index) => run.verdicts.map(([gate, target, outcome, code, message]) => [columns[index], make("span", gate, { class: "mono" }), make("span", target, { class: "mono" }), make("span", outcome, { class: outcome }), code, make("span", message, { class: "long" })]));
     return [
       ...table("About", ["", ...columns], side(runs.map((run) => run.about))),
       ...table(second ? "Workloads of both runs" : "Workloads", head, rows(both.filter(([a, b]) => !second || (a && b))), second ? [1, 2, 3] : [1, 2]), ...note,
