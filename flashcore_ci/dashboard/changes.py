@@ -126,7 +126,7 @@ def _since_version(usable: Sequence[Dot]) -> tuple[float | None, float]:
 
 
 def _mean_with_error(sittings: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the mean of sittings of one code. Its error is what they state, or what they scatter if that is more."""
+    """Return the mean of sittings. Its error is what they state, or what they scatter if that is more."""
     levels, root = [level for level, _ in sittings], math.sqrt(len(sittings))
     stated = math.sqrt(mean([error**2 for _, error in sittings]))
     return mean(levels), max(stated, sample_std(levels) if len(levels) > 1 else 0.0) / root

@@ -189,7 +189,7 @@ def _entry_row(
 
 
 def common(found: Sequence[EntryVersion]) -> Line | None:
-    """Return the workload that most versions were measured with, so that their rates compare. Of several, the one with the highest rate."""
+    """Return the workload that most versions were measured with. Of several, the one with the highest rate."""
     counted: dict[str, tuple[int, float, Line]] = {}
     for version in found:
         for key, (line, (ms, _)) in version.reached.items():

@@ -26,7 +26,7 @@ def judge_alerts(
 ) -> tuple[Verdict, ...]:
     """Give one verdict per alert that is open here or in the base (``before``).
 
-    ``days``: how old an untriaged one may be. ``ended`` looks up the ids of alerts that the history saw end, if one is needed.
+    ``days``: how old an untriaged one may be. ``ended`` looks up which alerts the history saw end.
     """
     here = {alert.id: alert for alert in present}
     found = []

@@ -145,7 +145,6 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
     provenance, invocation, branch = run.evidence.provenance, "", how.branch
     standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
     with profiler_reports.reading(run.files) as profiles:
-
         if statement is not None:
             invocation = in_toto.invocation_of(statements.read(statement))
             commit = _protected_commit(provenance, how.protected, invocation, scratch)
