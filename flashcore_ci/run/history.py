@@ -141,17 +141,18 @@ def _read(path: Path, statement: Path | None, how: Import, scratch: Path) -> New
         statements.demand(copy, statement)
         path = copy
     threading.Thread(target=_load_database).start()  # while the bundle is decompressed, and a process reads its reports
-    run = read_run(path)
-    provenance, invocation, branch = run.evidence.provenance, "", how.branch
-    standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
-    with profiler_reports.reading(run.files) as profiles:
+    started: list[profiler_reports.ProfilerReports] = []
+    with contextlib.ExitStack() as stack:
+        run = read_run(path, lambda files: started.append(stack.enter_context(profiler_reports.reading(files))))
+        provenance, invocation, branch = run.evidence.provenance, "", how.branch
+        standing = Standing.REVIEWED if how.reviewed else Standing.OTHER
         if statement is not None:
             invocation = in_toto.invocation_of(statements.read(statement))
             commit = _protected_commit(provenance, how.protected, invocation, scratch)
             standing, branch = Standing.PROTECTED, how.protected
         else:
             commit = _commit(provenance, scratch)
-        report, source = _judged(run, how, profiles)
+        report, source = _judged(run, how, started[0])
     packed = "" if path.is_dir() else hashlib.sha256(files.read(path, limit=bundle.MAX_PACKED_BYTES)).hexdigest()
     known = {"branch": branch, "bundle": packed, "standing": standing, "invocation": invocation}
     return _new(run, report, commit, source.evidence, **known, pins=read_anchors(how.suite))

@@ -90,8 +90,8 @@ def write_run(path: Path, plan: Plan, evidence: Evidence) -> None:
     write_atomically(path / MANIFEST, encode(manifest_of(_contents(path, names))))
 
 
-def read_run(path: Path) -> Run:
-    """Read a run folder or bundle. EvidenceError if any byte was altered."""
+def read_run(path: Path, verified: Callable[[dict[str, bytes]], object] | None = None) -> Run:
+    """Read a run folder or bundle. EvidenceError if any byte was altered. ``verified`` gets the files before records are decoded."""
     where = str(path)
     if path.is_dir():
         names = _files(path)
@@ -104,6 +104,9 @@ def read_run(path: Path) -> Run:
         if manifest is None:
             raise EvidenceError(f"{where}: it holds no {MANIFEST}", fix="give a run folder, or a file from `flashcore-ci pack`")
         content = verify_files(manifest, packed, packed.__getitem__, where=where)
+    files = {name: data for name, data in content.items() if name not in RUN_FILES}
+    if verified is not None:
+        verified(files)
     is_v1 = legacy.is_v1(content[EVIDENCE])
     at = f"{where}/{EVIDENCE}"
     plan, digest = _plan(content[PLAN])
@@ -113,7 +116,7 @@ def read_run(path: Path) -> Run:
         plan_digest=digest,
         evidence=legacy.decode_v1(content[EVIDENCE], plan, where=at) if is_v1 else decode(Evidence, content[EVIDENCE], where=at),
         is_v1=is_v1,
-        files={name: data for name, data in content.items() if name not in RUN_FILES},
+        files=files,
     )
 
 
