@@ -125,9 +125,8 @@ def _input(text: str) -> tuple[str, Any]:
     found = INPUT.fullmatch(text)
     if not found:
         raise ForeignError(f"--input {text[:60]!r} is not NAME=DTYPE:SIZExSIZE or NAME=NUMBER, as x=float16:4096x1024")
-    if found["value"]:
-        value = float(found["value"])
-        return found["name"], int(value) if re.fullmatch(r"-?[0-9]+", found["value"]) else value
+    if number := found["value"]:
+        return found["name"], int(number) if number.removeprefix("-").isdecimal() else float(number)
     if found["dtype"] not in DTYPES:
         raise ForeignError(f"--input {found['name']}: {found['dtype']} is not one of {', '.join(DTYPES)}")
     return found["name"], (tuple(map(int, found["shape"].split("x"))), found["dtype"])

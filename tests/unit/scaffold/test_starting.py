@@ -33,6 +33,10 @@ def test_inputs_are_read(root: Path) -> None:
     assert inputs(root) == {}
 
 
+def test_a_large_number_keeps_its_digits(root: Path) -> None:
+    assert inputs(root, "x=999999999999999999", "weight=-3") == {"x": 999_999_999_999_999_999, "weight": -3}
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
