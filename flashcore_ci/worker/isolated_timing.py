@@ -128,6 +128,7 @@ def _measure_pairs(
             bursts.trap(candidate, sets, sets // 2, graph=graph)  # right after a burst on these values, when outputs can be kept
         if len(pairs) <= MIN_ALONE or not secrets.randbelow(ONE_IN):
             alone.append(bursts.run(candidate, sets, 1).outside)
+    bursts.watch(candidate, sets, sets // 2 if graph else 1, graph=graph)
     bursts.check_red_zones()
     recent = _recent(pairs)
     inside = statistics.median(pair.inside for pair in recent)
