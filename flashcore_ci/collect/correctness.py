@@ -35,9 +35,9 @@ def collect(session: Session) -> tuple[Observation, ...]:
     if not workloads:
         return ()
     entries = {workload.id: session.entries(workload) for workload in workloads}
-    options = {"repeats": session.plan.protocol.repeats, "entries": entries}
 
     def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
+        options = {"repeats": session.plan.protocol.repeats, "entries": entries, "cores": host.cpus() // len(parts)}
         return session.job("correctness", "correctness", workloads, seconds=session.seconds(Kind.CORRECTNESS), options=options)
 
     processes = min(MAX_PROCESSES, host.cpus() * 3 // 4, session.memory // PROCESS_BYTES, len(workloads) // MIN_WORKLOADS)

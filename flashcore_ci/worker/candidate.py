@@ -6,6 +6,7 @@ It gives up its rights first, imports torch, and then waits for questions. The c
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ from typing import Any
 
 from flashcore_ci.worker import sandbox, unjoined
 from flashcore_ci.worker.channel import SPIN_SECONDS
-from flashcore_ci.worker.driver import Driver
+from flashcore_ci.worker.driver import Driver, start_beside
 from flashcore_ci.worker.layout import Layout
 from flashcore_ci.worker.shared_memory import SharedMemory, attach
 from flashcore_ci.worker.subject_file import last_line
@@ -27,6 +28,8 @@ from flashcore_ci.worker.subject_file import last_line
 DESCRIPTOR = 3
 MAX_QUESTION = 1 << 17
 MAX_NAMES = 200
+CUDA, PROFILER = "cuda", "profiler"
+"""How warm a process is to be that has no code of the candidate yet."""
 
 
 def main() -> None:
@@ -69,7 +72,7 @@ class _Process:
         self._driver: Driver | None = None
 
     def enter(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        """Enter the sandbox. Return what holds there."""
+        """Enter the sandbox, import torch, and start CUDA if it is to be ``warm``. Return what holds there."""
         paths = {name: [Path(path) for path in question[name]] for name in ("readable", "hidden", "fixed")}
         user, writable = question["user"], Path(question["writable"])
         packages = [
@@ -78,8 +81,13 @@ class _Process:
         sandbox.enter([*paths["readable"], *packages], writable, user=user)
         os.chdir(writable)
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
+        starting = start_beside() if question["warm"] else None
         import torch
 
+        if starting is not None:
+            starting.join()
+            with contextlib.suppress(Exception):  # it is raised again when CUDA is needed
+                self.warm({"profiler": question["warm"] == PROFILER}, [])
         return {"facts": facts, "torch": torch.__version__}
 
     def warm(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard, tensors, together
+from flashcore_ci.worker.candidate import CUDA, PROFILER
+from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
@@ -17,6 +19,7 @@ from flashcore_ci.worker.subject_file import Subjects
 ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
+CORES_PER_IMPORT = 4
 HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 
@@ -52,11 +55,20 @@ class LaunchResults:
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     subjects = Subjects(job)
-    subjects.prepare(only=job.workloads[0].subject if job.workloads else "")  # it imports torch while this process does
+    candidates = sum(bool(subject.candidate) for subject in job.subjects)
+    at_once = int(job.options.get("cores", 0)) >= CORES_PER_IMPORT * (1 + candidates)
+    subjects.prepare(
+        only=job.workloads[0].subject if job.workloads else "", warm=PROFILER
+    )  # it imports torch while this process does
+    if at_once:
+        subjects.prepare(warm=CUDA)
+    starting = start_beside() if candidates else None
     import torch
 
-    guard.begin(job, result, lambda: subjects.warm(profiler=True))
-    subjects.prepare()  # not before: more imports of torch at once would slow down all
+    if starting is not None:
+        starting.join()
+    guard.begin(job, result)
+    subjects.prepare(warm=CUDA)  # without cores in plenty not before: more imports of torch at once would slow down all
     subjects.preload()
     stream = torch.cuda.Stream()
 

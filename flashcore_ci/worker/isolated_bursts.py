@@ -40,7 +40,9 @@ class InputsAlikeError(Exception):
 class Bursts:
     """The bursts of one workload: private inputs, and sets of buffers that the candidate shares."""
 
-    def __init__(self, context: TimingContext, subject: IsolatedSubject, work: Work, limit: float | None) -> None:
+    def __init__(
+        self, context: TimingContext, subject: IsolatedSubject, work: Work, limit: float | None, sets: int | None = None
+    ) -> None:
         import torch
 
         self._context, self._subject, self._work, self._limit = context, subject, work, limit
@@ -50,6 +52,7 @@ class Bursts:
         cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         room = min(MAX_BYTES, MEMORY_SHARE * (torch.cuda.mem_get_info()[0] + cached))
         self.sizes = [count for count in SETS if count * self.layout.bytes <= room] or [SETS[0]]
+        self.sizes = [sets] if sets in self.sizes else self.sizes
         if torch.cuda.mem_get_info()[0] < SPARE_MEMORY * self.sizes[-1] * self.layout.bytes:
             torch.cuda.empty_cache()  # to give back and take memory is slow
         self.memory = SharedMemory(self.sizes[-1] * self.layout.bytes)

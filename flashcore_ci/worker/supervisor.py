@@ -23,7 +23,7 @@ from flashcore_ci.model import isolation
 from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.worker import file_reads, sandbox
-from flashcore_ci.worker.candidate import DESCRIPTOR
+from flashcore_ci.worker.candidate import CUDA, DESCRIPTOR, PROFILER
 from flashcore_ci.worker.channel import Channel
 from flashcore_ci.worker.job import Job, Subject
 from flashcore_ci.worker.layout import Layout
@@ -33,6 +33,7 @@ START_SECONDS = 120.0
 LAUNCH_SECONDS = 60.0
 SET_DUMPABLE = 4
 MAX_ERRORS = 1 << 16
+WARMTH = ("", CUDA, PROFILER)
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LANG", "LC_ALL")
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from flashcore_ci.worker import candidate; candidate.main()"
 
@@ -48,7 +49,7 @@ class CandidateError(Exception):
 class Candidate:
     """One process. It has no code of the candidate before ``load``."""
 
-    def __init__(self, job: Job, subject: Subject) -> None:
+    def __init__(self, job: Job, subject: Subject, *, warm: str = "") -> None:
         self._subject, self._root, self._log_folder = subject, job.root, job.folder
         self._folder = Path(tempfile.mkdtemp(prefix="flashcore-ci-candidate-"))
         self._folder.chmod(0o755)
@@ -68,9 +69,10 @@ class Candidate:
             fixed=[str(path) for path in (*files, subject.file)],
             user=self._user,
             parent=os.getpid(),
+            warm=warm,
         )
         self._facts: dict[str, str] = {}
-        self._refused, self._warming, self._begun, self._is_warm = "", "", "", False
+        self._refused, self._warming, self._begun, self._warmth = "", "", "", WARMTH.index(warm)
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
@@ -91,11 +93,12 @@ class Candidate:
         """Tell whether the process is in the sandbox and has imported torch, or could not."""
         return self._entering is None or self._channel.is_readable()
 
-    def warm(self, *, profiler: bool) -> None:
+    def warm(self, *, profiler: bool = False) -> None:
         """Let the process start CUDA, and the profiler, while this one does something else. It has no code of the candidate yet."""
         self.isolation()
-        if not self._is_warm:
-            self._is_warm, self._warming = True, self._channel.post("warm", profiler=profiler)
+        if self._warmth < 1 + profiler:
+            self.await_warm()
+            self._warmth, self._warming = 1 + profiler, self._channel.post("warm", profiler=profiler)
 
     def await_warm(self) -> None:
         """Wait until ``warm`` is done, if it was asked for."""
@@ -135,12 +138,13 @@ class Candidate:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 
-    def close(self) -> None:
-        """End the process and every other one of its user. Remove its files."""
+    def close(self, *, wait: bool = True) -> None:
+        """End the process and every other one of its user. Remove its files. Without ``wait`` its memory may remain for a moment."""
         self.kill()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-        _end_user(self._user)
+        if wait:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        _end_user(self._user, self._pid)
         if self._claim is not None:
             self._claim.close()
         with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
@@ -148,6 +152,8 @@ class Candidate:
                 (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
         with file_reads.unrecorded():  # it opens folders by their last names
             shutil.rmtree(self._folder, ignore_errors=True)
+        if not wait and self._folder.exists():
+            self.close()  # it wrote a file meanwhile
 
     def _copy_files(self) -> list[Path]:
         """Copy what the candidate may read to a folder of its own."""
@@ -192,14 +198,14 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _end_user(user: int) -> None:
-    """Kill every process of a user that only a candidate has."""
+def _end_user(user: int, killed: int) -> None:
+    """Kill every process of a candidate's user but the one that was ``killed``."""
     deadline = time.monotonic() + 2.0
     while user and time.monotonic() < deadline:
         pids = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and entry.stat().st_uid == user:
+                if entry.name.isdigit() and entry.stat().st_uid == user and int(entry.name) != killed:
                     pids.append(int(entry.name))
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

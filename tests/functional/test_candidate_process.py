@@ -87,6 +87,13 @@ def test_an_end_leaves_no_process_and_no_file(job: Job, temporary: Path) -> None
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_an_end_that_is_not_awaited_leaves_no_file_and_nothing_that_runs(job: Job, temporary: Path) -> None:
+    candidate = Candidate(job, job.subjects[0], warm="cuda")
+    candidate.close(wait=False)
+    assert list(temporary.iterdir()) == []
+    os.waitpid(candidate._pid, 0)
+
+
 def test_a_subject_that_is_not_isolated_has_no_candidate(job: Job) -> None:
     subject = IsolatedSubject(job, job.subjects[0], trusted=type("Trusted", (), {"outputs": None, "reference": None}))
     for _ in range(2):

@@ -118,6 +118,13 @@ def test_work_on_another_stream_is_no_time(monkeypatch, found, is_red):
     assert audited == ["watch"]
 
 
+def test_what_an_earlier_process_chose_is_not_tried_again():
+    bursts = Bursts()
+    bursts.sizes = (16,)
+    assert isolated_timing._choose(bursts, None, batched=False) == (16, False)
+    assert bursts.asked == [1]
+
+
 def test_a_trap_delivers_as_any_burst_of_as_many_launches(monkeypatch):
     bursts, delivered = object.__new__(RealBursts), []
     bursts._private = list(range(16))
