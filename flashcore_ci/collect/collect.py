@@ -77,6 +77,7 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
+            timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
             probed = [probe.result() for probe in probes]
             timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]

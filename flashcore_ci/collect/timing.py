@@ -46,12 +46,15 @@ class Timer:
         if number < self.processes:
             self._runs.start(self._run(number, workloads, ahead=ahead))
 
-    def start_ahead(self, workloads: tuple[Workload, ...]) -> None:
-        """Start the first processes while the GPU is busy. Those of candidates start CUDA, too."""
+    def start_ahead(self, workloads: tuple[Workload, ...], *, at_once: bool = False) -> None:
+        """Start the first processes while the GPU is busy, ``at_once`` only those of candidates on a large machine.
+
+        These start CUDA, too, while correctness imports torch and does not need the driver.
+        """
         isolated = all(self.session.plan.description(workload.subject).candidate for workload in workloads)
         is_large = host.cpus() >= AHEAD_CPUS and self.session.memory >= AHEAD_BYTES
         ahead = isolated and is_large and len(self.session.gpus) == 1
-        for number in range(AHEAD + ahead):
+        for number in range(AHEAD + ahead if ahead or not at_once else 0):
             self.start(number, workloads, ahead=ahead)
 
     def hold(self) -> None:

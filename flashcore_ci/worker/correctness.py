@@ -10,7 +10,7 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard, tensors, together
-from flashcore_ci.worker.candidate import CUDA, PROFILER
+from flashcore_ci.worker.candidate import PROFILER
 from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
@@ -61,19 +61,18 @@ def run(job: Job, result: Result) -> bool:
         only=job.workloads[0].subject if job.workloads else "", warm=PROFILER
     )  # it imports torch while this process does
     if at_once:
-        subjects.prepare(warm=CUDA)
+        subjects.prepare(warm=PROFILER)
     starting = start_beside() if candidates else None
     import torch
 
     if starting is not None:
         starting.join()
     guard.begin(job, result)
-    subjects.prepare(warm=CUDA)  # without cores in plenty not before: more imports of torch at once would slow down all
+    subjects.prepare(warm=PROFILER)  # without cores in plenty not before: more imports of torch at once would slow down all
     subjects.preload()
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
-        subjects.warm(profiler=True, entered=True)
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])

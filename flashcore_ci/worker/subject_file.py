@@ -53,10 +53,10 @@ class Subjects:
                 works = sum(work.subject == name for work in self._job.workloads)
                 self[name].prepare(ahead, works if fresh else 1, warm=warm)
 
-    def warm(self, *, profiler: bool = False, wait: bool = False, entered: bool = False) -> None:
-        """Let the processes of candidates start CUDA, only those that have ``entered``, or ``wait`` for it. Measured work must."""
+    def warm(self, *, wait: bool = False) -> None:
+        """Let the processes of candidates start CUDA, or ``wait`` for it. Measured work must."""
         for subject in (subject for name, subject in self._ready.items() if self._declared[name].candidate):
-            subject.warm(profiler=profiler, wait=wait, entered=entered)
+            subject.warm(wait=wait)
 
     def preload(self) -> None:
         """Import what PyTorch imports when a definition first masks attention: its compiler. It takes 2 s, in every process."""

@@ -23,7 +23,7 @@ from flashcore_ci.model import isolation
 from flashcore_ci.model.evidence import Isolation
 from flashcore_ci.model.suite import Kind
 from flashcore_ci.worker import file_reads, sandbox
-from flashcore_ci.worker.candidate import CUDA, DESCRIPTOR, PROFILER
+from flashcore_ci.worker.candidate import DESCRIPTOR
 from flashcore_ci.worker.channel import Channel
 from flashcore_ci.worker.job import Job, Subject
 from flashcore_ci.worker.layout import Layout
@@ -33,7 +33,6 @@ START_SECONDS = 120.0
 LAUNCH_SECONDS = 60.0
 SET_DUMPABLE = 4
 MAX_ERRORS = 1 << 16
-WARMTH = ("", CUDA, PROFILER)
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LANG", "LC_ALL")
 PROGRAM = "import sys; sys.path.insert(0, {!r}); from flashcore_ci.worker import candidate; candidate.main()"
 
@@ -72,7 +71,7 @@ class Candidate:
             warm=warm,
         )
         self._facts: dict[str, str] = {}
-        self._refused, self._warming, self._begun, self._warmth = "", "", "", WARMTH.index(warm)
+        self._refused, self._warming, self._begun, self._is_warm = "", "", "", bool(warm)
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
@@ -89,16 +88,11 @@ class Candidate:
             raise NotIsolatedError(f"in the candidate's process, {wrong}")
         return record
 
-    def has_entered(self) -> bool:
-        """Tell whether the process is in the sandbox and has imported torch, or could not."""
-        return self._entering is None or self._channel.is_readable()
-
-    def warm(self, *, profiler: bool = False) -> None:
-        """Let the process start CUDA, and the profiler, while this one does something else. It has no code of the candidate yet."""
+    def warm(self) -> None:
+        """Let the process start CUDA while this one does something else. It has no code of the candidate yet."""
         self.isolation()
-        if self._warmth < 1 + profiler:
-            self.await_warm()
-            self._warmth, self._warming = 1 + profiler, self._channel.post("warm", profiler=profiler)
+        if not self._is_warm:
+            self._is_warm, self._warming = True, self._channel.post("warm", profiler=False)
 
     def await_warm(self) -> None:
         """Wait until ``warm`` is done, if it was asked for."""

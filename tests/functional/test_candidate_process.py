@@ -59,7 +59,7 @@ def test_a_refusal_is_repeated_to_whoever_asks_again(job: Job) -> None:
     try:
         for _ in range(2):
             with pytest.raises(NotIsolatedError, match="No module named 'torch'"):
-                candidate.warm(profiler=True)
+                candidate.warm()
         candidate.await_warm()
     finally:
         candidate.close()

@@ -103,6 +103,9 @@ def test_large_machines_make_the_contexts_of_candidates_ahead(tmp_path, monkeypa
     seen = []
     monkeypatch.setattr(timing.host, "cpus", lambda: cpus)
     monkeypatch.setattr(timer, "start", lambda number, workloads, *, ahead: seen.append((number, ahead)))
+    timer.start_ahead((SimpleNamespace(id="w", subject="s"),), at_once=True)
+    assert seen == (started if started[0][1] else [])
+    seen.clear()
     timer.start_ahead((SimpleNamespace(id="w", subject="s"),))
     assert seen == started
 
