@@ -40,7 +40,8 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
-    session = replace(session, versions=_versions(session), memory=state.memory)
+    users = frozenset(user.pid for user in state.users)
+    session = replace(session, versions=_versions(session), memory=state.memory, users=users)
     _require_tools(session)
     gpus = group.find_gpus(session)
     with group.hold(session, gpus):
@@ -85,14 +86,14 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             unhealthy = next(filter(None, map(probe_failure, probed)), None)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
                 observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
-            problem = unhealthy or session.check_exclusive()
+            problem = unhealthy or session.check_exclusive(timer.contexts())
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
                 reading = pool.submit(profile.read, session, profiling.result())
                 if host.cpus() < MANY_CPUS:
                     reading.result()
-                problem = session.check_exclusive()
+                problem = session.check_exclusive(timer.contexts())
             else:
                 reading = pool.submit(_observe_missing, session, Kind.PROFILE, problem)
             timed = () if problem else timing.collect(session, timer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
+from flashcore_ci.model.timing_protocol import SPARE_PROCESSES
 from flashcore_ci.store.files import write_atomically
 
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
@@ -42,6 +44,12 @@ class ProcessRun:
     options: dict[str, Any] = field(default_factory=dict)
     ahead: bool = False
 
+    @property
+    def contexts(self) -> int:
+        """How many processes of it may be on the GPU before the signal: its own, and those of candidates."""
+        works = Counter(workload.subject for workload in self.workloads)
+        return 1 + sum(min(SPARE_PROCESSES, count) for count in works.values())
+
 
 class ProcessRuns:
     """The timing processes. The next may start early."""
@@ -51,13 +59,13 @@ class ProcessRuns:
         self._signals: dict[str, StartSignal] = {}
         self._pool = ThreadPoolExecutor(1 + AHEAD)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
-        self._ahead: list[str] = []
+        self._ahead: dict[str, int] = {}
 
     def start(self, run: ProcessRun) -> None:
         """Start a process that waits for its signal, once."""
         if run.name not in self._started and run.workloads:
             self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
-            self._ahead += [run.name] if run.ahead else []
+            self._ahead |= {run.name: run.contexts} if run.ahead else {}
             self._started[run.name] = self._pool.submit(self._run, run)
 
     def hold(self) -> None:
@@ -67,6 +75,11 @@ class ProcessRuns:
         for name in self._ahead:
             while self._signals[name].is_making() and not self._started[name].done():
                 clock.sleep(POLL_SECONDS)
+
+    def contexts(self) -> int:
+        """Return how many CUDA contexts the waiting processes have made, at most."""
+        waiting = (name for name in self._ahead if not self._started[name].done() and self._signals[name].has_made())
+        return sum(self._ahead[name] for name in waiting)
 
     def finish(self, run: ProcessRun, hints: Mapping[str, Any] | None = None) -> dict[str, WorkloadResult]:
         """Send the signal with ``hints``, and return one result per workload."""

@@ -31,7 +31,11 @@ class StartSignal:
 
     def is_making(self) -> bool:
         """Tell whether the worker began to start CUDA before ``hold``, and has not ended."""
-        return self._beside("making").exists() and not self._beside("made").exists()
+        return self._beside("making").exists() and not self.has_made()
+
+    def has_made(self) -> bool:
+        """Tell whether the worker started CUDA ahead."""
+        return self._beside("made").exists()
 
     def cancel(self) -> None:
         """End the worker."""

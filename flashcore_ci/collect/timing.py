@@ -61,6 +61,10 @@ class Timer:
         """Return when no process starts CUDA. Each waits for its signal now."""
         self._runs.hold()
 
+    def contexts(self) -> int:
+        """Return how many processes on the GPU wait for a signal, at most."""
+        return self._runs.contexts()
+
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
         """Send the signal, and wait for the results. The first process chooses the sets for all."""
         found = self._runs.finish(self._run(number, workloads), self._hints)

@@ -58,7 +58,9 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
     unfinished = _unfinished(check.gate, observation) if reading.value > 0 else None
     if satisfies(check.gate.rule, reading.value, limit.value):
         if unfinished is not None:
-            return evaluate_missing(replace(unfinished, message=f"at least {amount}, and maybe more: {unfinished.message}"), facts)
+            return evaluate_missing(
+                replace(unfinished, message=f"at least {amount}, and maybe more: {unfinished.message}"), facts
+            )
         reason = Reason(code=Code.WITHIN_LIMIT, message=f"{amount} is {condition}", facts=facts)
         return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
     is_below = check.gate.rule is Rule.AT_LEAST or (check.gate.rule is Rule.EQUAL and reading.value < limit.value)

@@ -18,7 +18,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
-from flashcore_ci.worker import sandbox, unjoined
+from flashcore_ci.worker import sandbox, tensors, unjoined
 from flashcore_ci.worker.channel import SPIN_SECONDS
 from flashcore_ci.worker.driver import Driver, start_beside
 from flashcore_ci.worker.layout import Layout
@@ -28,6 +28,7 @@ from flashcore_ci.worker.subject_file import last_line
 DESCRIPTOR = 3
 MAX_QUESTION = 1 << 17
 MAX_NAMES = 200
+HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 CUDA, PROFILER = "cuda", "profiler"
 """How warm a process is to be that has no code of the candidate yet."""
 
@@ -154,6 +155,17 @@ class _Process:
             stop.record()
         torch.cuda.synchronize()
         return {"ms": start.elapsed_time(stop)}
+
+    def held(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Hold the stream, poison the outputs and launch. Work that does not wait for the stream is overwritten."""
+        import torch
+
+        with torch.cuda.stream(self._own_stream()):
+            torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - as in correctness
+            tensors.poison(self._sets[0][1], question["poison"])
+            self._submit(question)
+        torch.cuda.synchronize()
+        return {}
 
     def watch(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """Launch, and look for work on other streams. Nothing of this is a time that counts."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard, tensors, together
-from flashcore_ci.worker.candidate import PROFILER
+from flashcore_ci.worker.candidate import HOLD_CYCLES, PROFILER
 from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.group import RankSubject
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
@@ -20,7 +21,6 @@ ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
 CORES_PER_IMPORT = 4
-HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,11 @@ def run(job: Job, result: Result) -> bool:
     starting = start_beside() if candidates else None
     import torch
 
+    subjects.prepare(warm=PROFILER)  # without cores in plenty not before: more imports of torch at once would slow down all
+    subjects.preload()  # while the driver makes the contexts of all processes, one after another
     if starting is not None:
         starting.join()
     guard.begin(job, result)
-    subjects.prepare(warm=PROFILER)  # without cores in plenty not before: more imports of torch at once would slow down all
-    subjects.preload()
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
@@ -127,6 +127,9 @@ def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], po
     """Launch into poisoned outputs. ``late`` holds the stream meanwhile."""
     import torch
 
+    if late and isinstance(subject, IsolatedSubject):
+        subject.run_held(inputs, outputs, poison)
+        return
     if late:
         torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
     tensors.poison(outputs, poison)

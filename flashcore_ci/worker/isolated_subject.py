@@ -76,6 +76,11 @@ class IsolatedSubject:
         """Launch once in the candidate's process, on copies of these tensors."""
         self._launch("launch", inputs, outputs)
 
+    def run_held(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int) -> None:
+        """Launch once on a stream that is held, into outputs that are poisoned on it."""
+        tensors.poison(outputs, poison)
+        self._launch("held", inputs, outputs, poison=poison)
+
     def kernels(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> set[str]:
         """Launch once. Return the names of the kernels, as the candidate's process saw them."""
         names = self._launch("kernels", inputs, outputs).get("kernels")
@@ -100,7 +105,7 @@ class IsolatedSubject:
         self._spare.clear()
         reap(wait=False)
 
-    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
         import torch
 
         try:
@@ -111,7 +116,7 @@ class IsolatedSubject:
                 for name in layout.inputs if mine is inputs else layout.outputs:
                     shared[name].copy_(mine[name])
             torch.cuda.synchronize()
-            answer = candidate.ask(do, launches=1, graph=False)
+            answer = candidate.ask(do, launches=1, graph=False, **fields)
             for name, tensor in outputs.items():
                 tensor.copy_(written[name])
             tensors.refuse_changed({name: given[name] for name in layout.inputs}, inputs)

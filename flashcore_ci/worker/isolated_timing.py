@@ -94,7 +94,9 @@ def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple
     graph, is_open = bool(batched), len(bursts.sizes) > 1 or batched is None
     bursts.run(candidate, few, few if is_open else 1)
     if is_open:
-        trial = [Pair(short=bursts.run(candidate, few, 1), long=bursts.run(candidate, few, few)) for _ in range(TRIALS)]
+        trial = [
+            Pair(short=_audited(bursts, candidate, few, 1), long=_audited(bursts, candidate, few, few)) for _ in range(TRIALS)
+        ]
         cost = max(1e-3, statistics.median(pair.outside for pair in trial))
         sets = next((count for count in bursts.sizes if count / 2 * cost >= BURST_MS), bursts.sizes[-1])
         graph = cost < SHORT_MS if batched is None else batched
@@ -102,6 +104,13 @@ def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple
         for launches in (sets // 2, sets):
             candidate.ask("capture", launches=launches)
     return sets, graph
+
+
+def _audited(bursts: Bursts, candidate: Candidate, sets: int, launches: int) -> Burst:
+    """Return a burst whose outputs are right. Else wrong ones, made fast, would choose a CUDA graph for all processes."""
+    burst = bursts.run(candidate, sets, launches)
+    bursts.audit()
+    return burst
 
 
 def _measure_pairs(

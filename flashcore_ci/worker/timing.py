@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
+from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, SPARE_PROCESSES, WINDOW_SECONDS
 from flashcore_ci.worker import ahead, guard, isolated_timing, launchers, steady_state, together
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
@@ -37,7 +37,6 @@ from flashcore_ci.worker.subject_file import Subjects
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
-SPARE_PROCESSES = 3  # of candidates, started ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,7 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     over, waits = threading.Event(), []
     monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: over.wait(10) and {})
     runs = process_runs.ProcessRuns(tmp_path)
-    run = process_runs.ProcessRun(name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=("w",), ahead=True)
+    run = process_runs.ProcessRun(name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=(SimpleNamespace(subject="s"),), ahead=True)
     runs.start(run)
     (tmp_path / "go-t.making").touch()
 
