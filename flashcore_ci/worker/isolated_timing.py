@@ -92,8 +92,10 @@ def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple
     """Choose the number of sets, and whether launches are in a CUDA graph."""
     few = sets = bursts.sizes[0]
     graph, is_open = bool(batched), len(bursts.sizes) > 1 or batched is None
-    bursts.run(candidate, few, few if is_open else 1)
-    if is_open:
+    if not is_open:
+        bursts.run(candidate, few, 1)
+    else:
+        _audited(bursts, candidate, few, few)
         trial = [
             Pair(short=_audited(bursts, candidate, few, 1), long=_audited(bursts, candidate, few, few)) for _ in range(TRIALS)
         ]

@@ -130,7 +130,9 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     over, waits = threading.Event(), []
     monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: over.wait(10) and {})
     runs = process_runs.ProcessRuns(tmp_path)
-    run = process_runs.ProcessRun(name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=(SimpleNamespace(subject="s"),), ahead=True)
+    run = process_runs.ProcessRun(
+        name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=(SimpleNamespace(subject="s"),), ahead=True
+    )
     runs.start(run)
     (tmp_path / "go-t.making").touch()
 
@@ -143,8 +145,10 @@ def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatc
     monkeypatch.setattr(process_runs.clock, "sleep", sleep)
     runs.hold()
     assert len(waits) == 3
+    assert runs.contexts() == 2  # its own, and one of the candidate's
     (tmp_path / "go-t.made").unlink()
     over.set()
     runs.close()
     runs.hold()  # a process that ended makes none either
     assert len(waits) == 3
+    assert runs.contexts() == 0

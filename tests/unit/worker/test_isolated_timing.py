@@ -118,6 +118,13 @@ def test_work_on_another_stream_is_no_time(monkeypatch, found, is_red):
     assert audited == ["watch"]
 
 
+def test_a_trial_has_an_audit():
+    """Else wrong outputs, made fast, would choose a CUDA graph and many sets for all processes."""
+    bursts = Bursts()
+    isolated_timing._choose(bursts, None, batched=None)
+    assert bursts.asked == [4, "audit", *[1, "audit", 4, "audit"] * isolated_timing.TRIALS]
+
+
 def test_what_an_earlier_process_chose_is_not_tried_again():
     bursts = Bursts()
     bursts.sizes = (16,)
