@@ -82,11 +82,12 @@ class _Process:
         sandbox.enter([*paths["readable"], *packages], writable, user=user)
         os.chdir(writable)
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
-        starting = start_beside() if question["warm"] else None
+        starting = start_beside() if question["warm"] == PROFILER else None  # correctness needs it first
         import torch
 
         if starting is not None:
             starting.join()
+        if question["warm"]:
             with contextlib.suppress(Exception):  # it is raised again when CUDA is needed
                 self.warm({"profiler": question["warm"] == PROFILER}, [])
         return {"facts": facts, "torch": torch.__version__}

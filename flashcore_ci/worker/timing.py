@@ -26,7 +26,7 @@ from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
 from flashcore_ci.worker.candidate import CUDA
 from flashcore_ci.worker.compiled import Observer
-from flashcore_ci.worker.driver import Driver, start_beside
+from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.group import RankSubject
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, missing
@@ -67,7 +67,6 @@ def run(job: Job, result: Result) -> bool:
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
     is_early = ahead.begin(job)
     subjects.prepare(SPARE_PROCESSES, fresh=True, warm=CUDA if is_early else "")  # all processes import torch at once
-    starting = start_beside() if is_early else None
     import torch
 
     contexts: list[TimingContext] = []
@@ -78,8 +77,7 @@ def run(job: Job, result: Result) -> bool:
             contexts.append(_make_context(job))
         subjects.warm(wait=True)
 
-    if starting is not None:
-        starting.join()
+    if is_early:  # not before: correctness makes its contexts while all import torch
         with contextlib.suppress(RuntimeError):  # it is raised again after the signal
             start_cuda()
         ahead.end(job)
