@@ -24,6 +24,8 @@ UNWRITTEN_UNITS = frozenset({"count", "abs", "ratio"})
 """Units that a message omits: people say 3, and not 3 count."""
 
 FINDINGS, LAUNCHES = "/findings", "/launches"
+UNFINISHED = "unfinished"
+"""The fact that a count is a part."""
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -65,9 +67,10 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
         return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
     is_below = check.gate.rule is Rule.AT_LEAST or (check.gate.rule is Rule.EQUAL and reading.value < limit.value)
     code = Code.UNDER_LIMIT if is_below else Code.OVER_LIMIT
-    least = "" if unfinished is None else "at least "
-    reason = Reason(code=code, message=f"{least}{amount} is not {condition}", facts=facts)
-    return Evaluation(outcome=Outcome.FAIL, reading=unfinished or reading, reason=reason, notes=notes)
+    message = f"{amount} is not {condition}"
+    if unfinished is not None:
+        message, facts = f"at least {message}", (*facts, (UNFINISHED, unfinished.message))
+    return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=Reason(code=code, message=message, facts=facts), notes=notes)
 
 
 def _unfinished(gate: Gate, observation: Observation) -> Missing | None:
