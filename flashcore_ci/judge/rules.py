@@ -24,8 +24,7 @@ UNWRITTEN_UNITS = frozenset({"count", "abs", "ratio"})
 """Units that a message omits: people say 3, and not 3 count."""
 
 FINDINGS, LAUNCHES = "/findings", "/launches"
-UNFINISHED = "unfinished"
-"""The fact that a count is a part."""
+UNFINISHED = "unfinished"  # the fact that a count is a part
 
 Facts = tuple[tuple[str, str], ...]
 
