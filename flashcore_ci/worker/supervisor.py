@@ -127,10 +127,10 @@ class Candidate:
             _checked(self._channel.answer(token, seconds=LAUNCH_SECONDS))
 
     def kill(self) -> None:
-        """Kill the process. ``close`` must follow."""
+        """Kill the process and its descendants, which cannot leave its group. ``close`` must follow."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            os.killpg(self._pid, signal.SIGKILL)
 
     def close(self, *, wait: bool = True) -> None:
         """End the process and every other one of its user. Remove its files. Without ``wait`` its memory may remain for a moment."""
@@ -138,6 +138,7 @@ class Candidate:
         if wait:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
+            _await_group(self._pid)
         _end_user(self._user, self._pid)
         if self._claim is not None:
             self._claim.close()
@@ -182,7 +183,7 @@ class Candidate:
         ]
         argv = [sys.executable, "-I", "-B", "-c", PROGRAM.format(str(package))]
         with there:
-            pid = os.posix_spawn(sys.executable, argv, variables, file_actions=actions)
+            pid = os.posix_spawn(sys.executable, argv, variables, file_actions=actions, setpgroup=0)
         return Channel(here), pid
 
 
@@ -190,6 +191,15 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise CandidateError(str(answer["error"])[:300])
     return answer
+
+
+def _await_group(group: int) -> None:
+    """Wait until a group that was killed has ended: the driver takes a moment for each process on the GPU."""
+    deadline = time.monotonic() + 2.0
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)
+            time.sleep(0.01)
 
 
 def _end_user(user: int, killed: int) -> None:
