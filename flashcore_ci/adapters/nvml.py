@@ -181,6 +181,14 @@ def other_users(users: Sequence[User], allow: Sequence[str]) -> tuple[User, ...]
     return tuple(user for user in named if not any(fnmatch.fnmatch(user.name, pattern) for pattern in allow))
 
 
+def are_numbered_elsewhere(users: Sequence[User], new: Sequence[User]) -> bool:
+    """Tell whether the driver gives numbers of another pid namespace, as in a container, so that a name here is a stranger's.
+
+    Ask while this tool has processes on the GPU: none of them is in the list then, and a ``new`` one does not exist here.
+    """
+    return not any(user.descendant for user in users) and any(not user.name for user in new)
+
+
 def unnamed_users(users: Sequence[User]) -> tuple[User, ...]:
     """List users whose names this machine cannot see."""
     return tuple(user for user in users if not user.name and not user.descendant)

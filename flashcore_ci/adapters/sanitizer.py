@@ -101,6 +101,13 @@ def read_findings(log: Log, *, returncode: int, version: str, ran: bool) -> Read
     return next(missing, None) or Measured(value=float(count), unit="count")
 
 
+def why_cut(log: Log) -> Missing | None:
+    """Return why a log with findings does not have all of them. Without a summary it ends somewhere, with each kind of finding once."""
+    if log.total is not None or not log.findings:
+        return None
+    return Missing(code=Code.TOOL_FAILED, message=f"the log ends after {len(log.findings)} findings, without a summary")
+
+
 def _common(tool: Path, check: str, kernels: Sequence[str], log: Path) -> tuple[str, ...]:
     names = [argument for kernel in kernels for argument in ("--kernel-name", f"kne={kernel}")]
     return (

@@ -20,6 +20,7 @@ from flashcore_ci.adapters import clock, process
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.bounded import files
 from flashcore_ci.bounded.values import loads, shorten
+from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
 from flashcore_ci.model.evidence import Isolation
@@ -38,29 +39,6 @@ STOPPED = Missing(code=Code.INTERRUPTED, message="the run was stopped")
 
 Wrap = Callable[[tuple[str, ...]], tuple[str, ...]]
 _numbers = itertools.count()
-
-
-class StartSignal:
-    """Let a waiting worker use the GPU. Its time limit counts from the signal."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.cancelled = False
-        self._deadline: float | None = None
-
-    def send(self, seconds: float) -> None:
-        """Let the worker run for so many seconds."""
-        self._deadline = clock.monotonic() + seconds
-        self.file.touch()
-
-    def cancel(self) -> None:
-        """End the worker."""
-        self.cancelled = True
-        self._deadline = 0.0
-
-    def expired(self) -> bool:
-        """Return whether the worker's time is up."""
-        return self._deadline is not None and clock.monotonic() > self._deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +190,7 @@ OUTCOME: dict[str, Callable[[Any], bool]] = {
     "notes": _is(list),
     "reasons": _are_masks,
     "batched": _is(bool),
+    "sets": _is(int),
     "isolation": _is_isolation,
     "problems": _is(list),
     **dict.fromkeys(("launches", "cubins", "libraries"), lambda value: isinstance(value, list | int)),

@@ -12,10 +12,9 @@ from flashcore_ci.adapters import host, ncu, nvml, process, sanitizer
 from flashcore_ci.adapters.nvml import GpuState
 from flashcore_ci.collect import comparison, correctness, group, machine_code, profile, timing
 from flashcore_ci.collect import sanitizer as checks
-from flashcore_ci.collect.child import StartSignal
 from flashcore_ci.collect.comparison import Base, InterimLooks
-from flashcore_ci.collect.process_runs import AHEAD
 from flashcore_ci.collect.session import Session, probe_failure
+from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, machine_class
@@ -41,7 +40,8 @@ def collect(session: Session, compared_with: tuple[Base, InterimLooks] | None = 
     CannotCollectError if GPU, tool or torch are missing, or if the GPU stays locked.
     """
     state = nvml.read(session.uuid)
-    session = replace(session, versions=_versions(session), memory=state.memory)
+    users = frozenset(user.pid for user in state.users)
+    session = replace(session, versions=_versions(session), memory=state.memory, users=users)
     _require_tools(session)
     gpus = group.find_gpus(session)
     with group.hold(session, gpus):
@@ -78,21 +78,22 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.run, session, start_profile)
+            timer.start_ahead(session.workloads(Kind.TIMING), at_once=True)
             probed = [probe.result() for probe in probes]
-            for number in range(AHEAD):  # not before: more imports of torch at once would slow down correctness
-                timer.start(number, session.workloads(Kind.TIMING))
+            timer.start_ahead(session.workloads(Kind.TIMING))  # not before: more imports at once would slow down correctness
             observations = [observation for future in together for observation in future.result()]
+            timer.hold()
             unhealthy = next(filter(None, map(probe_failure, probed)), None)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either
                 observations = [replace(observation, readings=(), findings=(), missing=unhealthy) for observation in observations]
-            problem = unhealthy or session.check_exclusive()
+            problem = unhealthy or session.check_exclusive(timer.contexts())
             if problem is None:
                 session.progress("profile")
                 start_profile.send(session.seconds(Kind.PROFILE))
                 reading = pool.submit(profile.read, session, profiling.result())
                 if host.cpus() < MANY_CPUS:
                     reading.result()
-                problem = session.check_exclusive()
+                problem = session.check_exclusive(timer.contexts())
             else:
                 reading = pool.submit(_observe_missing, session, Kind.PROFILE, problem)
             timed = () if problem else timing.collect(session, timer)

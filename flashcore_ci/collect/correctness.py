@@ -25,6 +25,7 @@ MIN_WORKLOADS = 24  # per process, because a process takes seconds to start
 PROCESS_BYTES = 8 << 30  # of GPU memory for each process
 LARGE_BYTES = 1 << 27  # that a workload moves. Only some processes have such workloads, or else they would run out of memory
 MAX_LARGE, LARGE_COST = 3, 3
+MAX_SUBJECTS, CPUS_PER_SUBJECT = 4, 8
 GROUP = 4  # neighbours often have one size: groups keep them from running at the same time
 NAMES = tuple(name for name, metric in METRICS.items() if metric.kind is Kind.CORRECTNESS)
 
@@ -35,16 +36,26 @@ def collect(session: Session) -> tuple[Observation, ...]:
     if not workloads:
         return ()
     entries = {workload.id: session.entries(workload) for workload in workloads}
-    options = {"repeats": session.plan.protocol.repeats, "entries": entries}
 
     def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
+        options = {"repeats": session.plan.protocol.repeats, "entries": entries, "cores": host.cpus() // len(parts)}
         return session.job("correctness", "correctness", workloads, seconds=session.seconds(Kind.CORRECTNESS), options=options)
 
     processes = min(MAX_PROCESSES, host.cpus() * 3 // 4, session.memory // PROCESS_BYTES, len(workloads) // MIN_WORKLOADS)
     large = {workload.id for workload in workloads if not 0 < session.problem(workload).bytes < LARGE_BYTES}
-    parts = divide(workloads, large, max(1, processes))
+    by_subject = _by_subject(session, workloads) if processes <= 1 else []
+    parts = by_subject or divide(workloads, large, max(1, processes))
     results = run_in_parallel(parts, make_job, is_healthy=session.is_healthy)
     return tuple(_observe(session, workload, results[workload.id]) for workload in workloads)
+
+
+def _by_subject(session: Session, workloads: Workloads) -> list[Workloads]:
+    """Give each candidate's workloads a process, if there are cores for the start of all. It takes longer than their work."""
+    names = list(dict.fromkeys(workload.subject for workload in workloads))
+    room = min(MAX_SUBJECTS, host.cpus() // CPUS_PER_SUBJECT, session.memory // PROCESS_BYTES)
+    if len(names) > room or not all(session.plan.description(name).candidate for name in names):
+        return []
+    return [tuple(workload for workload in workloads if workload.subject == name) for name in names]
 
 
 def divide(workloads: Workloads, large: Collection[str], count: int) -> list[Workloads]:

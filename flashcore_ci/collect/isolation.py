@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from flashcore_ci.adapters import host
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child
-from flashcore_ci.collect.child import JobResult, JobSpec, StartSignal
+from flashcore_ci.collect.child import JobResult, JobSpec
+from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Workload

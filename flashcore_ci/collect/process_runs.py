@@ -4,39 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flashcore_ci.adapters import clock
 from flashcore_ci.bounded import files
 from flashcore_ci.collect import isolation
-from flashcore_ci.collect.child import JobSpec, StartSignal
+from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
+from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import SUBJECT_FAILURES, Code
 from flashcore_ci.model.reading import Missing
 from flashcore_ci.model.suite import Kind, Workload
+from flashcore_ci.model.timing_protocol import SPARE_PROCESSES
 from flashcore_ci.store.files import write_atomically
 
 SAMPLE_KEYS = {"time/gpu/cold": "ms", "cycles/gpu/cold": "megacycles", "clock/sm": "mhz"}
 """The worker's key for each sampled metric."""
 AHEAD = 2
 """Processes that wait while one measures: to import torch and its compiler takes longer than a short measurement."""
+POLL_SECONDS = 0.002
 GROUP_KEYS = {"link/bandwidth": "gbps", "gpus/speedup": "speedup"}
 """The worker's key for what only a group of GPUs has. The reading is the median over processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """A process to run. ``number`` seeds its order."""
+    """A process to run. ``number`` seeds its order. ``ahead``: it may start CUDA before ``hold``."""
 
     name: str
     number: int
     session: Session
     workloads: tuple[Workload, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    ahead: bool = False
+
+    @property
+    def contexts(self) -> int:
+        """How many processes of it may be on the GPU before the signal: its own, and those of candidates."""
+        works = Counter(workload.subject for workload in self.workloads)
+        return 1 + sum(min(SPARE_PROCESSES, count) for count in works.values())
 
 
 class ProcessRuns:
@@ -47,17 +59,32 @@ class ProcessRuns:
         self._signals: dict[str, StartSignal] = {}
         self._pool = ThreadPoolExecutor(1 + AHEAD)
         self._started: dict[str, Future[dict[str, WorkloadResult]]] = {}
+        self._ahead: dict[str, int] = {}
 
     def start(self, run: ProcessRun) -> None:
         """Start a process that waits for its signal, once."""
         if run.name not in self._started and run.workloads:
             self._signals[run.name] = StartSignal(self._scratch / f"go-{run.name}")
+            self._ahead |= {run.name: run.contexts} if run.ahead else {}
             self._started[run.name] = self._pool.submit(self._run, run)
 
-    def finish(self, run: ProcessRun) -> dict[str, WorkloadResult]:
-        """Send the signal, and return one result per workload."""
+    def hold(self) -> None:
+        """Let no process start CUDA ahead, which would disturb what is measured. Return when none does."""
+        for name in self._ahead:
+            self._signals[name].hold()
+        for name in self._ahead:
+            while self._signals[name].is_making() and not self._started[name].done():
+                clock.sleep(POLL_SECONDS)
+
+    def contexts(self) -> int:
+        """Return how many CUDA contexts the waiting processes have made, at most."""
+        waiting = (name for name in self._ahead if not self._started[name].done() and self._signals[name].has_made())
+        return sum(self._ahead[name] for name in waiting)
+
+    def finish(self, run: ProcessRun, hints: Mapping[str, Any] | None = None) -> dict[str, WorkloadResult]:
+        """Send the signal with ``hints``, and return one result per workload."""
         self.start(run)
-        self._signals[run.name].send(run.session.seconds(Kind.TIMING))
+        self._signals[run.name].send(run.session.seconds(Kind.TIMING), hints)
         return {name: require_samples(result) for name, result in self._started[run.name].result().items()}
 
     def close(self) -> None:
@@ -71,6 +98,7 @@ class ProcessRuns:
 
         def make_job(workloads: tuple[Workload, ...]) -> JobSpec:
             options = {"order": run.number, "uuid": session.uuid, "limits": session.difference_limits(workloads), **run.options}
+            options |= {"ahead": True} if run.ahead else {}
             return session.job("timing", run.name, workloads, seconds=session.seconds(Kind.TIMING), options=options)
 
         start = self._signals[run.name]

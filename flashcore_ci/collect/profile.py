@@ -12,9 +12,10 @@ from pathlib import Path
 from flashcore_ci.adapters import ncu, ncu_page, process
 from flashcore_ci.adapters.process import Completed
 from flashcore_ci.collect import child, isolation
-from flashcore_ci.collect.child import JobSpec, StartSignal
+from flashcore_ci.collect.child import JobSpec
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.collect.session import Session
+from flashcore_ci.collect.start_signal import StartSignal
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import InterruptedRunError
 from flashcore_ci.model.evidence import Observation

@@ -37,9 +37,10 @@ Workloads = tuple[Workload, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What one check reported for one workload."""
+    """What one check reported for one workload. ``unfinished``: why there may be more findings."""
 
     findings: Reading
+    unfinished: Missing | None = None
     found: tuple[Finding, ...] = ()
     log: Path | None = None
     seconds: float = 0.0
@@ -167,7 +168,11 @@ def _run_check(session: Session, tool: Path, version: str, name: str, workloads:
         reading = sanitizer.read_findings(report, returncode=returncode, version=version, ran=ran)
         if result.missing is not None and not (isinstance(reading, Measured) and reading.value > 0):
             reading = result.missing
+        unfinished = result.missing or sanitizer.why_cut(report)
+        if unfinished is None and not ran:
+            unfinished = Missing(code=Code.CRASH, message="the target did not finish its launches")
         checked[workload.id] = CheckResult(
+            unfinished=unfinished,
             findings=child.unless_stopped(reading) if isinstance(reading, Missing) else reading,
             found=report.findings,
             log=log if log.exists() else None,
@@ -253,7 +258,8 @@ def _observe(
     for name, check in checks.items():
         unsure = isinstance(count, Missing) and check.findings == CLEAN
         readings.append((f"{name}/findings", count if unsure else check.findings))
-        readings.append((f"{name}/launches", check.findings if isinstance(check.findings, Missing) else count))
+        missing = check.findings if isinstance(check.findings, Missing) else check.unfinished
+        readings.append((f"{name}/launches", missing or count))
     others = sorted(set(launches.others)) if isinstance(launches, ObservedLaunches) else []
     return session.observation(
         Kind.SANITIZER,

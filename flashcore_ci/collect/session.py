@@ -38,6 +38,7 @@ class Session:
 
     ``root`` is the checkout, ``libraries`` its built libraries, ``python`` an interpreter with torch. ``allow`` are globs of
     processes that may share the GPU. ``run_folder`` receives ``artifacts``, ``scratch`` jobs and logs.
+    ``users`` are the processes on the GPU before the first of this run, by the driver's numbers.
     ``group`` are the UUIDs of the GPUs that run one workload together, empty for one GPU. Only ``neighbours`` may join it (None: any).
     """
 
@@ -60,6 +61,7 @@ class Session:
     nvdisasm: Path | None = None
     artifacts: str = "artifacts"
     allow: tuple[str, ...] = ()
+    users: frozenset[int] = frozenset()
     group: tuple[str, ...] = ()
     neighbours: tuple[str, ...] | None = None
     progress: Callable[[str], None] = print
@@ -229,16 +231,23 @@ class Session:
         """Return whether a known-good kernel gives the known answer, on every GPU."""
         return all(probe_failure(replace(self, uuid=uuid).probe()) is None for uuid in self.gpus)
 
-    def check_exclusive(self) -> Missing | None:
-        """Return why these GPUs cannot be timed now (busy, or the driver fails), or None."""
+    def check_exclusive(self, contexts: int = 0) -> Missing | None:
+        """Return why these GPUs cannot be timed now (busy, or the driver fails), or None. ``contexts`` of this tool wait on them."""
         try:
             states = [nvml.read(uuid) for uuid in self.gpus]
         except CannotCollectError as error:  # the GPU answered when the run began, so earlier measurements stay valid
             return Missing(code=Code.DEVICE_UNHEALTHY, message=str(error))
         divided = next((why for state in states if (why := nvml.divided_by(state))), "")
-        others = nvml.other_users([user for state in states for user in state.users], self.allow)
+        users = [user for state in states for user in state.users]
+        others = nvml.other_users(users, self.allow)
         if divided or not others:
             return Missing(code=Code.GPU_BUSY, message=f"{divided} divides this GPU") if divided else None
+        new = [user for user in users if user.pid not in self.users]
+        if contexts and nvml.are_numbered_elsewhere(users, new):
+            more = (
+                f"{len(new)} processes came to this GPU, and only {contexts} are of this run (the driver numbers them elsewhere)"
+            )
+            return Missing(code=Code.GPU_BUSY, message=more) if len(new) > contexts else None
         named = ", ".join(f"{user.name} (process {user.pid})" for user in others)
         return Missing(code=Code.GPU_BUSY, message=f"also on this GPU: {named}")
 

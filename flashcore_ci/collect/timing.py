@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from flashcore_ci.adapters import host
 from flashcore_ci.adapters.nvml import reasons as reasons_in_words
 from flashcore_ci.collect import child
 from flashcore_ci.collect.isolation import WorkloadResult
@@ -26,6 +27,10 @@ from flashcore_ci.model.metrics import METRICS
 from flashcore_ci.model.reading import Missing, Reading, Samples, measured
 from flashcore_ci.model.suite import Kind, Workload
 
+AHEAD_CPUS, AHEAD_BYTES = 16, 40 << 30
+"""Cores and GPU memory for three processes at once, each with its candidates."""
+HINTS = ("sets", "batched")
+
 
 class Timer:
     """The timing processes. The first may start early."""
@@ -34,22 +39,46 @@ class Timer:
         self.session = session
         self.processes = session.plan.protocol.timing_processes
         self._runs = ProcessRuns(session.scratch)
+        self._hints: dict[str, dict[str, Any]] = {}
 
-    def start(self, number: int, workloads: tuple[Workload, ...]) -> None:
+    def start(self, number: int, workloads: tuple[Workload, ...], *, ahead: bool = False) -> None:
         """Start a process that waits for its signal."""
         if number < self.processes:
-            self._runs.start(self._run(number, workloads))
+            self._runs.start(self._run(number, workloads, ahead=ahead))
+
+    def start_ahead(self, workloads: tuple[Workload, ...], *, at_once: bool = False) -> None:
+        """Start the first processes while the GPU is busy, ``at_once`` only those of candidates on a large machine.
+
+        These start CUDA, too, while correctness imports torch and does not need the driver.
+        """
+        isolated = all(self.session.plan.description(workload.subject).candidate for workload in workloads)
+        is_large = host.cpus() >= AHEAD_CPUS and self.session.memory >= AHEAD_BYTES
+        ahead = isolated and is_large and len(self.session.gpus) == 1
+        for number in range(AHEAD + ahead if ahead or not at_once else 0):
+            self.start(number, workloads, ahead=ahead)
+
+    def hold(self) -> None:
+        """Return when no process starts CUDA. Each waits for its signal now."""
+        self._runs.hold()
+
+    def contexts(self) -> int:
+        """Return how many processes on the GPU wait for a signal, at most."""
+        return self._runs.contexts()
 
     def finish(self, number: int, workloads: tuple[Workload, ...]) -> dict[str, WorkloadResult]:
-        """Send the signal, and wait for the results."""
-        return self._runs.finish(self._run(number, workloads))
+        """Send the signal, and wait for the results. The first process chooses the sets for all."""
+        found = self._runs.finish(self._run(number, workloads), self._hints)
+        for name, result in found.items():
+            if result.missing is None and "sets" in result.values:
+                self._hints.setdefault(name, {key: result.values.get(key) for key in HINTS})
+        return found
 
     def close(self) -> None:
         """End the processes that still wait."""
         self._runs.close()
 
-    def _run(self, number: int, workloads: tuple[Workload, ...]) -> ProcessRun:
-        return ProcessRun(name=f"timing-{number}", number=number, session=self.session, workloads=workloads)
+    def _run(self, number: int, workloads: tuple[Workload, ...], *, ahead: bool = False) -> ProcessRun:
+        return ProcessRun(name=f"timing-{number}", number=number, session=self.session, workloads=workloads, ahead=ahead)
 
 
 def collect(session: Session, timer: Timer) -> tuple[Observation, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashcore_ci.judge.stats import descriptive
 from flashcore_ci.judge.stats.distributions import chi2_quantile
@@ -22,6 +22,9 @@ CONDITIONS = {Rule.LESS: "below", Rule.AT_MOST: "at most", Rule.AT_LEAST: "at le
 COMPARISONS = {Rule.LESS: operator.lt, Rule.AT_MOST: operator.le, Rule.AT_LEAST: operator.ge, Rule.EQUAL: operator.eq}
 UNWRITTEN_UNITS = frozenset({"count", "abs", "ratio"})
 """Units that a message omits: people say 3, and not 3 count."""
+
+FINDINGS, LAUNCHES = "/findings", "/launches"
+UNFINISHED = "unfinished"  # the fact that a count is a part
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -53,13 +56,28 @@ def evaluate(check: Check, observation: Observation) -> Evaluation:
         reason = Reason(code=Code.UNIT_MISMATCH, message=mismatch, facts=facts)
         return Evaluation(outcome=Outcome.INCONCLUSIVE, reading=reading, reason=reason, notes=notes)
     amount, condition = _amount(reading.value, reading.unit), f"{CONDITIONS[check.gate.rule]} {_amount(limit.value, limit.unit)}"
+    unfinished = _unfinished(check.gate, observation) if reading.value > 0 else None
     if satisfies(check.gate.rule, reading.value, limit.value):
+        if unfinished is not None:
+            return evaluate_missing(
+                replace(unfinished, message=f"at least {amount}, and maybe more: {unfinished.message}"), facts
+            )
         reason = Reason(code=Code.WITHIN_LIMIT, message=f"{amount} is {condition}", facts=facts)
         return Evaluation(outcome=Outcome.PASS, reading=reading, reason=reason, notes=notes)
     is_below = check.gate.rule is Rule.AT_LEAST or (check.gate.rule is Rule.EQUAL and reading.value < limit.value)
     code = Code.UNDER_LIMIT if is_below else Code.OVER_LIMIT
-    reason = Reason(code=code, message=f"{amount} is not {condition}", facts=facts)
-    return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=reason, notes=notes)
+    message = f"{amount} is not {condition}"
+    if unfinished is not None:
+        message, facts = f"at least {message}", (*facts, (UNFINISHED, unfinished.message))
+    return Evaluation(outcome=Outcome.FAIL, reading=reading, reason=Reason(code=code, message=message, facts=facts), notes=notes)
+
+
+def _unfinished(gate: Gate, observation: Observation) -> Missing | None:
+    """Return why a tool may have found more than it counts. No limit and no waiver is met by a part of a count."""
+    if gate.evidence is not Kind.SANITIZER or not gate.metric.endswith(FINDINGS):
+        return None
+    launches = observation.reading(gate.metric.removesuffix(FINDINGS) + LAUNCHES)
+    return launches if isinstance(launches, Missing) else None
 
 
 def evaluate_missing(missing: Missing, facts: Facts = ()) -> Evaluation:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from flashcore_ci.judge.rules import UNFINISHED
 from flashcore_ci.model.codes import WAIVABLE
 from flashcore_ci.model.evidence import Finding
 from flashcore_ci.model.reading import Measured
@@ -33,8 +34,9 @@ def is_active(waiver: Waiver, verdict: Verdict | None, day: dt.date) -> bool:
 
 
 def covers(waiver: Waiver, verdict: Verdict) -> bool:
-    """Whether there is a reading, the waiver names its code, and all findings match the waiver, if it names one."""
-    if not isinstance(verdict.reading, Measured) or not names_code(waiver, verdict):
+    """Whether there is a whole reading, the waiver names its code, and all findings match the waiver, if it names one."""
+    is_part = UNFINISHED in dict(verdict.reason.facts)
+    if is_part or not isinstance(verdict.reading, Measured) or not names_code(waiver, verdict):
         return False
     is_complete = verdict.reading.value == sum(finding.count for finding in verdict.findings)
     all_match = bool(verdict.findings) and all(_matches(waiver.finding, finding) for finding in verdict.findings)

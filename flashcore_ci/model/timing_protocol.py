@@ -15,6 +15,8 @@ MAX_CLOCK_MOVE = 30.0
 BLOCK_MS = 15.0
 SHORT_MS = 0.05
 """Kernels below this are launched in CUDA graphs."""
+SPARE_PROCESSES = 3
+"""Processes of each candidate that start ahead of their use."""
 
 PROTOCOL = (
     ("lead/seconds", LEAD_SECONDS),

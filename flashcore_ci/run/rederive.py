@@ -67,7 +67,7 @@ class SanitizerFiles:
             elif isinstance(reading, Measured):
                 _require_same_findings(observation, check, log, name)
             derived[f"{check}/findings"] = (name or f"{self.logs}/{check}.log", reading)
-            derived[f"{check}/launches"] = (listed, reading if isinstance(reading, Missing) else count)
+            derived[f"{check}/launches"] = (listed, reading if isinstance(reading, Missing) else sanitizer.why_cut(log) or count)
         return derived
 
     def _name(self, check: str, observation: Observation) -> str:

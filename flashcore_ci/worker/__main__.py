@@ -6,7 +6,9 @@ Exit status: 0 done, 1 with a traceback, 2 usage, 3 CUDA context lost.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from flashcore_ci.worker import file_reads, foreign_files, ranks
@@ -22,10 +24,12 @@ JOBS = {
 }
 """The module of each kind of job."""
 CONTEXT_LOST = 3
+OWN_CODE = frozenset({"probe", "correctness", "timing"})
+"""Jobs without a tool. Where only candidates run, an orderly end takes 0.3 s and finds nothing."""
 
 
-def main(argv: list[str]) -> int:
-    """Run the job file, and write the result file."""
+def main(argv: list[str], leave: Callable[[int], object] = int) -> int:
+    """Run the job file, and write the result file. ``leave`` ends a process without foreign code."""
     if len(argv) != 2:  # noqa: PLR2004 - JOB and RESULT
         sys.stderr.write("usage: python -m flashcore_ci.worker JOB RESULT\n")
         return 2
@@ -44,8 +48,10 @@ def main(argv: list[str]) -> int:
     if not completed:
         return CONTEXT_LOST
     result.done()
+    if job.kind in OWN_CODE and all(subject.candidate for subject in job.subjects):
+        leave(0)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], os._exit))

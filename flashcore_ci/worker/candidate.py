@@ -6,18 +6,21 @@ It gives up its rights first, imports torch, and then waits for questions. The c
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
-from flashcore_ci.worker import sandbox
+from flashcore_ci.worker import sandbox, tensors, unjoined
 from flashcore_ci.worker.channel import SPIN_SECONDS
+from flashcore_ci.worker.driver import Driver, start_beside
 from flashcore_ci.worker.layout import Layout
 from flashcore_ci.worker.shared_memory import SharedMemory, attach
 from flashcore_ci.worker.subject_file import last_line
@@ -25,6 +28,9 @@ from flashcore_ci.worker.subject_file import last_line
 DESCRIPTOR = 3
 MAX_QUESTION = 1 << 17
 MAX_NAMES = 200
+HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
+CUDA, PROFILER = "cuda", "profiler"
+"""How warm a process is to be that has no code of the candidate yet."""
 
 
 def main() -> None:
@@ -64,9 +70,10 @@ class _Process:
         self._sets: list[tuple[Any, Any]] = []
         self._graphs: dict[int, Any] = {}
         self._stream: Any = None
+        self._driver: Driver | None = None
 
     def enter(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        """Enter the sandbox. Return what holds there."""
+        """Enter the sandbox, import torch, and start CUDA if it is to be ``warm``. Return what holds there."""
         paths = {name: [Path(path) for path in question[name]] for name in ("readable", "hidden", "fixed")}
         user, writable = question["user"], Path(question["writable"])
         packages = [
@@ -75,15 +82,21 @@ class _Process:
         sandbox.enter([*paths["readable"], *packages], writable, user=user)
         os.chdir(writable)
         facts = sandbox.verify(question["parent"], paths["hidden"], paths["fixed"], user=user)
+        starting = start_beside() if question["warm"] == PROFILER else None  # correctness needs it first
         import torch
 
+        if starting is not None:
+            starting.join()
+        if question["warm"]:
+            with contextlib.suppress(Exception):  # it is raised again when CUDA is needed
+                self.warm({"profiler": question["warm"] == PROFILER}, [])
         return {"facts": facts, "torch": torch.__version__}
 
     def warm(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """Start CUDA, and the profiler if it is needed. Both take a second, and here others work meanwhile."""
         import torch
 
-        torch.zeros(1, device="cuda")
+        self._driver = Driver()
         if question["profiler"]:
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
                 torch.zeros(1, device="cuda")
@@ -133,22 +146,56 @@ class _Process:
         """
         import torch
 
-        if self._stream is None:
-            self._stream = torch.cuda.Stream()
-        count, graph = question["launches"], self._graphs.get(question["launches"]) if question["graph"] else None
-        with torch.cuda.stream(self._stream):
+        count = question["launches"]
+        with torch.cuda.stream(self._own_stream()):
             start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
             if not count:
                 torch.zeros(1, device="cuda")  # nothing is loaded: this is what a burst takes without its launches
-            if graph is None:
-                for inputs, outputs in self._sets[:count]:
-                    self._module.run(inputs, outputs)
-            else:
-                graph.replay()
+            self._submit(question)
             stop.record()
         torch.cuda.synchronize()
         return {"ms": start.elapsed_time(stop)}
+
+    def held(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Hold the stream, poison the outputs and launch. Work that does not wait for the stream is overwritten."""
+        import torch
+
+        with torch.cuda.stream(self._own_stream()):
+            torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - as in correctness
+            tensors.poison(self._sets[0][1], question["poison"])
+            self._submit(question)
+        torch.cuda.synchronize()
+        return {}
+
+    def watch(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Launch, and look for work on other streams. Nothing of this is a time that counts."""
+        import torch
+
+        def launch(hold: Callable[[], object]) -> None:
+            hold()
+            self._submit(question)
+
+        if self._driver is None:
+            self._driver = Driver()
+        with torch.cuda.stream(self._own_stream()):
+            observed = unjoined.observe(self._driver, launch, lambda: self._submit(question))
+        return {"ms": 1.0, "found": unjoined.describe(observed)}
+
+    def _own_stream(self) -> Any:
+        import torch
+
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()
+        return self._stream
+
+    def _submit(self, question: dict[str, Any]) -> None:
+        graph = self._graphs.get(question["launches"]) if question["graph"] else None
+        if graph is not None:
+            graph.replay()
+            return
+        for inputs, outputs in self._sets[: question["launches"]]:
+            self._module.run(inputs, outputs)
 
     def kernels(self, question: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """Launch under PyTorch's profiler. Return the names of what ran."""

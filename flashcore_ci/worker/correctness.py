@@ -10,14 +10,17 @@ from typing import Any
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.worker import guard, tensors, together
+from flashcore_ci.worker.candidate import HOLD_CYCLES, PROFILER
+from flashcore_ci.worker.driver import start_beside
 from flashcore_ci.worker.group import RankSubject
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Result, Work, json_number, missing
 from flashcore_ci.worker.subject_file import Subjects
 
 ALLOWED_TIMES = 2.0
 LATE_LAUNCHES = 2  # on a held stream, so that work on another stream comes too early and counts as never written
 MAX_HISTOGRAMS = 4  # outputs
-HOLD_CYCLES = 20_000_000  # about 10 ms: longer than it takes to submit a launch
+CORES_PER_IMPORT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +55,24 @@ class LaunchResults:
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     subjects = Subjects(job)
-    subjects.prepare(only=job.workloads[0].subject if job.workloads else "")  # it imports torch while this process does
+    candidates = sum(bool(subject.candidate) for subject in job.subjects)
+    at_once = int(job.options.get("cores", 0)) >= CORES_PER_IMPORT * (1 + candidates)
+    subjects.prepare(
+        only=job.workloads[0].subject if job.workloads else "", warm=PROFILER
+    )  # it imports torch while this process does
+    if at_once:
+        subjects.prepare(warm=PROFILER)
+    starting = start_beside() if candidates else None
     import torch
 
-    guard.begin(job, result, lambda: subjects.warm(profiler=True))
-    subjects.prepare()  # not before: more imports of torch at once would slow down all
-    subjects.preload()
+    subjects.prepare(warm=PROFILER)  # without cores in plenty not before: more imports of torch at once would slow down all
+    subjects.preload()  # while the driver makes the contexts of all processes, one after another
+    if starting is not None:
+        starting.join()
+    guard.begin(job, result)
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
-        subjects.warm(profiler=True, entered=True)
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])
@@ -116,6 +127,9 @@ def _run(subject: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], po
     """Launch into poisoned outputs. ``late`` holds the stream meanwhile."""
     import torch
 
+    if late and isinstance(subject, IsolatedSubject):
+        subject.run_held(inputs, outputs, poison)
+        return
     if late:
         torch.cuda._sleep(HOLD_CYCLES)  # noqa: SLF001 - nothing public holds a stream; PyTorch's own tests use it
     tensors.poison(outputs, poison)

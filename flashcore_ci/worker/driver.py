@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import threading
 from typing import Any
 
 SLOTS = 1024  # SM ids are below this, and not always contiguous
@@ -55,6 +58,21 @@ together:
 
 class DriverError(RuntimeError):
     """A CUDA driver call failed."""
+
+
+def start_beside() -> threading.Thread:
+    """Make the CUDA context of torch in another thread, while torch is imported."""
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # as torch does
+    thread = threading.Thread(target=_make_context, daemon=True)
+    thread.start()
+    return thread
+
+
+def _make_context() -> None:
+    with contextlib.suppress(OSError):  # torch says later what is wrong
+        cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        if not cuda.cuInit(0):
+            cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 
 
 class Driver:

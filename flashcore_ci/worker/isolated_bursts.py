@@ -40,7 +40,9 @@ class InputsAlikeError(Exception):
 class Bursts:
     """The bursts of one workload: private inputs, and sets of buffers that the candidate shares."""
 
-    def __init__(self, context: TimingContext, subject: IsolatedSubject, work: Work, limit: float | None) -> None:
+    def __init__(
+        self, context: TimingContext, subject: IsolatedSubject, work: Work, limit: float | None, sets: int | None = None
+    ) -> None:
         import torch
 
         self._context, self._subject, self._work, self._limit = context, subject, work, limit
@@ -50,6 +52,7 @@ class Bursts:
         cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         room = min(MAX_BYTES, MEMORY_SHARE * (torch.cuda.mem_get_info()[0] + cached))
         self.sizes = [count for count in SETS if count * self.layout.bytes <= room] or [SETS[0]]
+        self.sizes = [sets] if sets in self.sizes else self.sizes
         if torch.cuda.mem_get_info()[0] < SPARE_MEMORY * self.sizes[-1] * self.layout.bytes:
             torch.cuda.empty_cache()  # to give back and take memory is slow
         self.memory = SharedMemory(self.sizes[-1] * self.layout.bytes)
@@ -59,6 +62,7 @@ class Bursts:
         self._private, self._drawn = [first], 0
         self._last_reference: dict[str, Any] | None = None
         self._trap_size = 1
+        self._answer: dict[str, Any] = {}
         self.mhz: list[float] = []
 
     def close(self) -> None:
@@ -74,7 +78,9 @@ class Bursts:
         while len(self._private) < min(IDLE_VALUES, self.sizes[-1]):
             self._private.append(self._draw_one())
 
-    def run(self, candidate: Candidate, sets: int, launches: int, *, graph: bool = False, draw: bool = True) -> Burst:
+    def run(
+        self, candidate: Candidate, sets: int, launches: int, *, graph: bool = False, draw: bool = True, do: str = "launch"
+    ) -> Burst:
         """Deliver inputs to all sets, launch on the first ones, and copy the outputs of a random launch: two clocks, without a gap.
 
         Each launch gets new values. The other sets get some of these too, so that every delivery is equally long. The launch to copy
@@ -96,7 +102,7 @@ class Bursts:
         self._context.empty_l2()
         torch.cuda.synchronize()
         delivered = time.perf_counter()
-        answer = candidate.ask("launch", launches=launches, graph=graph)
+        self._answer = answer = candidate.ask(do, launches=launches, graph=graph)
         for name, tensor in self._views[self._drawn][1].items():
             self._snapshot[name].copy_(tensor)
         torch.cuda.synchronize()
@@ -133,6 +139,13 @@ class Bursts:
         self._private[self._drawn], expected = self._change_somewhere(self._private[self._drawn])
         self.run(candidate, sets, launches, graph=graph, draw=False)
         self._compare(expected)
+
+    def watch(self, candidate: Candidate, sets: int, launches: int, *, graph: bool) -> None:
+        """Let the process look for its work on other streams, in launches that have an audit. OutputChangedError if it finds some."""
+        self.run(candidate, sets, launches, graph=graph, do="watch")
+        self.audit()
+        if self._answer.get("found") != "":
+            raise OutputChangedError(f"in its own process, {str(self._answer.get('found'))[:200]}")
 
     def check_red_zones(self) -> None:
         """Raise ValueError if anything was written between the tensors."""

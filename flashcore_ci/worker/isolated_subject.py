@@ -19,10 +19,10 @@ from flashcore_ci.worker.supervisor import Candidate, NotIsolatedError
 _killed: list[Candidate] = []
 
 
-def reap() -> None:
+def reap(*, wait: bool = True) -> None:
     """Wait for every candidate that was killed. The driver takes 0.2 s to end one, and others work meanwhile."""
     while _killed:
-        _killed.pop().close()
+        _killed.pop().close(wait=wait)
 
 
 class IsolatedSubject:
@@ -39,23 +39,17 @@ class IsolatedSubject:
         self.name, self.outputs, self.reference = subject.name, trusted.outputs, trusted.reference
         self.isolation: dict[str, str] | None = None
 
-    def prepare(self, ahead: int, planned: int) -> None:
-        """Start processes ahead of their use. ``planned`` are needed in all."""
+    def prepare(self, ahead: int, planned: int, *, warm: str = "") -> None:
+        """Start processes ahead of their use, as ``warm`` as it says. ``planned`` are needed in all."""
         self._ahead, self._planned = ahead, planned
         while len(self._spare) < min(self._ahead, self._planned):
-            self._spare.append(Candidate(self._job, self._subject))
+            self._spare.append(Candidate(self._job, self._subject, warm=warm))
 
-    def warm(self, *, profiler: bool, wait: bool, entered: bool) -> None:
-        """Warm the processes that were started ahead, those that have ``entered``, or ``wait`` until they are warm.
-
-        A mistake is raised again when one is used.
-        """
+    def warm(self, *, wait: bool) -> None:
+        """Warm the processes that were started ahead, or ``wait`` for it. A mistake is raised again when one is used."""
         for candidate in self._spare:
             with contextlib.suppress(ProtocolError, NotIsolatedError):
-                if wait:
-                    candidate.await_warm()
-                elif not entered or candidate.has_entered():
-                    candidate.warm(profiler=profiler)
+                candidate.await_warm() if wait else candidate.warm()
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""
@@ -65,7 +59,7 @@ class IsolatedSubject:
     def fresh(self) -> Candidate:
         """Return a new process without the candidate's code. The last one is ended."""
         self.close()
-        self.prepare(self._ahead, max(1, self._planned))
+        self.prepare(self._ahead, max(1, self._planned))  # not warm: something may be measured
         candidate = self._spare.pop(0)
         self.prepare(self._ahead, self._planned - 1)
         self.isolation = None
@@ -81,6 +75,11 @@ class IsolatedSubject:
     def run(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Launch once in the candidate's process, on copies of these tensors."""
         self._launch("launch", inputs, outputs)
+
+    def run_held(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], poison: int) -> None:
+        """Launch once on a stream that is held, into outputs that are poisoned on it."""
+        tensors.poison(outputs, poison)
+        self._launch("held", inputs, outputs, poison=poison)
 
     def kernels(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> set[str]:
         """Launch once. Return the names of the kernels, as the candidate's process saw them."""
@@ -98,15 +97,15 @@ class IsolatedSubject:
             self._memory = None
 
     def end(self) -> None:
-        """End all processes, at the end of the job."""
+        """End all processes, at the end of the job. The reaper of this worker waits for their end."""
         self.close()
         for candidate in self._spare:
             candidate.kill()
         _killed.extend(self._spare)
         self._spare.clear()
-        reap()
+        reap(wait=False)
 
-    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _launch(self, do: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
         import torch
 
         try:
@@ -117,7 +116,7 @@ class IsolatedSubject:
                 for name in layout.inputs if mine is inputs else layout.outputs:
                     shared[name].copy_(mine[name])
             torch.cuda.synchronize()
-            answer = candidate.ask(do, launches=1, graph=False)
+            answer = candidate.ask(do, launches=1, graph=False, **fields)
             for name, tensor in outputs.items():
                 tensor.copy_(written[name])
             tensors.refuse_changed({name: given[name] for name in layout.inputs}, inputs)

@@ -19,6 +19,7 @@ import random
 import secrets
 import statistics
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from flashcore_ci.model import isolation
@@ -46,9 +47,9 @@ STAGES = ("setup", "idle", "load", "choose", "pairs")
 
 
 def measure(
-    context: TimingContext, subject: IsolatedSubject, work: Work, *, batched: bool | None, limit: float | None
+    context: TimingContext, subject: IsolatedSubject, work: Work, *, hint: Mapping[str, Any], limit: float | None
 ) -> dict[str, Any]:
-    """Return the outcome of one workload, in a new process of the candidate."""
+    """Return the outcome of one workload, in a new process of the candidate. ``hint``: what an earlier one chose."""
     import torch
 
     torch.backends.cuda.enable_cudnn_sdp(enabled=False)  # it compiles for seconds, in every process
@@ -58,7 +59,7 @@ def measure(
         subject.isolation["clock"] = isolation.CLOCK
     if MEMORY_SHARE * torch.cuda.mem_get_info()[0] < MAX_BYTES:
         reap()  # the memory of the candidate before is needed
-    bursts = Bursts(context, subject, work, limit)
+    bursts = Bursts(context, subject, work, limit, hint.get("sets"))
     gc.freeze()
     gc.disable()  # a collection in a burst would be noise
     try:
@@ -71,7 +72,7 @@ def measure(
         at.append(time.perf_counter())
         candidate.load()
         at.append(time.perf_counter())
-        sets, graph = _choose(bursts, candidate, batched)
+        sets, graph = _choose(bursts, candidate, hint.get("batched"))
         at.append(time.perf_counter())
         record = _measure_pairs(context, bursts, candidate, sets, graph=graph, idle=idle[sets])
         at.append(time.perf_counter())
@@ -89,16 +90,29 @@ def measure(
 
 def _choose(bursts: Bursts, candidate: Candidate, batched: bool | None) -> tuple[int, bool]:
     """Choose the number of sets, and whether launches are in a CUDA graph."""
-    few = bursts.sizes[0]
-    bursts.run(candidate, few, few)
-    trial = [Pair(short=bursts.run(candidate, few, 1), long=bursts.run(candidate, few, few)) for _ in range(TRIALS)]
-    cost = max(1e-3, statistics.median(pair.outside for pair in trial))
-    sets = next((count for count in bursts.sizes if count / 2 * cost >= BURST_MS), bursts.sizes[-1])
-    graph = cost < SHORT_MS if batched is None else batched
+    few = sets = bursts.sizes[0]
+    graph, is_open = bool(batched), len(bursts.sizes) > 1 or batched is None
+    if not is_open:
+        bursts.run(candidate, few, 1)
+    else:
+        _audited(bursts, candidate, few, few)
+        trial = [
+            Pair(short=_audited(bursts, candidate, few, 1), long=_audited(bursts, candidate, few, few)) for _ in range(TRIALS)
+        ]
+        cost = max(1e-3, statistics.median(pair.outside for pair in trial))
+        sets = next((count for count in bursts.sizes if count / 2 * cost >= BURST_MS), bursts.sizes[-1])
+        graph = cost < SHORT_MS if batched is None else batched
     if graph:
         for launches in (sets // 2, sets):
             candidate.ask("capture", launches=launches)
     return sets, graph
+
+
+def _audited(bursts: Bursts, candidate: Candidate, sets: int, launches: int) -> Burst:
+    """Return a burst whose outputs are right. Else wrong ones, made fast, would choose a CUDA graph for all processes."""
+    burst = bursts.run(candidate, sets, launches)
+    bursts.audit()
+    return burst
 
 
 def _measure_pairs(
@@ -128,6 +142,7 @@ def _measure_pairs(
             bursts.trap(candidate, sets, sets // 2, graph=graph)  # right after a burst on these values, when outputs can be kept
         if len(pairs) <= MIN_ALONE or not secrets.randbelow(ONE_IN):
             alone.append(bursts.run(candidate, sets, 1).outside)
+    bursts.watch(candidate, sets, sets // 2 if graph else 1, graph=graph)
     bursts.check_red_zones()
     recent = _recent(pairs)
     inside = statistics.median(pair.inside for pair in recent)
@@ -166,5 +181,6 @@ def _record(blocks: list[Block], sets: int, *, graph: bool, more: float) -> dict
         "dropped": sum(block.throttled for block in blocks),
         "batched": graph,
         "launches_per_block": sets + sets // 2,
+        "sets": sets,
         "blocks": [[round(block.at, 3), round(block.ms, 6), round(block.mhz, 1)] for block in blocks],
     }

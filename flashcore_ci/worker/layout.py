@@ -68,11 +68,14 @@ class Layout:
 
     def overwritten(self, memory: Any, sets: int) -> bool:
         """Tell whether a red zone of any set changed. They must have been filled with CANARY."""
+        import torch
+
         rows = memory[: sets * self.bytes].view(sets, self.bytes)
         places = sorted((*self.inputs.values(), *self.outputs.values()), key=lambda place: place.offset)
         starts = [0, *(place.offset + place.bytes for place in places)]
         ends = [*(place.offset for place in places), self.bytes]
-        return any(bool((rows[:, start:end] != CANARY).any()) for start, end in zip(starts, ends, strict=True))
+        zones = [rows[:, start:end] for start, end in zip(starts, ends, strict=True)]
+        return bool((torch.cat(zones, dim=1) != CANARY).any())
 
 
 def _place(name: str, tensor: Any, offset: int) -> Place:

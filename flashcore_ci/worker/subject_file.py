@@ -43,20 +43,20 @@ class Subjects:
             self._ready[name] = self._isolated(subject) if subject.candidate else self._trusted(subject)
         return self._ready[name]
 
-    def prepare(self, ahead: int = 1, *, fresh: bool = False, only: str | None = None) -> None:
+    def prepare(self, ahead: int = 1, *, fresh: bool = False, only: str | None = None, warm: str = "") -> None:
         """Start processes of candidates: one for all workloads of a subject, or with ``fresh`` one for each.
 
-        A mistake is raised again by the first workload.
+        With ``warm`` they start CUDA or the profiler at once. A mistake is raised again by the first workload.
         """
         for name in (name for name, subject in self._declared.items() if subject.candidate and only in {None, name}):
             with contextlib.suppress(Exception):
                 works = sum(work.subject == name for work in self._job.workloads)
-                self[name].prepare(ahead, works if fresh else 1)
+                self[name].prepare(ahead, works if fresh else 1, warm=warm)
 
-    def warm(self, *, profiler: bool = False, wait: bool = False, entered: bool = False) -> None:
-        """Let the processes of candidates start CUDA, only those that have ``entered``, or ``wait`` for it. Measured work must."""
+    def warm(self, *, wait: bool = False) -> None:
+        """Let the processes of candidates start CUDA, or ``wait`` for it. Measured work must."""
         for subject in (subject for name, subject in self._ready.items() if self._declared[name].candidate):
-            subject.warm(profiler=profiler, wait=wait, entered=entered)
+            subject.warm(wait=wait)
 
     def preload(self) -> None:
         """Import what PyTorch imports when a definition first masks attention: its compiler. It takes 2 s, in every process."""

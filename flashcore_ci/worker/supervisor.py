@@ -48,7 +48,7 @@ class CandidateError(Exception):
 class Candidate:
     """One process. It has no code of the candidate before ``load``."""
 
-    def __init__(self, job: Job, subject: Subject) -> None:
+    def __init__(self, job: Job, subject: Subject, *, warm: str = "") -> None:
         self._subject, self._root, self._log_folder = subject, job.root, job.folder
         self._folder = Path(tempfile.mkdtemp(prefix="flashcore-ci-candidate-"))
         self._folder.chmod(0o755)
@@ -68,9 +68,10 @@ class Candidate:
             fixed=[str(path) for path in (*files, subject.file)],
             user=self._user,
             parent=os.getpid(),
+            warm=warm,
         )
         self._facts: dict[str, str] = {}
-        self._refused, self._warming, self._begun, self._is_warm = "", "", "", False
+        self._refused, self._warming, self._begun, self._is_warm = "", "", "", bool(warm)
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
@@ -87,15 +88,11 @@ class Candidate:
             raise NotIsolatedError(f"in the candidate's process, {wrong}")
         return record
 
-    def has_entered(self) -> bool:
-        """Tell whether the process is in the sandbox and has imported torch, or could not."""
-        return self._entering is None or self._channel.is_readable()
-
-    def warm(self, *, profiler: bool) -> None:
-        """Let the process start CUDA, and the profiler, while this one does something else. It has no code of the candidate yet."""
+    def warm(self) -> None:
+        """Let the process start CUDA while this one does something else. It has no code of the candidate yet."""
         self.isolation()
         if not self._is_warm:
-            self._is_warm, self._warming = True, self._channel.post("warm", profiler=profiler)
+            self._is_warm, self._warming = True, self._channel.post("warm", profiler=False)
 
     def await_warm(self) -> None:
         """Wait until ``warm`` is done, if it was asked for."""
@@ -130,17 +127,19 @@ class Candidate:
             _checked(self._channel.answer(token, seconds=LAUNCH_SECONDS))
 
     def kill(self) -> None:
-        """Kill the process. ``close`` must follow."""
+        """Kill the process and its descendants, which cannot leave its group. ``close`` must follow."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            os.killpg(self._pid, signal.SIGKILL)
 
-    def close(self) -> None:
-        """End the process and every other one of its user. Remove its files."""
+    def close(self, *, wait: bool = True) -> None:
+        """End the process and every other one of its user. Remove its files. Without ``wait`` its memory may remain for a moment."""
         self.kill()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-        _end_user(self._user)
+        if wait:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            _await_group(self._pid)
+        _end_user(self._user, self._pid)
         if self._claim is not None:
             self._claim.close()
         with contextlib.suppress(OSError), (self._folder / "errors").open("rb") as errors:
@@ -148,6 +147,8 @@ class Candidate:
                 (self._log_folder / f"{self._folder.name}.err").write_bytes(text)
         with file_reads.unrecorded():  # it opens folders by their last names
             shutil.rmtree(self._folder, ignore_errors=True)
+        if not wait and self._folder.exists():
+            self.close()  # it wrote a file meanwhile
 
     def _copy_files(self) -> list[Path]:
         """Copy what the candidate may read to a folder of its own."""
@@ -182,7 +183,7 @@ class Candidate:
         ]
         argv = [sys.executable, "-I", "-B", "-c", PROGRAM.format(str(package))]
         with there:
-            pid = os.posix_spawn(sys.executable, argv, variables, file_actions=actions)
+            pid = os.posix_spawn(sys.executable, argv, variables, file_actions=actions, setpgroup=0)
         return Channel(here), pid
 
 
@@ -192,14 +193,23 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _end_user(user: int) -> None:
-    """Kill every process of a user that only a candidate has."""
+def _await_group(group: int) -> None:
+    """Wait until a group that was killed has ended: the driver takes a moment for each process on the GPU."""
+    deadline = time.monotonic() + 2.0
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+
+
+def _end_user(user: int, killed: int) -> None:
+    """Kill every process of a candidate's user but the one that was ``killed``."""
     deadline = time.monotonic() + 2.0
     while user and time.monotonic() < deadline:
         pids = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and entry.stat().st_uid == user:
+                if entry.name.isdigit() and entry.stat().st_uid == user and int(entry.name) != killed:
                     pids.append(int(entry.name))
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

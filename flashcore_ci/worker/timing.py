@@ -10,6 +10,7 @@ The reasons are in docs/protocol.md.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import statistics
@@ -19,10 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore_ci.model.codes import Code
-from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, WINDOW_SECONDS
-from flashcore_ci.worker import guard, isolated_timing, launchers, steady_state, together
+from flashcore_ci.model.timing_protocol import BLOCK_MS, MAX_SECONDS, SHORT_MS, SPARE_PROCESSES, WINDOW_SECONDS
+from flashcore_ci.worker import ahead, guard, isolated_timing, launchers, steady_state, together
 from flashcore_ci.worker.audits import OutputChangedError, audit
 from flashcore_ci.worker.buffers import BufferPool, BufferSet
+from flashcore_ci.worker.candidate import CUDA
 from flashcore_ci.worker.compiled import Observer
 from flashcore_ci.worker.driver import Driver
 from flashcore_ci.worker.group import RankSubject
@@ -35,7 +37,6 @@ from flashcore_ci.worker.subject_file import Subjects
 
 BLOCK_LAUNCHES = (3, 100)
 SPARE_MEMORY = 0.6
-SPARE_PROCESSES = 3  # of candidates, started ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +65,26 @@ def run(job: Job, result: Result) -> bool:
     """Write each sample with its blocks. ``options["batched"]`` forces graphs or none."""
     observer = Observer() if job.options.get("caches") else None  # before a subject imports a framework
     subjects, batched, limits = Subjects(job), job.options.get("batched", {}), job.options.get("limits", {})
-    subjects.prepare(SPARE_PROCESSES, fresh=True)  # before torch is imported, so that all processes import it at once
+    is_early = ahead.begin(job)
+    subjects.prepare(SPARE_PROCESSES, fresh=True, warm=CUDA if is_early else "")  # all processes import torch at once
     import torch
 
+    contexts: list[TimingContext] = []
+
+    def start_cuda() -> None:
+        subjects.warm()
+        if not contexts:
+            contexts.append(_make_context(job))
+        subjects.warm(wait=True)
+
+    if is_early:  # not before: correctness makes its contexts while all import torch
+        with contextlib.suppress(RuntimeError):  # it is raised again after the signal
+            start_cuda()
+        ahead.end(job)
     subjects.preload()  # before the start signal, while another process measures
     guard.begin(job, result, subjects.warm)
-    subjects.warm(wait=True)
-    l2 = torch.cuda.get_device_properties(0).L2_cache_size
-    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
-    context = TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
+    start_cuda()
+    (context,), hints = contexts, ahead.hints(job)
     works = list(job.workloads)
     random.Random(job.options["order"]).shuffle(works)  # noqa: S311 - an order, not a secret
     stream = torch.cuda.Stream()
@@ -90,10 +102,19 @@ def run(job: Job, result: Result) -> bool:
             if isinstance(subject, RankSubject):
                 return _measure_group(context, subject, work)
             if isinstance(subject, IsolatedSubject):
-                return isolated_timing.measure(context, subject, work, batched=batched.get(work.id), limit=limits.get(work.id))
+                hint = {"batched": batched.get(work.id)} if work.id in batched else hints.get(work.id, {})
+                return isolated_timing.measure(context, subject, work, hint=hint, limit=limits.get(work.id))
             return _measure(context, subject, work, batched=batched.get(work.id), by_reference=by_reference)
 
     return guard.run_each(dataclasses.replace(job, workloads=tuple(works)), result, measure, subjects, spare=SPARE_MEMORY)
+
+
+def _make_context(job: Job) -> TimingContext:
+    import torch
+
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    flush = torch.empty(launchers.FLUSH_TIMES_L2 * l2, dtype=torch.int8, device="cuda")
+    return TimingContext(driver=Driver(), sensors=Sensors(job.options["uuid"]), flush=flush)
 
 
 def _measure(context: TimingContext, subject: Any, work: Work, *, batched: bool | None, by_reference: bool) -> dict[str, Any]:

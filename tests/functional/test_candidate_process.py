@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore_ci.worker import file_reads
+from flashcore_ci.worker import file_reads, sandbox
 from flashcore_ci.worker.channel import ProtocolError
 from flashcore_ci.worker.isolated_subject import IsolatedSubject
 from flashcore_ci.worker.job import Job, Subject
@@ -59,7 +61,7 @@ def test_a_refusal_is_repeated_to_whoever_asks_again(job: Job) -> None:
     try:
         for _ in range(2):
             with pytest.raises(NotIsolatedError, match="No module named 'torch'"):
-                candidate.warm(profiler=True)
+                candidate.warm()
         candidate.await_warm()
     finally:
         candidate.close()
@@ -85,6 +87,48 @@ def test_an_end_leaves_no_process_and_no_file(job: Job, temporary: Path) -> None
     candidate.close()
     assert list(temporary.iterdir()) == []
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_an_end_that_is_not_awaited_leaves_no_file_and_nothing_that_runs(job: Job, temporary: Path) -> None:
+    candidate = Candidate(job, job.subjects[0], warm="cuda")
+    candidate.close(wait=False)
+    assert list(temporary.iterdir()) == []
+    os.waitpid(candidate._pid, 0)
+
+
+SPAWNS = """
+import os, sys, time
+from pathlib import Path
+from flashcore_ci.worker import sandbox
+sandbox.enter([], Path(sys.argv[1]), user=0)
+os.setpgid(0, 0)
+for escape in (lambda: os.setsid(), lambda: os.setpgid(0, 0)):
+    if os.fork() == 0:
+        try:
+            escape()
+        except OSError:
+            pass
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)
+            time.sleep(600)
+        os._exit(0)
+time.sleep(600)
+"""
+
+
+def test_what_a_candidate_started_ends_with_it_without_a_user_of_its_own(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descendant could keep the GPU busy while the next candidate's idle bursts are timed."""
+    monkeypatch.setattr(sandbox, "claim_user", lambda: (0, None))
+    candidate = Candidate(job, job.subjects[0])
+    assert os.getpgid(candidate._pid) == candidate._pid
+    argv = [sys.executable, "-c", SPAWNS, str(job.folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, process_group=0) as other:
+        assert other.stdout is not None
+        pids = [other.stdout.readline().strip() for _ in range(2)]
+        candidate.close()
+        candidate._pid = other.pid  # as if the candidate had started them
+        candidate.close()
+    assert not any(_is_alive(pid) for pid in pids)
 
 
 def test_a_subject_that_is_not_isolated_has_no_candidate(job: Job) -> None:

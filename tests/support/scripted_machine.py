@@ -83,7 +83,7 @@ class StartSignal:
         self.event = threading.Event()
         self.sent = self.cancelled = False
 
-    def send(self, seconds):
+    def send(self, seconds, hints=None):
         self.sent = True
         self.event.set()
 

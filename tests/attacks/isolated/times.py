@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from work import honest, kept, process_sets, question
 
+TRIAL_LAUNCHES = 4
+
 
 def elapsed_time(x: Any, out: Any) -> None:
     """Let events report a hundredth of the time."""
@@ -74,6 +76,14 @@ def slow_short_burst(x: Any, out: Any) -> None:
     sets = len(process_sets())
     if asked.get("launches", 0) < sets and x.data_ptr() == process_sets()[0][0]["x"].data_ptr():
         time.sleep(0.003)
+
+
+def quick_trial(x: Any, out: Any) -> None:
+    """Write anything in the bursts that choose how the others are timed: a CUDA graph would hide the host's time."""
+    if question().get("launches") == TRIAL_LAUNCHES:
+        out.fill_(0.25)
+    else:
+        honest(x, out)
 
 
 def answer_early(x: Any, out: Any) -> None:

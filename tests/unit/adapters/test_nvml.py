@@ -143,6 +143,20 @@ def test_strangers_are_neither_ours_nor_allowed_nor_out_of_sight():
     assert [user.pid for user in nvml.unnamed_users(users)] == [4]
 
 
+@pytest.mark.parametrize(
+    ("users", "elsewhere"),
+    [
+        ([(1, "", False), (2, "bash", False)], True),
+        ([(1, "bash", False)], False),
+        ([(1, "", False), (2, "python3", True)], False),
+        ([], False),
+    ],
+)
+def test_numbers_of_another_namespace_are_seen_by_our_own_processes(users, elsewhere):
+    listed = [User(pid=pid, name=name, descendant=ours) for pid, name, ours in users]
+    assert nvml.are_numbered_elsewhere(listed, listed) is elsewhere
+
+
 UUIDS = ("GPU-aa1", "GPU-ab2", "GPU-b3")
 
 

@@ -122,6 +122,29 @@ def test_others_may_be_allowed_by_name(world, tmp_path):
     assert reasons(collected(tmp_path, allow=("dcgm-*",)))[Kind.TIMING] == {None}
 
 
+HERE = User(pid=70, name="bash", descendant=False)
+ELSEWHERE = tuple(User(pid=1000 + number, name="", descendant=False) for number in range(2))
+
+
+@pytest.mark.parametrize(
+    ("users", "contexts", "is_busy"),
+    [
+        ((HERE, *ELSEWHERE), 3, False),
+        ((HERE, *ELSEWHERE), 2, True),
+        ((HERE, *ELSEWHERE), 0, True),
+        ((HERE, *ELSEWHERE, User(pid=71, name="python3", descendant=True)), 4, True),
+        ((HERE,), 3, True),
+    ],
+)
+def test_contexts_of_this_run_are_no_strangers_in_another_pid_namespace(world, tmp_path, users, contexts, is_busy):
+    """The driver's number of one of them is that of a program of this container."""
+    world.users = users
+    busy = make_session(tmp_path).check_exclusive(contexts)
+    assert (busy is not None) is is_busy
+    before = make_session(tmp_path, users=frozenset({70, 1000}))
+    assert (before.check_exclusive(1) is None) is (users == (HERE, *ELSEWHERE))
+
+
 def test_users_that_cannot_be_named_are_a_note(world, tmp_path):
     world.users = (User(pid=7, name="", descendant=False),)
     evidence = collected(tmp_path)

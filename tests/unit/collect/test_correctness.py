@@ -106,3 +106,35 @@ def test_what_runs_out_of_memory_alone_runs_once(ran):
     results = results_of(["big", "small"])
     assert len(ran) == 1
     assert results["big"].missing.code is Code.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gib", "candidate", "parts"),
+    [
+        (32, 140, ("c.py",), [["a", "c"], ["b"]]),
+        (15, 140, ("c.py",), [["a", "b", "c"]]),
+        (32, 15, ("c.py",), [["a", "b", "c"]]),
+        (32, 140, (), [["a", "b", "c"]]),
+    ],
+)
+def test_each_candidate_has_a_process_on_a_large_machine(monkeypatch, cpus, gib, candidate, parts):
+    workloads = tuple(make_workload(name, subject="odd" if name == "b" else "even") for name in "abc")
+    seen = []
+    session = SimpleNamespace(
+        workloads=lambda kind: workloads,
+        entries=lambda workload: (),
+        problem=lambda workload: SimpleNamespace(bytes=1.0),
+        plan=SimpleNamespace(description=lambda name: SimpleNamespace(candidate=candidate)),
+        memory=gib << 30,
+        is_healthy=lambda: True,
+    )
+
+    def run(given, make_job, *, is_healthy):
+        seen.extend([workload.id for workload in part] for part in given)
+        return {workload.id: None for workload in workloads}
+
+    monkeypatch.setattr(correctness.host, "cpus", lambda: cpus)
+    monkeypatch.setattr(correctness, "run_in_parallel", run)
+    monkeypatch.setattr(correctness, "_observe", lambda *_: None)
+    correctness.collect(session)
+    assert seen == parts

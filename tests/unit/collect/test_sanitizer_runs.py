@@ -42,17 +42,46 @@ def outcome(values, missing=None, returncode=0):
 
 
 @pytest.fixture
-def run(monkeypatch):
-    """Return the findings of one process with this log and this result of the worker."""
+def check_once(monkeypatch):
+    """Return what one process with this log and this result of the worker says."""
 
     def checked(result, *, log=CLEAN, check="memcheck"):
         monkeypatch.setattr(sanitizer, "_loads_bulk_copies", lambda *_: False)
         monkeypatch.setattr(sanitizer, "_kernels", lambda *_: ())
         monkeypatch.setattr(sanitizer, "_log", lambda *_: log)
         monkeypatch.setattr(sanitizer, "_launch", lambda *_: {"big": result})
-        return sanitizer._run_check(SimpleNamespace(), Path("/cs"), "2026.4.0.0", check, (BIG,))["big"].findings
+        return sanitizer._run_check(SimpleNamespace(), Path("/cs"), "2026.4.0.0", check, (BIG,))["big"]
 
     return checked
+
+
+@pytest.fixture
+def run(check_once):
+    """Return the findings alone."""
+    return lambda *arguments, **options: check_once(*arguments, **options).findings
+
+
+ALL = {"launches": sanitizer.LAUNCHES}
+
+
+@pytest.mark.parametrize(
+    ("values", "missing", "has_end", "code"),
+    [
+        (ALL, None, True, None),
+        (ALL, None, False, Code.TOOL_FAILED),
+        ({}, Missing(code=Code.HANG, message="m"), False, Code.HANG),
+        ({}, Missing(code=Code.CRASH, message="m"), True, Code.CRASH),
+        ({"launches": 1}, None, True, Code.CRASH),
+    ],
+)
+def test_findings_of_a_check_that_ended_early_may_be_more(check_once, tmp_path, values, missing, has_end, code):
+    """Its launches are then missing, and no limit above zero is met."""
+    log, text = tmp_path / "racecheck.log", RACES.read_text(encoding="utf-8")
+    log.write_text(text if has_end else text[: text.index("RACECHECK SUMMARY")].rpartition("\n")[0] + "\n", encoding="utf-8")
+    seen = check_once(outcome(values, missing=missing, returncode=86), log=log, check="racecheck")
+    assert seen.findings.value > 0
+    launches = dict(observed(SAW, dict.fromkeys(SANITIZER_TOOLS, seen)).readings)["racecheck/launches"]
+    assert getattr(launches, "code", None) is code
 
 
 def test_a_clean_log_of_a_worker_that_launched_is_clean(run):

@@ -1,10 +1,11 @@
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from flashcore_ci.collect import process_runs, timing
+from flashcore_ci.collect import isolation, process_runs, timing
 from flashcore_ci.collect.isolation import WorkloadResult
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Measured, Missing
@@ -83,3 +84,71 @@ def test_two_processes_import_while_one_measures():
     timing.collect(session, Timer())
     for number in range(2):
         assert Timer.events.index(("start", number + process_runs.AHEAD)) < Timer.events.index(("finish", number))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gib", "candidate", "started"),
+    [
+        (32, 140, ("c.py",), [(0, True), (1, True), (2, True)]),
+        (8, 140, ("c.py",), [(0, False), (1, False)]),
+        (32, 16, ("c.py",), [(0, False), (1, False)]),
+        (32, 140, (), [(0, False), (1, False)]),
+    ],
+)
+def test_large_machines_make_the_contexts_of_candidates_ahead(tmp_path, monkeypatch, cpus, gib, candidate, started):
+    plan = SimpleNamespace(
+        protocol=SimpleNamespace(timing_processes=5), description=lambda name: SimpleNamespace(candidate=candidate)
+    )
+    timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path, memory=gib << 30, gpus=("GPU-1",)))
+    seen = []
+    monkeypatch.setattr(timing.host, "cpus", lambda: cpus)
+    monkeypatch.setattr(timer, "start", lambda number, workloads, *, ahead: seen.append((number, ahead)))
+    timer.start_ahead((SimpleNamespace(id="w", subject="s"),), at_once=True)
+    assert seen == (started if started[0][1] else [])
+    seen.clear()
+    timer.start_ahead((SimpleNamespace(id="w", subject="s"),))
+    assert seen == started
+
+
+def test_the_first_process_chooses_the_sets_for_all(tmp_path, monkeypatch):
+    plan, hints = SimpleNamespace(protocol=SimpleNamespace(timing_processes=3)), []
+    timer = timing.Timer(SimpleNamespace(plan=plan, scratch=tmp_path))
+    outcomes = iter([{"sets": 24, "batched": False}, {"sets": 4, "batched": True}, {"sets": 8, "batched": True}])
+
+    def finish(run, given):
+        hints.append(dict(given))
+        missing = lost(Code.CLOCKS_DISAGREE) if run.number == 0 else None
+        return {"w": WorkloadResult(values=next(outcomes), missing=missing, completed=None, result_file=Path("/r"))}
+
+    monkeypatch.setattr(timer._runs, "finish", finish)
+    for number in range(3):
+        timer.finish(number, ())
+    assert hints == [{}, {}, {"w": {"sets": 4, "batched": True}}]
+
+
+def test_nothing_is_measured_while_a_process_makes_contexts(tmp_path, monkeypatch):
+    over, waits = threading.Event(), []
+    monkeypatch.setattr(isolation, "run_isolated", lambda *_, **__: over.wait(10) and {})
+    runs = process_runs.ProcessRuns(tmp_path)
+    run = process_runs.ProcessRun(
+        name="t", number=0, session=SimpleNamespace(is_healthy=None), workloads=(SimpleNamespace(subject="s"),), ahead=True
+    )
+    runs.start(run)
+    (tmp_path / "go-t.making").touch()
+
+    def sleep(seconds):
+        assert (tmp_path / "go-t.hold").exists()
+        waits.append(seconds)
+        if len(waits) == 3:
+            (tmp_path / "go-t.made").touch()
+
+    monkeypatch.setattr(process_runs.clock, "sleep", sleep)
+    runs.hold()
+    assert len(waits) == 3
+    assert runs.contexts() == 2  # its own, and one of the candidate's
+    (tmp_path / "go-t.made").unlink()
+    over.set()
+    runs.close()
+    runs.hold()  # a process that ended makes none either
+    assert len(waits) == 3
+    assert runs.contexts() == 0

@@ -42,6 +42,15 @@ def test_an_honest_finding_is_a_finding():
     assert reason(found_in_big(RUN), target="small").code is Code.WITHIN_LIMIT
 
 
+def test_a_log_that_ends_after_a_finding_counts_a_part():
+    """The recorded launches then count for nothing, so that no limit above zero is met."""
+    cut = with_file(found_in_big(RUN), f"{LOGS}/memcheck-big.log", FOUND[: FOUND.index(run.BLANK)] + run.BLANK)
+    assert reason(cut).message == "at least 1 is not exactly 0"
+    checked = run.rederive.rederived(cut, run.PLAN, run.Reports(cut.files))
+    big = next(seen for seen in checked.evidence.observations if (seen.kind, seen.target) == (Kind.SANITIZER, "big"))
+    assert big.reading("memcheck/launches").code is Code.TOOL_FAILED
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from flashcore_ci.worker import isolated_timing
+from flashcore_ci.worker.audits import OutputChangedError
 from flashcore_ci.worker.clocks import Burst
 from flashcore_ci.worker.isolated_bursts import Bursts as RealBursts
 from flashcore_ci.worker.isolated_timing import WINDOW_PAIRS, _is_settled
@@ -53,6 +54,9 @@ class Bursts:
     def trap(self, candidate, sets, launches, *, graph):
         self.asked.append(("trap", launches))
 
+    def watch(self, candidate, sets, launches, *, graph):
+        self.asked.append(("watch", launches))
+
     def check_red_zones(self):
         self.asked.append("zones")
 
@@ -83,7 +87,7 @@ def test_an_exchanged_clock_is_given_up_early(measure):
 
 def test_a_trap_follows_a_burst_on_the_same_values(asked):
     """After a burst of one launch, a candidate would have kept the output of one set only."""
-    traps = [number for number, what in enumerate(asked) if isinstance(what, tuple)]
+    traps = [number for number, what in enumerate(asked) if isinstance(what, tuple) and what[0] == "trap"]
     assert traps
     for trap in traps:
         assert asked[trap - 1] == "audit"
@@ -93,11 +97,39 @@ def test_a_trap_follows_a_burst_on_the_same_values(asked):
 def test_the_first_pair_has_a_trap_and_every_burst_an_audit(asked):
     assert ("trap", 8) in asked[:6]
     assert asked.count("audit") == sum(what in {8, 16} for what in asked[1:]) >= 2 * WINDOW_PAIRS
-    assert asked[-1] == "zones"
+    assert asked[-2:] == [("watch", 1), "zones"]
 
 
 def test_the_number_of_sets_grows_until_a_burst_is_long():
     assert isolated_timing._choose(Bursts(), None, batched=False) == (16, False)
+
+
+@pytest.mark.parametrize(("found", "is_red"), [("", False), ("it goes on", True), (None, True), (0, True), (["a"], True)])
+def test_work_on_another_stream_is_no_time(monkeypatch, found, is_red):
+    """Only the word that nothing was found passes, and the launch that it was asked about has an audit."""
+    bursts, audited = object.__new__(RealBursts), []
+    monkeypatch.setattr(bursts, "run", lambda *_, do, **__: setattr(bursts, "_answer", {"ms": 1.0, "found": found, "do": do}))
+    monkeypatch.setattr(bursts, "audit", lambda: audited.append(bursts._answer["do"]))
+    if is_red:
+        with pytest.raises(OutputChangedError, match="in its own process"):
+            bursts.watch(None, 16, 1, graph=False)
+    else:
+        bursts.watch(None, 16, 1, graph=False)
+    assert audited == ["watch"]
+
+
+def test_a_trial_has_an_audit():
+    """Else wrong outputs, made fast, would choose a CUDA graph and many sets for all processes."""
+    bursts = Bursts()
+    isolated_timing._choose(bursts, None, batched=None)
+    assert bursts.asked == [4, "audit", *[1, "audit", 4, "audit"] * isolated_timing.TRIALS]
+
+
+def test_what_an_earlier_process_chose_is_not_tried_again():
+    bursts = Bursts()
+    bursts.sizes = (16,)
+    assert isolated_timing._choose(bursts, None, batched=False) == (16, False)
+    assert bursts.asked == [1]
 
 
 def test_a_trap_delivers_as_any_burst_of_as_many_launches(monkeypatch):

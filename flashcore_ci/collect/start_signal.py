@@ -1,0 +1,50 @@
+"""Tell a worker that waits when it may use the GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashcore_ci.adapters import clock
+
+
+class StartSignal:
+    """Let a waiting worker use the GPU. Its time limit counts from the signal."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.cancelled = False
+        self._deadline: float | None = None
+
+    def send(self, seconds: float, hints: Mapping[str, Any] | None = None) -> None:
+        """Let the worker run for so many seconds, with ``hints`` by workload."""
+        self._deadline = clock.monotonic() + seconds
+        unseen = self._beside("new")
+        unseen.write_text(json.dumps(dict(hints or {})), encoding="utf-8")
+        unseen.replace(self.file)
+
+    def hold(self) -> None:
+        """Let the worker not start CUDA before the signal."""
+        self._beside("hold").touch()
+
+    def is_making(self) -> bool:
+        """Tell whether the worker began to start CUDA before ``hold``, and has not ended."""
+        return self._beside("making").exists() and not self.has_made()
+
+    def has_made(self) -> bool:
+        """Tell whether the worker started CUDA ahead."""
+        return self._beside("made").exists()
+
+    def cancel(self) -> None:
+        """End the worker."""
+        self.cancelled = True
+        self._deadline = 0.0
+
+    def expired(self) -> bool:
+        """Return whether the worker's time is up."""
+        return self._deadline is not None and clock.monotonic() > self._deadline
+
+    def _beside(self, word: str) -> Path:
+        return self.file.with_name(f"{self.file.name}.{word}")

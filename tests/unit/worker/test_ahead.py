@@ -1,0 +1,80 @@
+"""CUDA contexts that are made before the start signal, and what comes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore_ci.collect import start_signal
+from flashcore_ci.collect.start_signal import StartSignal
+from flashcore_ci.worker import __main__ as program
+from flashcore_ci.worker import ahead
+from flashcore_ci.worker.job import Job, Subject
+
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> MakeJob:
+    def make(**options: Any) -> Job:
+        fields = {"kind": "timing", "nonce": "n", "digest": "d", "root": tmp_path, "folder": tmp_path, "subjects": ()}
+        return Job(**fields, workloads=(), options=options)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_the_gate_sees_contexts_being_made(make_job: MakeJob, tmp_path: Path) -> None:
+    signal = StartSignal(tmp_path / "go")
+    job = make_job(go=str(signal.file), ahead=True)
+    assert not signal.is_making()
+    assert ahead.begin(job)
+    signal.hold()
+    assert signal.is_making()
+    ahead.end(job)
+    assert not signal.is_making()
+
+
+def test_none_is_begun_once_something_is_measured(make_job: MakeJob, tmp_path: Path) -> None:
+    signal = StartSignal(tmp_path / "go")
+    signal.hold()
+    assert not ahead.begin(make_job(go=str(signal.file), ahead=True))
+    assert not signal.is_making()
+
+
+@pytest.mark.parametrize("options", [{"go": "/absent/go"}, {"ahead": True}, {}], ids=str)
+def test_none_is_made_unless_the_job_says_so_and_waits(make_job: MakeJob, options: dict[str, Any]) -> None:
+    assert not ahead.begin(make_job(**options))
+
+
+def test_hints_come_with_the_signal(make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_signal.clock, "monotonic", lambda: 0.0)
+    signal, hints = StartSignal(tmp_path / "go"), {"w": {"sets": 24, "batched": False}}
+    signal.send(1.0, hints)
+    assert ahead.hints(make_job(go=str(signal.file))) == hints
+    signal.file.write_bytes(b"")
+    assert ahead.hints(make_job(go=str(signal.file))) == ahead.hints(make_job()) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "candidate", "leaves"),
+    [("probe", None, True), ("timing", ("c.py",), True), ("timing", (), False), ("launch", ("c.py",), False)],
+)
+def test_only_a_process_without_foreign_code_leaves_early(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, candidate: tuple[str, ...] | None, leaves: bool
+) -> None:
+    subject = Subject(name="s", file=tmp_path / "s.py", library=None, candidate=candidate or ())
+    job = make_job()
+    object.__setattr__(job, "kind", kind)
+    object.__setattr__(job, "subjects", () if candidate is None else (subject,))
+    monkeypatch.setattr(program.Job, "read", lambda path: job)
+    monkeypatch.setattr(program.file_reads, "ignore_bytecode", lambda root: None)
+    monkeypatch.setattr(program.foreign_files, "redirect", lambda job: None)
+    monkeypatch.setattr(program.importlib, "import_module", lambda name: program)
+    monkeypatch.setattr(program, "run", lambda job, result: True, raising=False)
+    left: list[int] = []
+    assert program.main(["job.json", str(tmp_path / "result.json")], left.append) == 0
+    assert left == [0] * leaves
+    assert '"finished":true' in (tmp_path / "result.json").read_text()

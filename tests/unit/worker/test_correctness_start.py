@@ -1,0 +1,40 @@
+"""What a correctness worker of candidates does first. The driver makes one context at a time, and meanwhile it imports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flashcore_ci.worker import correctness
+from flashcore_ci.worker.isolated_subject import IsolatedSubject
+from flashcore_ci.worker.job import Job, Subject
+
+
+def test_it_imports_the_compiler_while_contexts_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    did: list[str] = []
+    subjects = SimpleNamespace(prepare=lambda **_: did.append("prepare"), preload=lambda: did.append("preload"))
+    monkeypatch.setattr(correctness, "Subjects", lambda job: subjects)
+    monkeypatch.setattr(correctness, "start_beside", lambda: SimpleNamespace(join=lambda: did.append("context")))
+    guard = SimpleNamespace(begin=lambda *_: did.append("begin"), run_each=lambda *_: True)
+    monkeypatch.setattr(correctness, "guard", guard)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(Stream=lambda: None)))
+    subject = Subject(name="s", file=tmp_path / "s.py", library=None, candidate=("c.py",))
+    fields: dict[str, Any] = {"nonce": "n", "digest": "d", "root": tmp_path, "folder": tmp_path, "workloads": ()}
+    assert correctness.run(Job(kind="correctness", subjects=(subject,), options={"repeats": 1, "entries": {}}, **fields), None)  # type: ignore[arg-type]
+    assert did[did.index("preload") :] == ["preload", "context", "begin"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_only_a_late_launch_of_a_candidate_is_held_in_its_own_process(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    did: list[Any] = []
+    subject = object.__new__(IsolatedSubject)
+    monkeypatch.setattr(IsolatedSubject, "run", lambda *_: did.append("run"))
+    monkeypatch.setattr(IsolatedSubject, "_launch", lambda self, do, inputs, outputs, **fields: did.append((do, fields)))
+    monkeypatch.setattr(correctness.tensors, "poison", lambda outputs, which: did.append(which))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: None)))
+    correctness._run(subject, {}, {}, 1, late=late)
+    assert did == ([1, ("held", {"poison": 1})] if late else [1, "run"])
