@@ -12,6 +12,11 @@ of a mean falls. ``s2`` is the variance of one round, pooled over all sittings. 
 differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
 1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
 
+**Parent.** Often each round times the parent too, and the level before is the parent's. Then a step is measured against both: head minus
+the mean of anchor and parent, whose expectation without a change is mean_before / 2. Its variance is that of 1.5 processes in place of 2:
+
+    z_1 = (mean(log head - (log anchor + log parent) / 2) - mean_before / 2) / sqrt(f s2 (0.75/n + 0.25/n_before) + link2)
+
 **Limit.** A change needs z_w > t(share_w rate), Student's quantile. ``rate`` is the largest expected number of false alerts per series
 and commit. The shares add up to 1, so Boole's inequality holds for any correlation between windows.
 
@@ -30,11 +35,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Protocol
 
+from flashcore_ci.history.levels import Level
 from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 from flashcore_ci.judge.stats.distributions import t_quantile
 
@@ -53,7 +59,7 @@ EACH_SITTING = 1.3
 
 
 class Sitting(Protocol):
-    """A point of ``Track``: a log ratio, its standard error (None: not timed), and the code that ran."""
+    """A point of ``Track``: a log ratio, its standard error (None: not timed), the code that ran, and the step from its parent."""
 
     @property
     def log_ratio(self) -> float: ...  # noqa: D102
@@ -67,6 +73,12 @@ class Sitting(Protocol):
     def code(self) -> str: ...  # noqa: D102
     @property
     def link_error(self) -> float: ...  # noqa: D102
+    @property
+    def parent(self) -> str: ...  # noqa: D102
+    @property
+    def step(self) -> float: ...  # noqa: D102
+    @property
+    def step_error(self) -> float: ...  # noqa: D102
 
 
 class Kind(StrEnum):
@@ -94,32 +106,6 @@ class Finding:
     limit: float
     window: int
     rounds: int = 0
-
-
-@dataclass(slots=True)
-class Level:
-    """Sittings of equal code. ``sittings``: mean, rounds and sum of squares of each that counts."""
-
-    code: str
-    first: int
-    last: int
-    link: float
-    sittings: list[tuple[float, int, float]] = field(default_factory=list)
-    seen: int = 0
-    rounds: int = 0
-    mean: float = 0.0
-    decided: bool = False
-
-    def add(self, mean: float, rounds: int, squares: float) -> None:
-        """Add a sitting that counts."""
-        self.mean = (self.mean * self.rounds + mean * rounds) / (self.rounds + rounds)
-        self.rounds += rounds
-        self.sittings.append((mean, rounds, squares))
-
-    def squares(self) -> tuple[float, int]:
-        """Sum of squares of all rounds about their mean, and its degrees of freedom."""
-        between = math.fsum(rounds * (mean - self.mean) ** 2 for mean, rounds, _ in self.sittings)
-        return between + math.fsum(squares for *_, squares in self.sittings), self.rounds - 1
 
 
 Best = tuple[float, int, float, float, float]
@@ -163,6 +149,8 @@ class Detector:
             if not early:
                 scatter.add(variance, df)
             level.add(sitting.log_ratio, rounds, variance * df)
+            if self._has_step(scatter, sitting):
+                level.steps.append(((sitting.log_ratio + sitting.step) / 2, rounds))
             if self._before is not None:
                 scatter.add_step(self._before, (sitting.log_ratio, rounds))
             self._before = sitting.log_ratio, rounds
@@ -171,6 +159,13 @@ class Detector:
         if disturbed and level.seen == 1:
             return self._request((0.0, 1, 0.0, 0.0, 0.0), ROUNDS)
         return self._decide(scatter, level) if level.rounds else None
+
+    def _has_step(self, scatter: Scatter, sitting: Sitting) -> bool:
+        """Whether the parent was timed, is the level before, and was not disturbed."""
+        is_before = len(self.levels) > 1 and bool(sitting.parent) and self.levels[-2].code == sitting.parent
+        error = sitting.step_error
+        is_timed = is_before and error > 0 and math.isfinite(error) and math.isfinite(sitting.step)
+        return is_timed and not scatter.is_large(error**2 * sitting.rounds, sitting.rounds - 1.0)
 
     def _level_of(self, index: int, sitting: Sitting) -> Level:
         if self.levels and sitting.code and self.levels[-1].code == sitting.code:
@@ -214,17 +209,20 @@ class Detector:
             rounds = all_rounds - before
             if not before or not rounds:
                 continue
-            change = (total - sum_before) / rounds - sum_before / before
-            error = math.sqrt(spread * (1 / rounds + 1 / before) + link)
-            size = max(0.0, abs(change) / error - allowance * math.sqrt(level.rounds / rounds))
+            values, own, part = level.compared(window)
+            mean = (total - sum_before) / rounds if part == 1.0 else math.fsum(value * count for value, count in values) / rounds
+            change = mean - part * sum_before / before
+            error = math.sqrt(spread * (own / rounds + part * part / before) + link)
+            size = max(0.0, abs(change) / error - allowance * math.sqrt(level.rounds / rounds / own))
             if best is None or size - limit > best[0]:
                 best = size - limit, window, math.copysign(size, change), change, error
         return best
 
     def _each_sitting_agrees(self, scatter: Scatter, level: Level, window: int, z: float) -> bool:
         rounds, total = self._sums[-window]
-        sign, spread = math.copysign(1.0, z), scatter.variance
-        return all(sign * (mean - total / rounds) > EACH_SITTING * math.sqrt(spread / count) for mean, count, _ in level.sittings)
+        values, own, part = level.compared(window)
+        sign, spread = math.copysign(1.0, z), scatter.variance * own
+        return all(sign * (mean - part * total / rounds) > EACH_SITTING * math.sqrt(spread / count) for mean, count in values)
 
     def _request(self, best: Best, rounds: int) -> Finding:
         return self._finding(Kind.MEASURE_AGAIN, best, max(FEWEST_ROUNDS, min(ROUNDS, rounds)))
