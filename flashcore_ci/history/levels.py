@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-WITH_PARENT = 0.75
-"""The variance of a round against anchor and parent over that against the anchor: 1 + 1/4 + 1/4 processes in place of 2."""
+SHARES = {False: (1.0, 1.0), True: (0.75, 0.5)}
+"""The variance of a round over that of a ratio to the anchor, and which part of the level before a sitting has without a change. With the
+parent: 1 + 1/4 + 1/4 processes in place of 2, and half of the level."""
 Rounds = list[tuple[float, int]]
 """Mean and number of rounds, by sitting."""
 
@@ -37,8 +38,8 @@ class Level:
         between = math.fsum(rounds * (mean - self.mean) ** 2 for mean, rounds, _ in self.sittings)
         return between + math.fsum(squares for *_, squares in self.sittings), self.rounds - 1
 
-    def compared(self, window: int) -> tuple[Rounds, float, float]:
-        """Return the sittings, the share of a round's variance that theirs is, and the share of the mean before that they exceed."""
-        if window == 1 and len(self.steps) == len(self.sittings):
-            return self.steps, WITH_PARENT, 0.5
-        return [(mean, rounds) for mean, rounds, _ in self.sittings], 1.0, 1.0
+    def compared(self, view: tuple[int, bool]) -> Rounds:
+        """Return the sittings of a window against the anchor, or with the parent: none if one of them has no parent."""
+        if view[1]:
+            return self.steps if len(self.steps) == len(self.sittings) else []
+        return [(mean, rounds) for mean, rounds, _ in self.sittings]

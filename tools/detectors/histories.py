@@ -18,7 +18,7 @@ import numpy as np
 
 from flashcore_ci.history import detection as own
 from flashcore_ci.history import scatter
-from flashcore_ci.history.levels import WITH_PARENT
+from flashcore_ci.history.levels import SHARES
 from flashcore_ci.model.metrics import primary_scale
 from flashcore_ci.model.suite import Roof
 
@@ -196,8 +196,8 @@ class Batch:
         self.squares[which] += np.where(use, np.minimum(scatter.CLIP, step), 0.0)
         self.before[which] = np.stack([mean, np.full(len(which), count)], 1)
 
-    def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, Array, Array, Array]:
-        """Window, excess, sign and mean before of the best window."""
+    def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, ...]:
+        """Window, excess, sign, what was before, and whether the parent counts, of the best window."""
         n, steps = level[which, 0], np.maximum(1, self.steps[which])
         found = self.squares[which] / steps / scatter.CLIPPED_MEAN
         factor = np.where((self.steps[which] > 0) & (found > 1 + 2.33 * np.sqrt(3 / steps)), found, 1.0)
@@ -207,41 +207,41 @@ class Batch:
         allowance = np.sqrt(np.maximum(0.0, level[which, 2] / variance - expected) / 3.0) * (n > 1)
         often = (self.bad[which] >= scatter.FEW) & (self.bad[which] > scatter.OFTEN * self.sat[which])
         allowance = allowance + scatter.UNNOTICED * often
-        best = [np.zeros(len(which), int), np.full(len(which), -np.inf), np.ones(len(which)), np.zeros(len(which))]
-        for index, window in enumerate(own.WINDOWS):
-            at, start = commit + 1 - window, self.start[which]
+        best = [
+            np.zeros(len(which), int),
+            np.full(len(which), -np.inf),
+            np.ones(len(which)),
+            np.zeros(len(which)),
+            np.zeros(len(which)),
+        ]
+        with_parent = (level[which, 5] * level[which, 8] + level[which, 7] * level[which, 9]) / np.maximum(1, n)
+        for index, (window, has_parent) in enumerate(own.WINDOWS):
+            at, start, (share, part) = commit + 1 - window, self.start[which], SHARES[has_parent]
             if at <= 0:
                 break
             before = self.n[which, at] - self.n[which, start]
             rounds = self.n[which, commit] - self.n[which, at] + n
-            own_share, part = self._compared(level[which], window)
             with np.errstate(all="ignore"):
-                mean_before = (self.y[which, at] - self.y[which, start]) / before
+                mean_before = part * (self.y[which, at] - self.y[which, start]) / before
                 newest = (self.y[which, commit] - self.y[which, at] + n * level[which, 1]) / rounds
-                with_parent = (level[which, 5] * level[which, 8] + level[which, 7] * level[which, 9]) / n
-                change = np.where(part < 1, with_parent, newest) - part * mean_before
-                size = np.abs(change) / np.sqrt(variance * factor * (own_share / rounds + part**2 / before))
-                size = np.maximum(0.0, size - allowance * np.sqrt(n / rounds / own_share)) - limits[:, index]
+                change = (with_parent if has_parent else newest) - mean_before
+                size = np.abs(change) / np.sqrt(variance * factor * (share / rounds + part**2 / before))
+                size = np.maximum(0.0, size - allowance * np.sqrt(n / rounds / share)) - limits[:, index]
             better = (at > start) & (before > 0) & (rounds > 0) & (n > 0) & (size > best[1])
-            for place, value in enumerate((window, size, np.sign(change), mean_before)):
+            better &= (level[which, 10] == 0) | (not has_parent)
+            for place, value in enumerate((window, size, np.sign(change), mean_before, has_parent)):
                 best[place] = np.where(better, value, best[place])
-        return tuple(best)  # type: ignore[return-value]
-
-    @staticmethod
-    def _compared(level: Array, window: Array | int) -> tuple[Array, Array]:
-        """Return the shares of ``Level.compared``."""
-        with_parent = (np.asarray(window) == 1) & (level[:, 10] == 0)
-        return np.where(with_parent, WITH_PARENT, 1.0), np.where(with_parent, 0.5, 1.0)
+        return tuple(best)
 
     def _decide(self, commit: int, which: Array, count: int, shift: Array, level: Array) -> None:
         self._sit(commit, which, count, shift, level, 1)
-        window, excess, sign, before = self._best(commit, which, level)
-        agrees, (share, part) = np.ones(len(which), bool), self._compared(level[which], window)
+        window, excess, sign, before, has_parent = self._best(commit, which, level)
+        agrees, share = np.ones(len(which), bool), np.where(has_parent, SHARES[True][0], SHARES[False][0])
         for sitting in (0, 1):
             rounds = level[which, 5 + 2 * sitting]
-            mean = np.where(part < 1, level[which, 8 + sitting], level[which, 4 + 2 * sitting])
+            mean = np.where(has_parent, level[which, 8 + sitting], level[which, 4 + 2 * sitting])
             bound = own.EACH_SITTING * np.sqrt(self._variance(which) * share / np.maximum(1, rounds))
-            agrees &= (rounds == 0) | (sign * (mean - part * before) > bound)
+            agrees &= (rounds == 0) | (sign * (mean - before) > bound)
         hits = (excess > 0) & (level[which, 0] >= own.ROUNDS) & agrees
         for series, width, slower in zip(which[hits], window[hits], sign[hits] > 0, strict=True):
             self.start[series] = commit + 1 - width
