@@ -12,8 +12,8 @@ of a mean falls. ``s2`` is the variance of one round, pooled over all sittings. 
 differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
 1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
 
-**Parent.** Often each round times the parent too, and the level before is the parent's. Then a step is measured against both: head minus
-the mean of anchor and parent, whose expectation without a change is mean_before / 2. Its variance is that of 1.5 processes in place of 2:
+**Parent.** If each round times the parent too, and the level before is its, a step is also measured against the mean of both. Without a
+change that is mean_before / 2, with the variance of 1.5 processes in place of 2:
 
     z_1 = (mean(log head - (log anchor + log parent) / 2) - mean_before / 2) / sqrt(f s2 (0.75/n + 0.25/n_before) + link2)
 
@@ -45,8 +45,8 @@ from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 from flashcore_ci.judge.stats.distributions import t_quantile
 
 WINDOWS = {(1, False): 0.7, (1, True): 0.1, (2, False): 0.05, (4, False): 0.05, (8, False): 0.05, (16, False): 0.05}
-"""Levels of a window and whether the parent counts, with the share of the rate. That with the parent is small, because head alone against
-a mean is not symmetric: where processes are skewed it exceeds a quantile up to 8 times as often."""
+"""Levels of a window, whether the parent counts, and the share of the rate. That with the parent is small: skewed processes exceed a quantile
+up to 8 times as often, because head against a mean is not symmetric."""
 FALSE_ALERTS = 0.05
 """The largest expected number of false alerts of a whole suite in 1,000 commits that all change the code."""
 ROUNDS = 8
@@ -60,7 +60,7 @@ EACH_SITTING = 1.3
 
 
 class Sitting(Protocol):
-    """A point of ``Track``: a log ratio, its standard error (None: not timed), the code that ran, and the step from its parent."""
+    """A point of ``Track``: a log ratio, its standard error (None: not timed), the code that ran, and its step."""
 
     @property
     def log_ratio(self) -> float: ...  # noqa: D102

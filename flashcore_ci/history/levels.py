@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 SHARES = {False: (1.0, 1.0), True: (0.75, 0.5)}
-"""The variance of a round over that of a ratio to the anchor, and which part of the level before a sitting has without a change. With the
-parent: 1 + 1/4 + 1/4 processes in place of 2, and half of the level."""
+"""Without and with the parent: the variance of a round over that against the anchor, and the part of the level before that is expected."""
 Rounds = list[tuple[float, int]]
 """Mean and number of rounds, by sitting."""
 
@@ -39,7 +38,7 @@ class Level:
         return between + math.fsum(squares for *_, squares in self.sittings), self.rounds - 1
 
     def compared(self, view: tuple[int, bool]) -> Rounds:
-        """Return the sittings of a window against the anchor, or with the parent: none if one of them has no parent."""
+        """Return the sittings against the anchor, or with the parent: none if one has none."""
         if view[1]:
             return self.steps if len(self.steps) == len(self.sittings) else []
         return [(mean, rounds) for mean, rounds, _ in self.sittings]

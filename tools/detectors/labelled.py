@@ -32,7 +32,7 @@ STEPS = ((60, 0.003), (130, -0.003), (190, 0.005), (260, -0.005), (310, 0.01), (
 """Commits, and how much slower (log ratio) they make the kernel."""
 CREEP = range(200, 210)
 MIXED = frozenset({"392e166", "8165a3a", "2bf3d53"})
-"""Versions of prefill whose processes ran the kernels of any of them: the loader gave all the table of the first library."""
+"""Versions of prefill of which a process ran any: they shared a table of kernels."""
 Pair = tuple[float, float]
 
 
@@ -96,7 +96,7 @@ def sitting(folder: Path) -> Iterator[Row]:
 
 
 def was_planted(pilot: Path) -> bool:
-    """Whether the extra work made the kernel slower at all. Else its levels are not what they say, and are left out."""
+    """Whether the extra work made the kernel slower at all."""
     costs = json.loads(pilot.read_text(encoding="utf-8"))["costs"]
     return min(costs[1], costs[3]) > 1.005 * max(costs[0], costs[2])
 

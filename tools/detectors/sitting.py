@@ -61,7 +61,7 @@ def load_file(path: pathlib.Path, name: str) -> Any:
 
 
 def separated(libraries: pathlib.Path) -> pathlib.Path:
-    """Copy libraries so that each uses its own inline variables. The loader gives all libraries of a process those of the first one (STB_GNU_UNIQUE)."""
+    """Copy libraries without STB_GNU_UNIQUE, by which all libraries of a process share inline variables."""
     copies = pathlib.Path(tempfile.mkdtemp(prefix="libraries-"))
     for library in libraries.glob("*.so"):
         data = bytearray(library.read_bytes())

@@ -1,8 +1,8 @@
-"""Fill a history with made-up runs, and measure its size, one insert, the reading of a series and the command that adds a run.
+"""Fill a history with made-up runs, and measure size, one insert, reading a series and `history add`.
 
 ``python tools/study/history_size.py --runs 100000 --series 20`` writes the figures of docs/history.md. Every number is drawn from a
-seed, and ``--changes`` says how many of 100 commits change the code of every workload. With ``--command BUNDLE`` the database is one that
-was filled before: ``history add`` adds the whole bundle, and its first ``--series`` workloads, each ten times.
+seed, and ``--changes`` says how many of 100 commits change the code of every workload. ``--command BUNDLE`` times
+`history add` on a filled database, with the bundle and with ``--series`` workloads of it.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _inserts(parsed: address.Address, *, count: int, series: int, inserts: int) 
 
 
 def cut(bundle: Path, count: int, folder: Path) -> Path:
-    """Write a run of the first workloads of a bundle, those with a profile first, with all files that they name."""
+    """Write a run of some workloads of a bundle, with the files that they name."""
     run = read_run(bundle)
     order = sorted(run.evidence.observations, key=lambda seen: seen.kind is not Kind.PROFILE)
     kept = set(list(dict.fromkeys(seen.target for seen in order if seen.target in {w.id for w in run.plan.workloads}))[:count])
@@ -263,7 +263,7 @@ def cut(bundle: Path, count: int, folder: Path) -> Path:
 
 
 def command(url: str, bundle: Path, samples: int = 10) -> str:
-    """Add a bundle as a user does, each time as a new run, and return the medians. Python's bytecode is cached, as `pip` does."""
+    """Add a bundle repeatedly as a new run. Bytecode is cached, as pip does."""
     parsed, wall, cpu, others = address.parse(url, {}), [], [], []
     digest = hashlib.sha256(canonical(read_run(bundle).evidence)).digest()
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -286,7 +286,7 @@ def command(url: str, bundle: Path, samples: int = 10) -> str:
 
 
 def busy_seconds() -> float:
-    """Return how long all cores together were busy since the start of the machine."""
+    """Return how long all cores were busy."""
     fields = list(map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]))
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
