@@ -1,39 +1,29 @@
-"""Fill a history with made-up runs, and measure size, one insert, reading a series and `history add`.
+"""Fill a history with made-up runs, and measure its size, one insert and the reading of a series.
 
-``python tools/study/history_size.py --runs 100000 --series 20`` writes the figures of docs/history.md. Every number is drawn from a
-seed, and ``--changes`` says how many of 100 commits change the code of every workload. ``--command BUNDLE`` times
-`history add` on a filled database, with the bundle and with ``--series`` workloads of it.
+``python tools/study/history_size.py --runs 100000 --series 20`` writes the table of docs/history.md. Every number is drawn from a
+seed, and ``--changes`` says how many of 100 commits change the code of every workload.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, Table, select
 
 from flashcore_ci.history import address, database, queries, writing
 from flashcore_ci.history import tables as t
 from flashcore_ci.history.measured import PointRows
 from flashcore_ci.history.packing import SINGLE, pack
 from flashcore_ci.history.rows import RunRows
-from flashcore_ci.model.suite import Kind
-from flashcore_ci.store import run as store
-from flashcore_ci.store.codec import canonical
-from flashcore_ci.store.run import prepare_run, read_run, write_run
 
 PROFILE = ("sol/sm", "sol/dram", "sol/tensor", "sol/xu", "cycles/sm", "time/gpu/profiled", "launches/call")
 TIMING = ("std/within", "power/gpu", "temperature/gpu")
@@ -238,66 +228,6 @@ def _inserts(parsed: address.Address, *, count: int, series: int, inserts: int) 
     return f"one insert with new code: median {median:.0f} ms, best of {inserts} {least:.0f} ms, CPU {busy:.0f} ms"
 
 
-def cut(bundle: Path, count: int, folder: Path) -> Path:
-    """Write a run of some workloads of a bundle, with the files that they name."""
-    run = read_run(bundle)
-    order = sorted(run.evidence.observations, key=lambda seen: seen.kind is not Kind.PROFILE)
-    kept = set(list(dict.fromkeys(seen.target for seen in order if seen.target in {w.id for w in run.plan.workloads}))[:count])
-    others = {workload.id for workload in run.plan.workloads} - kept
-    described = [replace(d, problems=tuple(p for p in d.problems if p.workload in kept)) for d in run.plan.descriptions]
-    plan = replace(
-        run.plan,
-        workloads=tuple(w for w in run.plan.workloads if w.id in kept),
-        checks=tuple(check for check in run.plan.checks if check.target not in others),
-        descriptions=tuple(described),
-    )
-    evidence = replace(run.evidence, observations=tuple(o for o in run.evidence.observations if o.target not in others))
-    prepare_run(folder / "run", plan)
-    named = {name for seen in evidence.observations for name in seen.artifacts}
-    for name, data in ((name, data) for name, data in run.files.items() if name in named or "/sanitizer/" in name):
-        (folder / "run" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "run" / name).write_bytes(data)
-    write_run(folder / "run", plan, evidence)
-    store.pack(folder / "run", folder / "run.tar.xz")
-    return folder / "run.tar.xz"
-
-
-def command(url: str, bundle: Path, samples: int = 10) -> str:
-    """Add a bundle repeatedly as a new run. Bytecode is cached, as pip does."""
-    parsed, wall, cpu, others = address.parse(url, {}), [], [], []
-    digest = hashlib.sha256(canonical(read_run(bundle).evidence)).digest()
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    argv = [sys.executable, "-m", "flashcore_ci.cli.main", "history", "add", str(bundle), "--db", url, "--json"]
-    for _ in range(samples + 1):
-        database.write(parsed, lambda connection: forget(connection, digest))
-        started, busy, before = time.monotonic(), busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        said = subprocess.run(argv, env=environ, check=True, capture_output=True, text=True).stdout
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert '"added"' in said, said
-        wall.append(time.monotonic() - started)
-        cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        others.append((busy_seconds() - busy - cpu[-1]) / wall[-1])
-    middle = [statistics.median(values[1:]) for values in (wall, cpu, others)]
-    series = len(read_run(bundle).plan.workloads)
-    spare = "{:.2f} s of CPU, {:.2f} s, while others used {:.1f} of {} cores".format(*middle[1::-1], middle[2], os.cpu_count())
-    return (
-        f"`history add` of {series} workloads: {spare} (medians of {samples}, least {min(cpu):.2f} s of CPU, {min(wall):.2f} s)"
-    )
-
-
-def busy_seconds() -> float:
-    """Return how long all cores were busy."""
-    fields = list(map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]))
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
-
-
-def forget(connection: Connection, digest: bytes) -> None:
-    """Remove a run, but not the rows that others could share."""
-    number = connection.scalar(select(t.runs.c.id).where(t.runs.c.digest == digest))
-    for table, column in ((t.points, "run_id"), (t.ratios, "run_id"), (t.verdicts, "run_id"), (t.runs, "id")):
-        connection.execute(delete(table).where(table.c[column] == number))
-
-
 def main(arguments: list[str]) -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -306,13 +236,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--series", type=int, default=20)
     parser.add_argument("--changes", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="Fill nothing. Add runs from this number on, and measure.")
-    parser.add_argument("--command", type=Path, help="A bundle. Fill nothing, and time the command that adds it.")
     given = parser.parse_args(arguments)
-    if given.command:
-        with tempfile.TemporaryDirectory() as folder:
-            for bundle in (cut(given.command, given.series, Path(folder)), given.command):
-                print(command(given.db, bundle), flush=True)
-        return 0
     start = time.monotonic()
     if not given.first:
         fill(given.db, made_runs(given.runs, series=given.series, changes=given.changes), batch=200)
