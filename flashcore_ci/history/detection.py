@@ -45,8 +45,8 @@ from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 from flashcore_ci.judge.stats.distributions import t_quantile
 
 WINDOWS = {(1, False): 0.7, (1, True): 0.1, (2, False): 0.05, (4, False): 0.05, (8, False): 0.05, (16, False): 0.05}
-"""Levels of a window, whether the parent counts, and the share of the rate. That with the parent is small: skewed processes exceed a quantile
-up to 8 times as often, because head against a mean is not symmetric."""
+"""Levels of a window, whether the parent counts, and the share of the rate. That with the parent is small: head against
+a mean is not symmetric, so skewed processes exceed a quantile more often."""
 FALSE_ALERTS = 0.05
 """The largest expected number of false alerts of a whole suite in 1,000 commits that all change the code."""
 ROUNDS = 8

@@ -2,7 +2,7 @@
 
     python tools/study/history_command.py URL BUNDLE [WORKLOADS]
 
-``history_size.py`` fills one. CPU is that of all processes. The line says how much of the machine others used meanwhile.
+``history_size.py`` fills one. CPU is that of all processes.
 """
 
 from __future__ import annotations
