@@ -99,7 +99,7 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
 
 
 def _step(point: Point, anchored: Ratio) -> dict[str, Any]:
-    """Return the ratio to the parent of the same rounds."""
+    """Return the parent's ratio of the same rounds."""
     other = next((r for r in point.ratios if r is not anchored and r.standard_error and r.rounds == anchored.rounds), None)
     return {"parent": other.base, "step": other.log_ratio, "step_error": other.standard_error} if other else {}
 

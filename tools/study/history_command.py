@@ -29,7 +29,7 @@ from flashcore_ci.store.run import prepare_run, read_run, write_run
 
 
 def cut(bundle: Path, count: int, folder: Path) -> Path:
-    """Write a run of some workloads of a bundle, with the files that they name."""
+    """Write a run of some workloads of a bundle."""
     run = read_run(bundle)
     order = sorted(run.evidence.observations, key=lambda seen: seen.kind is not Kind.PROFILE)
     kept = set(list(dict.fromkeys(seen.target for seen in order if seen.target in {w.id for w in run.plan.workloads}))[:count])
@@ -53,7 +53,7 @@ def cut(bundle: Path, count: int, folder: Path) -> Path:
 
 
 def command(url: str, bundle: Path, samples: int = 10) -> str:
-    """Add a bundle repeatedly as a new run. Bytecode is cached, as pip does."""
+    """Add a bundle repeatedly as a new run."""
     parsed, wall, cpu, others = address.parse(url, {}), [], [], []
     digest = hashlib.sha256(canonical(read_run(bundle).evidence)).digest()
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -76,7 +76,7 @@ def command(url: str, bundle: Path, samples: int = 10) -> str:
 
 
 def busy_seconds() -> float:
-    """Return how long all cores were busy."""
+    """Return how long cores were busy."""
     fields = list(map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]))
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
