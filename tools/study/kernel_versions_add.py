@@ -62,9 +62,8 @@ class Past:
     def __init__(self, file: Path) -> None:
         data = json.loads(lzma.decompress(file.read_bytes()))
         self.versions, self.sitting, self.processes = data["versions"], data["sitting"], data["processes"]
-        for rows in (process["rows"] for process in self.processes):
-            for row in (row for row in rows if row.startswith("prefill")):
-                rows[row] = {name: each for name, each in rows[row].items() if name[:7] not in MIXED}
+        for rows, row in ((process["rows"], row) for process in self.processes for row in process["rows"] if "prefill" in row):
+            rows[row] = {name: each for name, each in rows[row].items() if name[:7] not in MIXED}
         name, uuid, driver = self.sitting["gpus"][int(self.sitting["visible"].split(",")[0])].split(", ")[:3]
         found = self.processes[0]["device"]
         self.device = Device(
