@@ -146,6 +146,7 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
     gc.set_threshold(GC_THRESHOLD)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # other packages do not validate our files, and are slow to find
     sys.exit(run(sys.argv[1:]))
 
 

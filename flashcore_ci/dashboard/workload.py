@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from flashcore_ci.dashboard import overview, page, versions
@@ -114,7 +115,11 @@ def _rows(line: Line, snapshot: Snapshot) -> Iterator[page.Cells]:
 def data(line: Line, snapshot: Snapshot) -> bytes:
     """Return the points in columns. Ratios and errors in millionths, values with six digits."""
     runs = [snapshot.runs[dot.run] for dot in line.dots]
-    epochs = list(dict.fromkeys(dot.epoch for dot in line.dots))
+    first = next((dot.epoch for dot in line.dots if dot.epoch is not None), None)
+    carried = list(accumulate((dot.epoch for dot in line.dots), lambda last, own: last if own is None else own, initial=first))[
+        1:
+    ]
+    epochs = list(dict.fromkeys(carried))
     codes = {code: number for number, code in enumerate(dict.fromkeys(dot.code for dot in line.dots))}
     places = {dot.run: index for index, dot in enumerate(line.dots)}
     marks = [
@@ -134,7 +139,7 @@ def data(line: Line, snapshot: Snapshot) -> bytes:
         "error": [_millionths(dot.error) for dot in line.dots],
         **{name: [_digits(getattr(dot, name)) for dot in line.dots] for name in ("value", "ms", "mhz")},
         "outcome": "".join(str(dot.outcome) for dot in line.dots),
-        "epoch": [epochs.index(dot.epoch) for dot in line.dots],
+        "epoch": [epochs.index(epoch) for epoch in carried],  # a point that was not timed begins none
         "epochs": [_epoch(number, snapshot) for number in epochs],
         "code": [codes[dot.code] for dot in line.dots],
         "alerts": marks,

@@ -12,6 +12,11 @@ of a mean falls. ``s2`` is the variance of one round, pooled over all sittings. 
 differ than their rounds explain, if that is significant (von Neumann's successive differences, Ann. Math. Stat. 12,
 1941). ``link2`` is the variance of the anchors that were replaced in between: their error is one, however many levels share it.
 
+**Parent.** If each round times the parent too, and the level before is its, a step is also measured against the mean of both. Without a
+change that is mean_before / 2, with the variance of 1.5 processes in place of 2:
+
+    z_1 = (mean(log head - (log anchor + log parent) / 2) - mean_before / 2) / sqrt(f s2 (0.75/n + 0.25/n_before) + link2)
+
 **Limit.** A change needs z_w > t(share_w rate), Student's quantile. ``rate`` is the largest expected number of false alerts per series
 and commit. The shares add up to 1, so Boole's inequality holds for any correlation between windows.
 
@@ -30,16 +35,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Protocol
 
+from flashcore_ci.history.levels import SHARES, Level
 from flashcore_ci.history.scatter import MIN_SITTINGS, Scatter
 from flashcore_ci.judge.stats.distributions import t_quantile
 
-WINDOWS = {1: 0.8, 2: 0.05, 4: 0.05, 8: 0.05, 16: 0.05}
-"""Levels of a window, and its share of the rate."""
+WINDOWS = {(1, False): 0.7, (1, True): 0.1, (2, False): 0.05, (4, False): 0.05, (8, False): 0.05, (16, False): 0.05}
+"""Levels of a window, whether the parent counts, and the share of the rate. That with the parent is small: head against
+a mean is not symmetric, so skewed processes exceed a quantile more often."""
 FALSE_ALERTS = 0.05
 """The largest expected number of false alerts of a whole suite in 1,000 commits that all change the code."""
 ROUNDS = 8
@@ -53,7 +60,7 @@ EACH_SITTING = 1.3
 
 
 class Sitting(Protocol):
-    """A point of ``Track``: a log ratio, its standard error (None: not timed), and the code that ran."""
+    """A point of ``Track``: a log ratio, its standard error (None: not timed), the code that ran, and its step."""
 
     @property
     def log_ratio(self) -> float: ...  # noqa: D102
@@ -67,6 +74,12 @@ class Sitting(Protocol):
     def code(self) -> str: ...  # noqa: D102
     @property
     def link_error(self) -> float: ...  # noqa: D102
+    @property
+    def parent(self) -> str: ...  # noqa: D102
+    @property
+    def step(self) -> float: ...  # noqa: D102
+    @property
+    def step_error(self) -> float: ...  # noqa: D102
 
 
 class Kind(StrEnum):
@@ -96,33 +109,8 @@ class Finding:
     rounds: int = 0
 
 
-@dataclass(slots=True)
-class Level:
-    """Sittings of equal code. ``sittings``: mean, rounds and sum of squares of each that counts."""
-
-    code: str
-    first: int
-    last: int
-    link: float
-    sittings: list[tuple[float, int, float]] = field(default_factory=list)
-    seen: int = 0
-    rounds: int = 0
-    mean: float = 0.0
-    decided: bool = False
-
-    def add(self, mean: float, rounds: int, squares: float) -> None:
-        """Add a sitting that counts."""
-        self.mean = (self.mean * self.rounds + mean * rounds) / (self.rounds + rounds)
-        self.rounds += rounds
-        self.sittings.append((mean, rounds, squares))
-
-    def squares(self) -> tuple[float, int]:
-        """Sum of squares of all rounds about their mean, and its degrees of freedom."""
-        between = math.fsum(rounds * (mean - self.mean) ** 2 for mean, rounds, _ in self.sittings)
-        return between + math.fsum(squares for *_, squares in self.sittings), self.rounds - 1
-
-
-Best = tuple[float, int, float, float, float]
+View = tuple[int, bool]
+Best = tuple[float, View, float, float, float]
 """What exceeds the limit by how much: excess, window, z, change and its standard error."""
 
 
@@ -163,14 +151,23 @@ class Detector:
             if not early:
                 scatter.add(variance, df)
             level.add(sitting.log_ratio, rounds, variance * df)
+            if self._has_step(scatter, sitting):
+                level.steps.append(((sitting.log_ratio + sitting.step) / 2, rounds))
             if self._before is not None:
                 scatter.add_step(self._before, (sitting.log_ratio, rounds))
             self._before = sitting.log_ratio, rounds
         if early or level.decided or level.code in self._codes:
             return None
         if disturbed and level.seen == 1:
-            return self._request((0.0, 1, 0.0, 0.0, 0.0), ROUNDS)
+            return self._request((0.0, (1, False), 0.0, 0.0, 0.0), ROUNDS)
         return self._decide(scatter, level) if level.rounds else None
+
+    def _has_step(self, scatter: Scatter, sitting: Sitting) -> bool:
+        """Whether the parent was timed, is the level before, and was not disturbed."""
+        is_before = len(self.levels) > 1 and bool(sitting.parent) and self.levels[-2].code == sitting.parent
+        error = sitting.step_error
+        is_timed = is_before and error > 0 and math.isfinite(error) and math.isfinite(sitting.step)
+        return is_timed and not scatter.is_large(error**2 * sitting.rounds, sitting.rounds - 1.0)
 
     def _level_of(self, index: int, sitting: Sitting) -> Level:
         if self.levels and sitting.code and self.levels[-1].code == sitting.code:
@@ -191,14 +188,14 @@ class Detector:
         best = self._best_window(scatter, level)
         if best is None:
             return None
-        excess, window, z, *_ = best
+        excess, view, z, *_ = best
         if level.seen == 1:
             return self._request(best, ROUNDS - level.rounds) if excess > -SUSPECT else None
         level.decided = True
-        if excess <= 0 or level.rounds < ROUNDS or not self._each_sitting_agrees(scatter, level, window, z):
+        if excess <= 0 or level.rounds < ROUNDS or not self._each_sitting_agrees(scatter, level, view, z):
             return None
         found = self._finding(Kind.SLOWER if z > 0 else Kind.FASTER, best)
-        self._restart(window)
+        self._restart(view[0])
         return found
 
     def _best_window(self, scatter: Scatter, level: Level) -> Best | None:
@@ -207,30 +204,34 @@ class Detector:
         spread, limits = scatter.variance * scatter.factor, _limits(self.rate, scatter.df)
         allowance, link = scatter.allowance(*level.squares()), abs(level.link - self.levels[0].link)
         all_rounds, total = self._sums[-1][0] + level.rounds, self._sums[-1][1] + level.rounds * level.mean
-        for window, limit in limits:
+        for view, limit in limits:
+            window, values = view[0], level.compared(view)
             if window >= len(self.levels):
                 break
             before, sum_before = self._sums[-window]
             rounds = all_rounds - before
-            if not before or not rounds:
+            if not before or not rounds or not values:
                 continue
-            change = (total - sum_before) / rounds - sum_before / before
-            error = math.sqrt(spread * (1 / rounds + 1 / before) + link)
-            size = max(0.0, abs(change) / error - allowance * math.sqrt(level.rounds / rounds))
+            own, part = SHARES[view[1]]
+            mean = math.fsum(value * count for value, count in values) / rounds if view[1] else (total - sum_before) / rounds
+            change = mean - part * sum_before / before
+            error = math.sqrt(spread * (own / rounds + part * part / before) + link)
+            size = max(0.0, abs(change) / error - allowance * math.sqrt(level.rounds / rounds / own))
             if best is None or size - limit > best[0]:
-                best = size - limit, window, math.copysign(size, change), change, error
+                best = size - limit, view, math.copysign(size, change), change, error
         return best
 
-    def _each_sitting_agrees(self, scatter: Scatter, level: Level, window: int, z: float) -> bool:
-        rounds, total = self._sums[-window]
-        sign, spread = math.copysign(1.0, z), scatter.variance
-        return all(sign * (mean - total / rounds) > EACH_SITTING * math.sqrt(spread / count) for mean, count, _ in level.sittings)
+    def _each_sitting_agrees(self, scatter: Scatter, level: Level, view: View, z: float) -> bool:
+        rounds, total = self._sums[-view[0]]
+        own, part = SHARES[view[1]]
+        sign, spread, earlier = math.copysign(1.0, z), scatter.variance * own, part * total / rounds
+        return all(sign * (mean - earlier) > EACH_SITTING * math.sqrt(spread / count) for mean, count in level.compared(view))
 
     def _request(self, best: Best, rounds: int) -> Finding:
         return self._finding(Kind.MEASURE_AGAIN, best, max(FEWEST_ROUNDS, min(ROUNDS, rounds)))
 
     def _finding(self, kind: Kind, best: Best, rounds: int = 0) -> Finding:
-        excess, window, z, change, error = best
+        excess, (window, _), z, change, error = best
         first = self.levels[-window].first
         return Finding(
             kind=kind,
@@ -272,8 +273,8 @@ def rate_of(series: int, false_alerts: float = FALSE_ALERTS) -> float:
 
 
 @cache
-def _limits(rate: float, df: int) -> tuple[tuple[int, float], ...]:
-    return tuple((window, t_quantile(share * rate, max(1, df))) for window, share in WINDOWS.items())
+def _limits(rate: float, df: int) -> tuple[tuple[View, float], ...]:
+    return tuple((view, t_quantile(share * rate, max(1, df))) for view, share in WINDOWS.items())
 
 
 def _is_timed(sitting: Sitting) -> bool:

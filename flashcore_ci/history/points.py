@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from flashcore_ci.history import queries
 from flashcore_ci.history import tables as t
-from flashcore_ci.model.history import Anchor, Point, Series, Standing
+from flashcore_ci.model.history import Anchor, Point, Ratio, Series, Standing
 from flashcore_ci.model.tracks import Track, TrackPoint
 
 Tools = tuple[tuple[str, str], ...]
@@ -85,6 +85,7 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
                 log_ratio=ratio.log_ratio + place,
                 **{name: getattr(ratio, name) for name in ("standard_error", "df", "rounds", "anchor")},
                 link_error=math.sqrt(variance),
+                **_step(point, ratio),
             )
         elif before is not None and point.code:
             values = {name: getattr(before, name) for name in ("log_ratio", "anchor", "link_error")}
@@ -95,6 +96,12 @@ def _anchored(points: Iterable[Point], links: Mapping[int, Link]) -> list[list[T
             known[point.code] = current
         found.setdefault(links[current.anchor or 0][0], []).append(current)
     return list(found.values())
+
+
+def _step(point: Point, anchored: Ratio) -> dict[str, Any]:
+    """Return the parent's ratio of the same rounds."""
+    other = next((r for r in point.ratios if r is not anchored and r.standard_error and r.rounds == anchored.rounds), None)
+    return {"parent": other.base, "step": other.log_ratio, "step_error": other.standard_error} if other else {}
 
 
 def _absolute(points: Iterable[Point], series: Series) -> list[TrackPoint]:

@@ -63,10 +63,14 @@ class Scatter:
         return found if self._steps and found > 1.0 + 2.33 * math.sqrt(3.0 / self._steps) else 1.0
 
     def is_disturbed(self, variance: float, df: float) -> bool:
-        """Whether rounds of the next sitting scatter too much (F test)."""
-        found = variance > self.variance * largest_ratio(df, self.df)
+        """Whether rounds of the next sitting scatter too much, and count it."""
+        found = self.is_large(variance, df)
         self._sittings, self._disturbed = self._sittings + 1, self._disturbed + found
         return found
+
+    def is_large(self, variance: float, df: float) -> bool:
+        """Whether rounds scatter too much (F test)."""
+        return variance > self.variance * largest_ratio(df, self.df)
 
     def allowance(self, squares: float, df: int) -> float:
         """Return by how much disturbed rounds of a level may have moved z, by its sum of squares and by how often they occur."""

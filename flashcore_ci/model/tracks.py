@@ -15,7 +15,7 @@ class TrackPoint:
     Without a ``standard_error`` it was not timed: its code is that of an earlier point or of the anchor, and so is the value.
     ``link_error`` is the standard error of all replaced anchors together. Points of one anchor share it. ``code`` is a code
     identity, ``bundle`` the digest of the raw evidence ("" if unknown), ``anchor`` an id of ``Anchor``. ``tools`` are (name, version),
-    and ``bumps`` those that differ from the point before as (name, before, now).
+    and ``bumps`` those that differ from the point before as (name, before, now). ``step`` is log(head / parent) of the same rounds.
     """
 
     run: int
@@ -32,6 +32,9 @@ class TrackPoint:
     bundle: str = ""
     anchor: int | None = None
     link_error: float = 0.0
+    parent: str = ""
+    step: float = 0.0
+    step_error: float = 0.0
     tools: tuple[tuple[str, str], ...] = ()
     bumps: tuple[tuple[str, str, str], ...] = ()
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from flashcore_ci.history import detection as own
 from flashcore_ci.history import scatter
+from flashcore_ci.history.levels import SHARES
 from flashcore_ci.model.metrics import primary_scale
 from flashcore_ci.model.suite import Roof
 
@@ -32,53 +33,63 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Row:
-    """Logs of recorded processes of one workload, in their order."""
+    """Logs of recorded processes of one workload, in their order. ``lengths``: of the sittings that they are of."""
 
     name: str
     values: Array
+    lengths: tuple[int, ...]
 
     @property
     def scatter(self) -> float:
-        return float(np.std(self.values, ddof=1))
+        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
+        return math.sqrt(sum(((part - part.mean()) ** 2).sum() for part in parts) / (len(self.values) - len(parts)))
+
+    def starts(self, count: int) -> Array:
+        """Return where ``count`` consecutive processes of one sitting begin."""
+        ends = np.cumsum(self.lengths)
+        return np.concatenate([np.arange(end - length, end - count + 1) for end, length in zip(ends, self.lengths, strict=True)])
 
 
 def recorded_rows() -> list[Row]:
     noise = json.loads((ROOT / "gates/noise/nvidia-h200.json").read_text(encoding="utf-8"))
-    return [Row(each["workload"], np.log(each["same"][primary_scale(Roof(each["roof"]))])) for each in noise["workloads"]]
+    values = {each["workload"]: np.log(each["same"][primary_scale(Roof(each["roof"]))]) for each in noise["workloads"]}
+    return [Row(name, each, (len(each),)) for name, each in values.items()]
 
 
 def sitting_rows(folder: Path) -> list[Row]:
-    """Read the unchanged kernels of a sitting. GPUs are put one after the other, each about its own mean, and rows cut to one length.
-
-    Short sittings of a kernel are joined, about their means and without the shrinkage of those, if at least ``SHORT`` have it.
-    """
+    """Read the unchanged kernels of a sitting. Short sittings of a kernel are joined, if at least ``SHORT`` have it."""
     found: dict[str, list[Array]] = {}
     for row in labelled.sitting(folder):
         if not row.planted:
-            values, is_short = np.array(row.values), len(row.values) < 2 * FIRST_LOOK
-            factor = math.sqrt(len(values) / (len(values) - 1)) if is_short else 1.0
-            found.setdefault(row.name.split()[0] if is_short else row.name, []).append(factor * (values - values.mean()))
-    rows = {
-        name: np.concatenate(parts) for name, parts in found.items() if len(parts) >= SHORT or len(parts[0]) >= 2 * FIRST_LOOK
-    }
-    shortest = min(map(len, rows.values()))
-    return [Row(name, values[:shortest]) for name, values in rows.items()]
+            values = np.array(row.values)
+            found.setdefault(row.name.split()[0] if len(values) < 2 * FIRST_LOOK else row.name, []).append(values)
+    return [
+        Row(name, np.concatenate(parts), tuple(map(len, parts)))
+        for name, parts in found.items()
+        if len(parts) >= SHORT or len(parts[0]) >= 2 * FIRST_LOOK
+    ]
 
 
 class Source:
-    """Draw rounds for series of these rows. Head and anchor of a round are consecutive processes, in random order."""
+    """Draw rounds for series of these rows. The sides of a round are consecutive processes of one sitting, in random order."""
 
     def __init__(self, rows: list[Row], series: Array, *, seed: int, disturbed: float = 0.0) -> None:
-        self.values, self.series = np.array([row.values for row in rows]), series  # equally long
+        shortest = min(len(row.values) for row in rows)
+        self.values, self.series = np.array([row.values[:shortest] for row in rows]), series
+        self.starts = {
+            sides: [found[found + sides <= shortest] for found in (row.starts(sides) for row in rows)] for sides in (2, 3)
+        }
         self.random, self.disturbed = np.random.default_rng(seed), disturbed
 
-    def processes(self, which: Array, count: int) -> tuple[Array, Array]:
-        """Log values of head and anchor."""
-        rows = self.series[which][:, None]
-        first = self.random.integers(0, self.values.shape[1] - 1, (len(which), count))
-        turn = self.random.integers(0, 2, first.shape)
-        sides = self.values[rows, first + turn], self.values[rows, first + 1 - turn]
-        return tuple(side + self._shock(side.shape) for side in sides)  # type: ignore[return-value]
+    def processes(self, which: Array, count: int, sides: int = 2) -> tuple[Array, ...]:
+        """Return log values of head and anchor, and of the parent if there are three sides."""
+        rows, starts = self.series[which], self.starts[sides]
+        sizes, most = np.array(list(map(len, starts))), max(map(len, starts))
+        padded = np.array([np.resize(each, most) for each in starts])
+        first = padded[rows[:, None], self.random.integers(0, sizes[rows][:, None], (len(which), count))]
+        order = self.random.permuted(np.broadcast_to(np.arange(sides), (len(which), count, sides)), axis=2)
+        values = self.values[rows[:, None, None], first[:, :, None] + order]
+        return tuple(values[:, :, side] + self._shock(first.shape) for side in range(sides))
 
     def _shock(self, shape: tuple[int, ...]) -> Array:
         if not self.disturbed:
@@ -104,6 +115,7 @@ class Batch:
         self.n, self.y = np.zeros((self.count, commits + 1)), np.zeros((self.count, commits + 1))
         self.start = np.zeros(self.count, int)
         self.found: list[tuple[int, int, bool, int]] = []
+        self.shift = np.zeros(self.count)  # of the commit before
         self.again, self.log = 0, [] if keep else None
 
     def run(self, truth: Truth, commits: int, start: int = 0) -> Batch:
@@ -112,8 +124,11 @@ class Batch:
             shift = truth(commit, everyone)
             if commit < scatter.MIN_SITTINGS:
                 self._begin(commit, everyone, shift)
+                self.shift = shift
                 continue
-            level = np.zeros((self.count, 8))  # rounds, mean, squares, then mean and rounds of both sittings
+            level = np.zeros(
+                (self.count, 11)
+            )  # rounds, mean, squares, mean and rounds of both sittings, their means with the parent
             disturbed = self._sit(commit, everyone, FIRST_LOOK, shift, level, 0)
             _, excess, *_ = self._best(commit, everyone, level)
             wanted = np.where(disturbed, own.ROUNDS, np.clip(own.ROUNDS - level[:, 0], own.FEWEST_ROUNDS, own.ROUNDS)).astype(int)
@@ -123,18 +138,21 @@ class Batch:
                 self._decide(commit, everyone[suspects & (wanted == count)], int(count), shift, level)
             self.n[:, commit + 1] = self.n[:, commit] + level[:, 0]
             self.y[:, commit + 1] = self.y[:, commit] + level[:, 0] * level[:, 1]
+            self.shift = shift
         return self
 
-    def _draw(self, commit: int, which: Array, count: int, shift: Array) -> tuple[Array, Array]:
-        head, anchor = self.source.processes(which, count)
+    def _draw(self, commit: int, which: Array, count: int, shift: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean and variance of log(head / anchor), then of log(head / parent)."""
+        head, anchor, parent = self.source.processes(which, count, 3)
         ratios = head - anchor + shift[which][:, None]
+        steps = head - parent + (shift - self.shift)[which][:, None]
         if self.log is not None:
-            self.log.append((commit, which, ratios))
-        return ratios.mean(1), ratios.var(1, ddof=1)
+            self.log.append((commit, which, ratios, steps))
+        return ratios.mean(1), ratios.var(1, ddof=1), steps.mean(1), steps.var(1, ddof=1)
 
     def _begin(self, commit: int, which: Array, shift: Array) -> None:
         """Collect the first sittings, and judge them together."""
-        self.early.append(self._draw(commit, which, FIRST_LOOK, shift))
+        self.early.append(self._draw(commit, which, FIRST_LOOK, shift)[:2])
         if commit + 1 < scatter.MIN_SITTINGS:
             return
         df, variances = FIRST_LOOK - 1, np.stack([variance for _, variance in self.early], 1)
@@ -150,12 +168,12 @@ class Batch:
             self.y[:, place + 1] = self.y[:, place] + FIRST_LOOK * good * mean
 
     def _sit(self, commit: int, which: Array, count: int, shift: Array, level: Array, sitting: int) -> Array:
-        mean, variance = self._draw(commit, which, count, shift)
+        mean, variance, step, spread = self._draw(commit, which, count, shift)
         limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[:, 0]
         disturbed = variance > self._variance(which) * limits
         self.sat[which] += 1
         self.bad[which] += disturbed
-        good, mean, variance = which[~disturbed], mean[~disturbed], variance[~disturbed]
+        good, mean, variance, step, spread = (each[~disturbed] for each in (which, mean, variance, step, spread))
         self.df[good] += count - 1
         self.total[good] += variance * (count - 1)
         self._step(good, mean, count)
@@ -164,7 +182,9 @@ class Batch:
         between = old * (level[good, 1] - new_mean) ** 2 + count * (mean - new_mean) ** 2
         level[good, 2] += variance * (count - 1) + np.where(old > 0, between, 0.0)
         level[good, 0], level[good, 1] = total, new_mean
-        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting] = mean, count
+        level[good, 4 + 2 * sitting], level[good, 5 + 2 * sitting], level[good, 8 + sitting] = mean, count, (mean + step) / 2
+        limits = _by_df(self._df(which), lambda each: [scatter.largest_ratio(count - 1, each)])[~disturbed, 0]
+        level[good, 10] += spread > self._variance(good) * limits  # the parent was disturbed
         return disturbed
 
     def _step(self, which: Array, mean: Array, count: int) -> None:
@@ -176,8 +196,8 @@ class Batch:
         self.squares[which] += np.where(use, np.minimum(scatter.CLIP, step), 0.0)
         self.before[which] = np.stack([mean, np.full(len(which), count)], 1)
 
-    def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, Array, Array, Array]:
-        """Window, excess, sign and mean before of the best window."""
+    def _best(self, commit: int, which: Array, level: Array) -> tuple[Array, ...]:
+        """Window, excess, sign, what was before, and whether the parent counts, of the best window."""
         n, steps = level[which, 0], np.maximum(1, self.steps[which])
         found = self.squares[which] / steps / scatter.CLIPPED_MEAN
         factor = np.where((self.steps[which] > 0) & (found > 1 + 2.33 * np.sqrt(3 / steps)), found, 1.0)
@@ -187,31 +207,41 @@ class Batch:
         allowance = np.sqrt(np.maximum(0.0, level[which, 2] / variance - expected) / 3.0) * (n > 1)
         often = (self.bad[which] >= scatter.FEW) & (self.bad[which] > scatter.OFTEN * self.sat[which])
         allowance = allowance + scatter.UNNOTICED * often
-        best = [np.zeros(len(which), int), np.full(len(which), -np.inf), np.ones(len(which)), np.zeros(len(which))]
-        for index, window in enumerate(own.WINDOWS):
-            at, start = commit + 1 - window, self.start[which]
+        best = [
+            np.zeros(len(which), int),
+            np.full(len(which), -np.inf),
+            np.ones(len(which)),
+            np.zeros(len(which)),
+            np.zeros(len(which)),
+        ]
+        with_parent = (level[which, 5] * level[which, 8] + level[which, 7] * level[which, 9]) / np.maximum(1, n)
+        for index, (window, has_parent) in enumerate(own.WINDOWS):
+            at, start, (share, part) = commit + 1 - window, self.start[which], SHARES[has_parent]
             if at <= 0:
                 break
             before = self.n[which, at] - self.n[which, start]
             rounds = self.n[which, commit] - self.n[which, at] + n
             with np.errstate(all="ignore"):
-                mean_before = (self.y[which, at] - self.y[which, start]) / before
-                change = (self.y[which, commit] - self.y[which, at] + n * level[which, 1]) / rounds - mean_before
-                size = np.abs(change) / np.sqrt(variance * factor * (1 / rounds + 1 / before))
-                size = np.maximum(0.0, size - allowance * np.sqrt(n / rounds)) - limits[:, index]
+                mean_before = part * (self.y[which, at] - self.y[which, start]) / before
+                newest = (self.y[which, commit] - self.y[which, at] + n * level[which, 1]) / rounds
+                change = (with_parent if has_parent else newest) - mean_before
+                size = np.abs(change) / np.sqrt(variance * factor * (share / rounds + part**2 / before))
+                size = np.maximum(0.0, size - allowance * np.sqrt(n / rounds / share)) - limits[:, index]
             better = (at > start) & (before > 0) & (rounds > 0) & (n > 0) & (size > best[1])
-            for place, value in enumerate((window, size, np.sign(change), mean_before)):
+            better &= (level[which, 10] == 0) | (not has_parent)
+            for place, value in enumerate((window, size, np.sign(change), mean_before, has_parent)):
                 best[place] = np.where(better, value, best[place])
-        return tuple(best)  # type: ignore[return-value]
+        return tuple(best)
 
     def _decide(self, commit: int, which: Array, count: int, shift: Array, level: Array) -> None:
         self._sit(commit, which, count, shift, level, 1)
-        window, excess, sign, before = self._best(commit, which, level)
-        agrees = np.ones(len(which), bool)
-        for sitting in (4, 6):
-            rounds = level[which, sitting + 1]
-            bound = own.EACH_SITTING * np.sqrt(self._variance(which) / np.maximum(1, rounds))
-            agrees &= (rounds == 0) | (sign * (level[which, sitting] - before) > bound)
+        window, excess, sign, before, has_parent = self._best(commit, which, level)
+        agrees, share = np.ones(len(which), bool), np.where(has_parent, SHARES[True][0], SHARES[False][0])
+        for sitting in (0, 1):
+            rounds = level[which, 5 + 2 * sitting]
+            mean = np.where(has_parent, level[which, 8 + sitting], level[which, 4 + 2 * sitting])
+            bound = own.EACH_SITTING * np.sqrt(self._variance(which) * share / np.maximum(1, rounds))
+            agrees &= (rounds == 0) | (sign * (mean - before) > bound)
         hits = (excess > 0) & (level[which, 0] >= own.ROUNDS) & agrees
         for series, width, slower in zip(which[hits], window[hits], sign[hits] > 0, strict=True):
             self.start[series] = commit + 1 - width
@@ -239,21 +269,26 @@ class Sitting:
     df: float
     rounds: int
     code: str
+    parent: str
+    step: float
+    step_error: float
     link_error: float = 0.0
 
 
-def sitting(ratios: Array, code: str) -> Sitting:
-    error = math.sqrt(ratios.var(ddof=1) / len(ratios))
-    return Sitting(float(ratios.mean()), error, len(ratios) - 1.0, len(ratios), code)
+def sitting(ratios: Array, steps: Array, commit: int) -> Sitting:
+    (mean, error), (step, step_error) = (
+        (float(each.mean()), math.sqrt(each.var(ddof=1) / len(each))) for each in (ratios, steps)
+    )
+    return Sitting(mean, error, len(ratios) - 1.0, len(ratios), str(commit), str(commit - 1), step, step_error)
 
 
 def replayed(batch: Batch, series: int) -> list[tuple[int, int, bool, int]]:
     """Run the tool's own detector on the rounds that the batch drew for one series."""
     detector, found, starts = own.Detector(batch.rate), [], []
-    for commit, which, ratios in batch.log or ():
+    for commit, which, ratios, steps in batch.log or ():
         for place in np.flatnonzero(which == series):
             starts.append(commit)
-            finding = detector.add(sitting(ratios[place], str(commit)))
+            finding = detector.add(sitting(ratios[place], steps[place], commit))
             if finding is not None and finding.kind is not own.Kind.MEASURE_AGAIN:
                 found.append((series, commit, finding.kind is own.Kind.SLOWER, starts[finding.first]))
     return found

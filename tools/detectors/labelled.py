@@ -4,7 +4,8 @@
 
 Points are log(head / anchor) of 5 rounds. ``measured``: every round is two medians of processes that ran, each used once, and the truth
 is the work that was planted in them. ``drawn``: rounds are drawn from these medians, and the truth was added. A SITTING is a folder that
-``sitting.py`` wrote, or ``docs/performance/kernel-versions.json.xz``, or ``process-medians.json.xz`` there, which has many short ones.
+``sitting.py`` wrote or its ``.tar.xz``, or ``docs/performance/kernel-versions.json.xz``, or ``process-medians.json.xz`` there, which has many
+short ones.
 From rows of fewer than 10 medians nothing is drawn. Without a SITTING, only gates/noise is used. Equal arguments give equal bytes.
 """
 
@@ -18,6 +19,8 @@ import math
 import random
 import statistics
 import sys
+import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,8 @@ DISTURBED, SHOCK = 0.02, (0.005, 0.05)
 STEPS = ((60, 0.003), (130, -0.003), (190, 0.005), (260, -0.005), (310, 0.01), (360, 0.03))
 """Commits, and how much slower (log ratio) they make the kernel."""
 CREEP = range(200, 210)
+MIXED = frozenset({"392e166", "8165a3a", "2bf3d53"})
+"""Versions of prefill of which a process ran any: they shared a table of kernels."""
 Pair = tuple[float, float]
 
 
@@ -54,15 +59,21 @@ def recorded() -> Iterator[Row]:
 
 def sitting(folder: Path) -> Iterator[Row]:
     """Read all GPUs of a sitting. A level is paired with the unchanged kernel of the next process. A file has versions of kernels."""
-    if folder.is_file():
+    if folder.name.endswith(".json.xz"):
         data = json.loads(lzma.decompress(folder.read_bytes()))
         for one in data.get("sittings", [data]):
             rows = [each["rows"] for each in one["processes"]]
             for name, versions in sorted(rows[0].items()):
                 key = "ms" if "stream" in name or "decode" in name else "megacycles"
-                for version in versions:
+                is_mixed = "versions" in data and name.startswith("prefill")
+                for version in (each for each in versions if not (is_mixed and each[:7] in MIXED)):
                     values = tuple(math.log(each[name][version][key]) for each in rows if version in each.get(name, {}))
                     yield Row(f"{name} {version[:7]}", one["sitting"]["at"], values, {})
+        return
+    if folder.name.endswith(".tar.xz"):
+        with tempfile.TemporaryDirectory() as unpacked, tarfile.open(folder) as archive:
+            archive.extractall(unpacked, filter="data")
+            yield from sitting(Path(unpacked) / "sitting")
         return
     at = json.loads((folder / "sitting.json").read_text(encoding="utf-8"))["at"]
     for gpu in sorted(folder.glob("gpu-*")):
@@ -72,6 +83,8 @@ def sitting(folder: Path) -> Iterator[Row]:
         for name in names:
             key = "ms" if "stream" in name or "decode" in name else "megacycles"
             levels = sorted({float(found.split("+")[1][:-1]) for each in rows for found in each if found.startswith(f"{name}+")})
+            if levels and not was_planted(gpu / f"pilot-{name}.json"):
+                continue
             base = f"{name}+0%" if levels else name
             same = [math.log(each[base][key]) for each in rows if base in each]
             planted = {
@@ -80,6 +93,12 @@ def sitting(folder: Path) -> Iterator[Row]:
                 for level in levels if level
             }  # fmt: skip
             yield Row(name, f"{at} {gpu.name}", tuple(same), planted)
+
+
+def was_planted(pilot: Path) -> bool:
+    """Whether the extra work made the kernel slower at all."""
+    costs = json.loads(pilot.read_text(encoding="utf-8"))["costs"]
+    return min(costs[1], costs[3]) > 1.005 * max(costs[0], costs[2])
 
 
 def measured(row: Row) -> Iterator[tuple[list[Pair], float, str]]:

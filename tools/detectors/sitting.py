@@ -15,9 +15,12 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -55,6 +58,21 @@ def load_file(path: pathlib.Path, name: str) -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def separated(libraries: pathlib.Path) -> pathlib.Path:
+    """Copy libraries without STB_GNU_UNIQUE, by which all libraries of a process share inline variables."""
+    copies = pathlib.Path(tempfile.mkdtemp(prefix="libraries-"))
+    for library in libraries.glob("*.so"):
+        data = bytearray(library.read_bytes())
+        at, (size, count) = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<HH", data, 58)
+        sections = [struct.unpack_from("<IIQQQQ", data, at + size * number) for number in range(count)]
+        for start, length in ((section[4], section[5]) for section in sections if section[1] == 11):  # SHT_DYNSYM
+            for info in range(start + 4, start + length, 24):
+                if data[info] >> 4 == 10:  # STB_GNU_UNIQUE becomes STB_WEAK
+                    data[info] = 2 << 4 | data[info] & 15
+        (copies / library.name).write_bytes(data)
+    return copies
 
 
 def median(driver: Any, flush: Any, module: Any, inputs: Any) -> dict[str, float]:
@@ -145,6 +163,7 @@ def levels_of(
 
 def sitting(libraries: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
     """Keep processes waiting on every GPU until the time is over."""
+    libraries = separated(libraries)
     query = ["nvidia-smi", "--query-gpu=name,uuid,driver_version", "--format=csv,noheader"]
     gpus = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
     deadline, number = time.time() + seconds, 0
@@ -169,6 +188,7 @@ def sitting(libraries: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
         time.sleep(0.1)
     for process in (process for started in waiting.values() for process in started):
         process.wait()
+    shutil.rmtree(libraries)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -39,7 +40,7 @@ class Version:
         self.enter()
         sys.path[:] = [str(self.python), *(path for path in sys.path if not path.endswith("/kernel"))]
         self.subject = sitting.load_file(self.python / f"subjects/{row['subject']}.py", f"{row['python']}_{row['subject']}")
-        self.subject.load(folder / "libraries" / row["library"])
+        self.subject.load(pathlib.Path(os.environ["SEPARATED"]) / row["library"])
 
     def enter(self) -> None:
         """Make this version's package the one that ``import flashcore`` finds. It may load parts of itself later."""
@@ -126,6 +127,8 @@ def main(folder: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
     gpus = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
     visible = os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     out.mkdir(parents=True, exist_ok=True)
+    separated = sitting.separated(folder / "libraries")
+    os.environ["SEPARATED"] = str(separated)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     (out / "sitting.json").write_text(
         json.dumps({"protocol": PROTOCOL, "at": at, "gpus": gpus, "visible": visible}), encoding="ascii"
@@ -148,6 +151,7 @@ def main(folder: pathlib.Path, out: pathlib.Path, seconds: float) -> None:
             process.wait(max(0.1, end - time.time()))
         except subprocess.TimeoutExpired:
             process.kill()
+    shutil.rmtree(separated)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from dashboards import HOSTILE, NOW, hostile, snapshot
 from reading_html import VOID, read
 
-from flashcore_ci.dashboard import cost, digest, gate_page, page, site, versions
+from flashcore_ci.dashboard import cost, digest, gate_page, page, site, versions, workload
 from flashcore_ci.dashboard.assets import ASSETS
 
 VENDORED = {
@@ -92,6 +92,17 @@ def test_the_digest_says_what_matters():
     assert text.startswith("# 1 workload regressed, 1 failed, 1 improved\n")
     for words in ("## Regressed (1)", "abc-1: +3.05 %", "The waiver of no-slower", "new code"):
         assert words in text
+
+
+def test_a_point_that_was_not_timed_begins_no_epoch():
+    shown = snapshot()
+    timed = shown.lines[0]
+    line = replace(timed, dots=tuple(dot._replace(epoch=None) if dot.run in {0, 10, 59} else dot for dot in timed.dots))
+    found, whole = (json.loads(workload.data(each, shown)) for each in (line, timed))
+    assert (found["epoch"], found["epochs"]) == (whole["epoch"], whole["epochs"])
+    assert len(found["epochs"]) == 2
+    untimed = replace(line, dots=tuple(dot._replace(epoch=None) for dot in line.dots))
+    assert json.loads(workload.data(untimed, shown))["epochs"] == ["not timed"]
 
 
 def test_a_chart_has_its_table_and_small_data():

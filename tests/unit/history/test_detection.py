@@ -1,6 +1,7 @@
 import itertools
 import math
 import random
+import statistics
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,6 +20,9 @@ class Sitting:
     rounds: int
     code: str
     link_error: float = 0.0
+    parent: str = ""
+    step: float = 0.0
+    step_error: float = 0.0
 
 
 class Machine:
@@ -33,6 +37,17 @@ class Machine:
         mean = math.fsum(values) / rounds
         variance = math.fsum((value - mean) ** 2 for value in values) / (rounds - 1)
         return Sitting(mean, math.sqrt(variance / rounds), rounds - 1, rounds, code)
+
+    def with_parent(self, change, code, parent, rounds=5, shock=0.0):
+        """Time head with anchor and parent. Only ``code`` is slower, by ``change``, and the first process of the parent by ``shock``."""
+        side = self.scatter / math.sqrt(2)
+        head, anchor, before = ([self.random.gauss(0.0, side) for _ in range(rounds)] for _ in range(3))
+        before[0] += shock
+        ratios, steps = ([change + h - b for h, b in zip(head, base, strict=True)] for base in (anchor, before))
+        (mean, error), (step, step_error) = (
+            (statistics.fmean(v), statistics.stdev(v) / math.sqrt(rounds)) for v in (ratios, steps)
+        )
+        return Sitting(mean, error, rounds - 1, rounds, code, parent=parent, step=step, step_error=step_error)
 
 
 def follow(levels, *, seed=1, rate=None, scatter=SCATTER):
@@ -150,3 +165,34 @@ class TestDisturbed:
         machine = Machine()
         sittings = [machine.sitting(0.0, str(commit)) for commit in range(30)]
         assert scan([*sittings, replace(machine.sitting(0.05, "x"), **broken)], rate_of(20)) == ()
+
+
+class TestParents:
+    """The level before is timed again, so that a step is seen against two sides."""
+
+    def seen(self, change, *, parent, shock=0.0, trials=6):
+        """In how many of the histories a step is reported at its commit, and the errors that were stated."""
+        found = []
+        for seed in range(trials):
+            machine, detector = Machine(seed), Detector(rate_of(20))
+            for number in range(24):
+                detector.add(machine.with_parent(0.0, str(number), str(number - 1)))
+            last = [detector.add(machine.with_parent(change, "x", parent, rounds, shock)) for rounds in (5, 3)][-1]
+            found += [last] if last is not None and last.kind is Kind.SLOWER else []
+        return len(found), [each.standard_error / SCATTER for each in found]
+
+    def test_a_step_is_seen_more_often_with_the_parent(self):
+        (with_parent, errors), (without, plain) = (self.seen(0.0017, parent=parent, trials=40) for parent in ("23", ""))
+        assert with_parent > without + 5
+        assert statistics.fmean(errors) < 0.9 * statistics.fmean(plain)
+
+    def test_code_that_is_not_the_level_before_does_not_count(self):
+        assert self.seen(0.002, parent="22") == self.seen(0.002, parent="")
+
+    def test_a_disturbed_parent_does_not_count(self):
+        assert self.seen(0.002, parent="23", shock=0.03) == self.seen(0.002, parent="", shock=0.03)
+
+    def test_nothing_is_found_where_nothing_changed(self):
+        machine = Machine(3)
+        sittings = [machine.with_parent(0.0, str(number), str(number - 1)) for number in range(200)]
+        assert [found for found in scan(sittings, rate_of(20)) if found.kind is not Kind.MEASURE_AGAIN] == []

@@ -78,6 +78,23 @@ def test_a_track_has_the_ratio_to_the_anchor_in_the_order_of_commits(url):
     assert track.points[1].bundle == "b" * 64
 
 
+def test_a_point_has_the_step_from_a_parent_that_was_timed_in_the_same_rounds(url):
+    parent = compared(base=(1.01, 1.01, 1.03))
+    add(url, run_of(2, replace(compared(), base=PLAIN), parent))
+    codes = {
+        ratio.base: ratio
+        for s in read(url, queries.series)
+        for p in read(url, lambda c, s=s: queries.points(c, s.id))
+        for ratio in p.ratios
+    }
+    assert len(codes) == 2
+    (parents,) = {base for base, ratio in codes.items() if ratio.log_ratio == pytest.approx(0.0162, abs=2e-4)}
+    pin(url, next(base for base in codes if base != parents))
+    ((point,),) = (track.points for track in big(url))
+    assert (point.parent, point.step, point.step_error) == (parents, codes[parents].log_ratio, codes[parents].standard_error)
+    assert point.log_ratio != point.step
+
+
 def test_only_runs_that_feed_detection_count_unless_asked(url):
     add(url, run_of(2, compared(), standing=Standing.OTHER))
     assert big(url) == []
