@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = {Kind.CORRECTNESS: 10.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 7.0, Kind.COMPARISON: 12.0}
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 7.0, Kind.COMPARISON: 12.0}
 """About what the first unit of a kind costs a shard: processes start. It moves work between shards, and no verdict."""
 SHARES = {Kind.CORRECTNESS: 0.12, Kind.SANITIZER: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
@@ -40,6 +41,11 @@ def units_of(plan: Plan) -> tuple[Unit, ...]:
     needed = {(check.gate.evidence, check.target) for check in plan.checks}
     kinds = [kind for kind in Kind if kind not in STATIC_KINDS]
     return tuple(Unit(kind=kind, workload=one.id) for kind in kinds for one in plan.workloads if (kind, one.id) in needed)
+
+
+def units_digest(units: Sequence[Unit]) -> str:
+    """Return the digest that names one part of a cut."""
+    return digest_of("units", [(unit.kind, unit.workload) for unit in units])
 
 
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:

@@ -70,7 +70,7 @@ def engine(*gpus: str) -> LocalEngine:
 def a_task(index: int, gpus: int, avoid: tuple[str, ...] = ()) -> Task:
     shard = ShardFile(
         suite="s", suite_file="s.toml", plan="f" * 64, commit="1" * 40, index=index, count=9,
-        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),),
+        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),), parts=("f" * 64,) * 9,
         needs=Needs(gpus=gpus, architecture="", exclusive=True, seconds=1.0),
     )  # fmt: skip
     return Task(shard=shard, file=Path("shard.json"), out=Path("run"), avoid=avoid)

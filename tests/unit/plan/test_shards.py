@@ -35,6 +35,12 @@ def test_the_longest_unit_is_alone_when_it_outweighs_the_rest() -> None:
     assert any(units == (longest,) for units, _ in parts)
 
 
+def test_every_kind_that_a_gpu_measures_can_be_cut() -> None:
+    for kind in set(Kind) - STATIC_KINDS:
+        unit = Unit(kind=kind, workload="w")
+        assert shards._Bin().with_unit(unit, 1.0) > 1.0
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0, 1e12])
 def test_a_duration_that_cannot_be_is_not_believed(seconds: float) -> None:
     assert shards.cut(PLAN, {UNITS[0]: seconds}, 2) == shards.cut(PLAN, {}, 2)
