@@ -78,7 +78,7 @@ def _fill(units: Sequence[Unit], known: Seconds, count: int, few: int) -> list[_
         totals[unit.kind] += round(1e3 * known[unit])
     for unit in sorted(units, key=lambda unit: (unit.kind not in SHARES, totals[unit.kind], unit.kind, -known[unit])):
         places = range(few if unit.kind in SHARES else count)
-        best = bins[min(places, key=lambda place: bins[place].with_unit(unit, known[unit]))]  # noqa: B023 - used at once
+        best = bins[min(places, key=lambda place: bins[place].with_unit(unit, known[unit]))]
         best.seconds = best.with_unit(unit, known[unit])
         best.units.append(unit)
         best.kinds.add(unit.kind)
