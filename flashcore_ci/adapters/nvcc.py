@@ -17,10 +17,7 @@ the library is loaded."""
 MOST_OPTIMIZATION = 3
 ASSEMBLER_RULE = "as.d"
 CHECKOUT = "/proc/self/cwd"
-"""The checkout's name in line numbers and in the module's id, so that an object is the same for any path of it.
-
-Compilers take ``PWD`` for the working folder, if it is that folder. nvcc does not, so the last ``orig_src_path_name`` counts.
-"""
+"""The checkout in line numbers and the module's id. Compilers believe ``PWD``. nvcc does not, so a last ``orig_src_path_name`` counts."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _BYTES = r"(?<![0-9])([0-9]{1,12}) bytes"  # bounded, or a message of digits takes quadratic time
@@ -99,7 +96,7 @@ def compile_argv(
 
 
 def path_in_checkout(name: str, root: Path) -> str:
-    """Return a name that the compiler gave a file, relative to the checkout ``root`` if it is there."""
+    """Return a compiler's name of a file, relative to ``root`` if it is there."""
     path = next((Path(name).relative_to(top) for top in (CHECKOUT, root) if Path(name).is_relative_to(top)), None)
     return path.as_posix() if path is not None else name
 

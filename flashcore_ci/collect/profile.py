@@ -45,10 +45,7 @@ class Profiler:
         return job(variables=self._own_lock(workloads), wrap=lambda command: argv(command=command))
 
     def _own_lock(self, workloads: tuple[Workload, ...]) -> dict[str, str]:
-        """Let each GPU of a fleet be profiled at once: ncu waits for others that have its ``TMPDIR``, on any GPU.
-
-        The folders of untrusted candidates stay where they are.
-        """
+        """Let GPUs of a fleet be profiled at once: ncu waits for those with its ``TMPDIR``, which isolated candidates keep."""
         session = self.session
         if session.neighbours is None or any(session.plan.description(each.subject).candidate for each in workloads):
             return {}

@@ -143,7 +143,6 @@ def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request
 
 
 def _with_units(shard: Shard | None, blamed: Sequence[tuple[Task, Missing]]) -> Shard | None:
-    """Let a merged run hold the reasons of lost shards."""
     more = (unit for task, _ in blamed for unit in task.shard.units)
     return shard and replace(shard, units=tuple(dict.fromkeys((*shard.units, *more))))
 

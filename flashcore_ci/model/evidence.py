@@ -227,14 +227,14 @@ class Attempt:
 
 VERIFIED = -1
 UNVERIFIED = 0
-"""The index of shards that were merged: each with a signed statement, or not."""
+"""The index of merged shards: each with a signed statement, or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """The part of a plan that was measured: number ``index`` of ``count``, counted from 1, of the plan with this digest.
 
-    Only ``units`` may have results. ``parts``: the digest of each shard's units, equal in all shards of one cut.
+    Only ``units`` may have results. ``parts``: the digest of each shard's units.
     """
 
     index: int

@@ -14,10 +14,11 @@ from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 12.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 5.0}
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 8.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 5.0}
 """About what the first unit of a kind costs a shard: processes start. It moves work between shards, and no verdict."""
 SHARES = {Kind.CORRECTNESS: 0.05, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
+PROBE_SECONDS = 4.0
 UNKNOWN_SECONDS = 1.0
 MAX_SECONDS = 3600.0
 """The longest time of a unit that is believed."""
@@ -29,7 +30,7 @@ Seconds = Mapping[Unit, float]
 class _Bin:
     units: list[Unit] = field(default_factory=list)
     kinds: set[Kind] = field(default_factory=set)
-    seconds: float = 0.0
+    seconds: float = PROBE_SECONDS
 
     def with_unit(self, unit: Unit, seconds: float) -> float:
         """Return this shard's time with one more unit."""
@@ -51,8 +52,7 @@ def units_digest(units: Sequence[Unit]) -> str:
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
     """Divide the units into about ``count`` shards, with the estimated seconds of each. Those for several GPUs have shards of their own.
 
-    What runs next to others mostly starts processes, so it may be faster in few shards. Of these numbers of shards the fastest is taken.
-    Equal inputs give equal shards.
+    What runs next to others mostly starts processes, so it is in as few shards as is fastest. Equal inputs give equal shards.
     """
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
@@ -70,7 +70,7 @@ def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...
 def _fill(units: Sequence[Unit], known: Seconds, count: int, few: int) -> list[_Bin]:
     """Use ``count`` shards, of which ``few`` have what runs next to others.
 
-    The longest unit goes first, into the shard that ends first with it (Graham 1969). The longest kind goes last, and fills the rest.
+    The longest unit of a kind goes first, into the shard that ends first with it (Graham 1969). The longest kind fills the rest.
     """
     bins = [_Bin() for _ in range(count)]
     totals = Counter[Kind]()

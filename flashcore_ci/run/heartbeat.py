@@ -1,4 +1,4 @@
-"""A file that a running ``collect`` touches, so that its engine notices a machine that stands still."""
+"""A file that ``collect`` touches, so that its engine notices a machine that stands still."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def sent(file: Path | None) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Listener:
-    """Notices when ``file`` is touched no more."""
+    """Notices that nothing touches ``file``."""
 
     file: Path
     _beat: float = -1.0
     _since: float = field(default_factory=lambda: clock.monotonic())  # noqa: PLW0108 - tests exchange it
 
     def is_silent(self) -> bool:
-        """Tell whether the last beat was too long ago."""
+        """Tell whether the last beat is too old."""
         with contextlib.suppress(OSError):
             beat = self.file.stat().st_mtime
             if beat != self._beat:

@@ -53,7 +53,7 @@ class ForeignUnitError(EvidenceError):
 
 
 def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
-    """Read bundles. EvidenceError lists every one that is damaged, or holds what its shard was not to measure."""
+    """Read bundles, as ``check``. EvidenceError lists every one that is refused."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # to unpack and to hash leaves the interpreter free
         found = tuple(pool.map(_read, bundles))
     if problems := [one for one in found if isinstance(one, EvidenceError)]:
@@ -84,7 +84,7 @@ def check(part: Part) -> Part:
 
 
 def _find_foreign(part: Part) -> str:
-    """Name what a bundle holds, and its part of the plan does not."""
+    """Name what a bundle holds, and its shard does not."""
     shard, run = part.shard, part.run
     is_merged = shard.index in {VERIFIED, UNVERIFIED}
     if not is_merged and units_digest(shard.units) != shard.parts[shard.index - 1]:
@@ -107,7 +107,7 @@ def demand_shard(part: Part, file: ShardFile) -> None:
 
 
 def demand_shards(parts: Iterable[Part], folder: Path) -> None:
-    """Demand the shard file of each bundle, ``NAME.json`` in ``folder`` for ``NAME.tar.xz``, as ``demand_shard``."""
+    """Demand the shard file of each bundle, ``NAME.json`` in ``folder``, as ``demand_shard``."""
     for part in parts:
         demand_shard(part, shards.read(folder / f"{Path(part.where).name.removesuffix('.tar.xz')}.json"))
 

@@ -25,7 +25,7 @@ from flashcore_ci.worker.job import Job, Result, missing
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
-"""How long a process with a GPU may take to end after its connections have closed."""
+"""A process with a GPU ends so long after its connections."""
 TOGETHER = frozenset({"correctness", "timing", "messages"})
 """Jobs that need all ranks at once. A tool runs each rank alone."""
 NEAR_ONE = frozenset({"link/traffic"})
@@ -113,7 +113,6 @@ class _Watch:
         return None
 
     def _may_follow_a_death(self, ended: Sequence[int | None], read: Sequence[Mapping[str, Any]]) -> bool:
-        """Tell whether a rank that gave no reason may be on its way to its end."""
         self._failed_at = min(self._failed_at, time.monotonic())
         silent = any(code is None and not _gave_reason(one) for code, one in zip(ended, read, strict=True))
         return silent and time.monotonic() - self._failed_at < EXIT_SECONDS

@@ -19,7 +19,7 @@ MAX_SEMICOLONS, MAX_MEDIAN, MAX_P90 = 2.0, 14, 26
 # The four budgets below grew with the issues "Any kernel", "History" and "From one GPU to a fleet" (several GPUs as one subject).
 MAX_DOCSTRING_WORDS = 44_500
 MAX_MARKDOWN_WORDS = 48_900
-MAX_LINES = {"flashcore_ci": 39_300, "tools": 7_300}
+MAX_LINES = {"flashcore_ci": 39_480, "tools": 7_300}
 
 ALLOWED: frozenset[str] = frozenset({"kernel/flashcore/_kvcache.py:is none"})
 """Dialect words that are right where they are, as ``file:word``."""
