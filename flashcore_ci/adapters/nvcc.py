@@ -16,6 +16,8 @@ the library is loaded."""
 
 MOST_OPTIMIZATION = 3
 ASSEMBLER_RULE = "as.d"
+CHECKOUT = "/proc/self/cwd"
+"""The checkout in line numbers and the module's id. Compilers believe ``PWD``. nvcc does not, so a last ``orig_src_path_name`` counts."""
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _BYTES = r"(?<![0-9])([0-9]{1,12}) bytes"  # bounded, or a message of digits takes quadratic time
@@ -88,8 +90,15 @@ def compile_argv(
     folders = (*(("-I", include) for include in includes), *(("-isystem", header) for header in headers))
     paths = tuple(part for folder in folders for part in folder)
     assembler = ("-Xcompiler", rf"-Wa\,--MD\,{keep / ASSEMBLER_RULE}")
+    place = ("-Xcudafe", f"--orig_src_path_name={CHECKOUT}/{source}")
     outputs = ("-MD", "-MF", str(dependencies), "--keep", "--keep-dir", str(keep), "-o", str(target))
-    return (str(nvcc), *options_of(options), *paths, *assembler, *outputs, "-c", source)
+    return (str(nvcc), *options_of(options), *paths, *assembler, *place, *outputs, "-c", source)
+
+
+def path_in_checkout(name: str, root: Path) -> str:
+    """Return a compiler's name of a file, relative to ``root`` if it is there."""
+    path = next((Path(name).relative_to(top) for top in (CHECKOUT, root) if Path(name).is_relative_to(top)), None)
+    return path.as_posix() if path is not None else name
 
 
 def link_argv(nvcc: Path, *, objects: Sequence[Path], library: Path, lib: Path) -> tuple[str, ...]:

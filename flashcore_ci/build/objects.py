@@ -72,13 +72,13 @@ class Unit:
 def make_unit(source: str, includes: Sequence[str], options: CompileOptions, context: BuildContext) -> Unit:
     """Describe the compilation of ``source``. Its key covers tools, options and all files of the checkout that it may read.
 
-    The key also covers the checkout's path, because line information holds absolute paths.
+    The checkout's path does not count: no object holds it.
     """
     reads = context.sources.closure(source, includes)
     content = context.sources.bytes_digest(reads)
     tools = (CompiledUnit.__name__, context.toolchain.digest, context.host.identity, nvcc.options_of(options))
     libraries = [(name, context.libraries[name].digest) for name in options.libraries]
-    key = digest_of(*tools, tuple(includes), str(context.sources.root), source, content, *libraries)
+    key = digest_of(*tools, tuple(includes), nvcc.CHECKOUT, source, content, *libraries)
     return Unit(source=source, options=options, includes=tuple(includes), reads=reads, content=content, key=key)
 
 
@@ -103,13 +103,13 @@ def compile_unit(unit: Unit, context: BuildContext) -> CompiledUnit | CompileErr
             dependencies=rule,
             keep=work,
         )
-        environment = {**context.host.environment, "TMPDIR": str(work)}
+        environment = {**context.host.environment, "TMPDIR": str(work), "PWD": nvcc.CHECKOUT}
         completed = process.run(command, logs=work, name="nvcc", timeout=COMPILE_SECONDS, cwd=sources.root, env=environment)
         output = "".join(_read_whole(file, files.MAX_LOG) for file in (completed.stderr, completed.stdout))
         error = diagnose_failure(completed, output, nvcc.first_error(output), unit.source)
         error = error or _find_uncovered_file(unit, work, context)
         if error is not None:
-            return _make_relative(error, sources.root)
+            return replace(error, file=nvcc.path_in_checkout(error.file, sources.root))
         compiled = _read_outputs(unit, work, output, context)
         if Sources(sources.root).bytes_digest(unit.reads) != unit.content:
             raise CannotCollectError(f"{unit.source} or a file that it includes changed during compilation", fix="build again")
@@ -218,8 +218,3 @@ def with_callees(symbol: str, functions: Sequence[nvdisasm.Function], entries: S
     callees_of_others = tuple(f"${other}$" for other in others)
     own = (function for function in functions if not (function.name in others or function.name.startswith(callees_of_others)))
     return nvdisasm.merge(tuple(own), name=symbol)
-
-
-def _make_relative(error: CompileError, root: Path) -> CompileError:
-    path = Path(error.file)
-    return replace(error, file=path.relative_to(root).as_posix()) if path.is_absolute() and path.is_relative_to(root) else error

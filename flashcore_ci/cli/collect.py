@@ -11,6 +11,7 @@ import click
 
 from flashcore_ci.cli import answers, console, options, signals
 from flashcore_ci.model.errors import ExitCode
+from flashcore_ci.run import heartbeat as beats
 from flashcore_ci.run import hints, host, measuring, place
 from flashcore_ci.run.request import Request
 
@@ -22,14 +23,15 @@ from flashcore_ci.run.request import Request
 @options.only
 @options.path("--shard", default=None, text="Measure only this shard, a file that `shard` wrote.")
 @click.option("--neighbours", metavar="UUID,UUID", help="GPUs for workloads of several, after --gpu.  [others of its model]")
+@options.path("--heartbeat", default=None, text="A file to touch every few seconds.")
 @options.measuring
 @options.as_json
-def command(*, out: Path, as_json: bool, **arguments: Any) -> int:
+def command(*, out: Path, heartbeat: Path | None, as_json: bool, **arguments: Any) -> int:
     """Measure on this machine's GPU and write a run folder, without a verdict.
 
     With --build, binaries from another machine are measured. That needs no compiler and no network.
     """
-    with signals.graceful(), console.ProgressLine(os.environ) as progress:
+    with signals.graceful(), beats.sent(heartbeat), console.ProgressLine(os.environ) as progress:
         evidence = measuring.collect_run(Request(out=out, environ=os.environ, live=True, **arguments), progress)
     options_given = answers.given_options(click.get_current_context())
     following = hints.repeat(f"flashcore-ci judge {shlex.quote(place.seen_from_start(out))}", options_given)

@@ -16,15 +16,19 @@ from flashcore_ci.run import github, merge
 @click.argument("bundles", nargs=-1, required=True, type=options.FILE)
 @options.path("--out", default=Path("runs/merged"), text="Folder for the merged run.")
 @options.path("--statements", default=None, text="Folder with the signed statement of each bundle, NAME.json.")
+@options.path("--shards", default=None, text="Folder with the shard file of each bundle, NAME.json.")
 @options.as_json
-def command(*, bundles: tuple[Path, ...], out: Path, statements: Path | None, as_json: bool) -> int:
+def command(*, bundles: tuple[Path, ...], out: Path, statements: Path | None, shards: Path | None, as_json: bool) -> int:
     """Join the bundles of shards into one run, the same for any order.
 
     Without --statements the run is marked unverified, and `require` refuses it. A shard that is lost leaves its checks inconclusive.
     """
     if statements is not None:
         merge.demand_statements(bundles, statements, invocation=github.invocation(os.environ))
-    run = merge.merge(merge.read(bundles), verified=statements is not None)
+    parts = merge.read(bundles)
+    if shards is not None:
+        merge.demand_shards(parts, shards)
+    run = merge.merge(parts, verified=statements is not None)
     merge.write(run, out)
     kind = "verified" if statements is not None else "unverified"
     count = len(run.evidence.observations)

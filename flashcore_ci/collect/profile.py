@@ -42,7 +42,17 @@ class Profiler:
         report = self.session.artifact("profile", f"report-{next(self._numbers)}.ncu-rep")
         self.reports |= {workload.id: report for workload in workloads}
         argv, seconds = partial(ncu.argv, self.tool, report=report), self.session.seconds(Kind.PROFILE)
-        return self.session.job("profile", "profile", workloads, seconds=seconds, wrap=lambda command: argv(command=command))
+        job = partial(self.session.job, "profile", "profile", workloads, seconds=seconds)
+        return job(variables=self._own_lock(workloads), wrap=lambda command: argv(command=command))
+
+    def _own_lock(self, workloads: tuple[Workload, ...]) -> dict[str, str]:
+        """Let GPUs of a fleet be profiled at once: ncu waits for those with its ``TMPDIR``, which isolated candidates keep."""
+        session = self.session
+        if session.neighbours is None or any(session.plan.description(each.subject).candidate for each in workloads):
+            return {}
+        folder = session.scratch / "ncu"
+        folder.mkdir(parents=True, exist_ok=True)
+        return {"TMPDIR": str(folder)}
 
 
 Profiled = tuple[Profiler, isolation.Workloads, dict[str, WorkloadResult]]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from flashcore_ci.adapters import process, sanitizer, sanitizer_log
+from flashcore_ci.adapters.nvcc import path_in_checkout
 from flashcore_ci.adapters.sanitizer_log import Launch
 from flashcore_ci.collect import child, group, isolation, positive_control
 from flashcore_ci.collect.child import Wrap
@@ -265,7 +266,11 @@ def _observe(
         Kind.SANITIZER,
         workload,
         readings=tuple(readings),
-        findings=tuple(_in_checkout(finding, session.root) for check in checks.values() for finding in check.found),
+        findings=tuple(
+            replace(finding, file=path_in_checkout(finding.file, session.root))
+            for check in checks.values()
+            for finding in check.found
+        ),
         notes=tuple(f"also launched, and not checked: {kernel[:80]}" for kernel in others),
         artifacts=tuple(session.relative(check.log) for check in checks.values() if check.log is not None),
         seconds=sum(check.seconds for check in checks.values()),
@@ -286,9 +291,3 @@ def count_checked(launches: ObservedLaunches | Missing, entries: Sequence[str]) 
     if fewest < LAUNCHES:
         return Missing(code=Code.NO_LAUNCH_CHECKED, message=f"{fewest} of {LAUNCHES} launches of a planned kernel were checked")
     return Measured(value=float(len(launches.checked)), unit="count")
-
-
-def _in_checkout(finding: Finding, root: Path) -> Finding:
-    path = Path(finding.file)
-    inside = finding.file and path.is_absolute() and path.is_relative_to(root)
-    return replace(finding, file=path.relative_to(root).as_posix() if inside else finding.file)

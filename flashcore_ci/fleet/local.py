@@ -12,6 +12,7 @@ from pathlib import Path
 from flashcore_ci.adapters import nvml, process
 from flashcore_ci.fleet.engine import COLLECT, Ended, Task, import_variables
 from flashcore_ci.model.errors import CannotCollectError, InterruptedRunError
+from flashcore_ci.run.heartbeat import SILENT_SECONDS, Listener
 from flashcore_ci.run.request import Request
 
 SPARE_SECONDS = 1800.0
@@ -70,12 +71,23 @@ class LocalEngine:
         with self._take(task) as gpus, contextlib.ExitStack() as stack:
             seen = {gpu: stack.enter_context(nvml.xids(gpu)) for gpu in gpus}
             root = self.request.root
-            variables = import_variables(root)
-            done = process.run(self._argv(gpus, task), logs=self.logs, name=name, timeout=seconds, cwd=root, variables=variables)
+            beat = Listener(self.logs / f"{name}.beat")
+            done = process.run(
+                [*self._argv(gpus, task), "--heartbeat", beat.file.absolute()],
+                logs=self.logs,
+                name=name,
+                timeout=seconds,
+                cwd=root,
+                variables=import_variables(root),
+                should_stop=lambda: beat.is_silent() or any(nvml.HARDWARE_XIDS.keys() & set(xids) for xids in seen.values()),
+            )
+            is_silent = done.timed_out and beat.is_silent()
         if process.stopping():
             raise InterruptedRunError("the run was stopped before it was done")
         failures = ((gpu, hardware_failure(gpu, xids)) for gpu, xids in seen.items())
         gpu, lost = next((failure for failure in failures if failure[1]), (gpus[0], ""))
+        if is_silent and not lost:
+            return Ended(task=task, gpu=gpu, lost=f"no heartbeat for {SILENT_SECONDS:.0f} s", is_broken=False)
         if lost or (done.returncode == 0 and not done.timed_out):
             return Ended(task=task, gpu=gpu, lost=lost)
         lines = [line for line in done.last_lines() if line.startswith("flashcore-ci: ")]

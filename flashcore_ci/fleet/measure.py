@@ -12,7 +12,7 @@ from flashcore_ci.fleet.engine import Ended, Engine, Task
 from flashcore_ci.judge.judge import Source, workloads_without_base
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError, EvidenceError
-from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation
+from flashcore_ci.model.evidence import Attempt, BuildEvidence, Evidence, Observation, Shard
 from flashcore_ci.model.identity import workload_identity
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Missing
@@ -38,7 +38,7 @@ class Fleet:
     home: Path
     done: list[merge.Part] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    blamed: list[Task] = field(default_factory=list)
+    blamed: list[tuple[Task, Missing]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
 
@@ -70,7 +70,7 @@ class Fleet:
             self._count(ended)
         lost = tuple(dict.fromkeys((*task.avoid, ended.gpu))) if ended.is_broken else task.avoid
         if len(lost) >= FATAL:
-            self.blamed.append(task)
+            self.blamed.append((task, Missing(code=Code.LOST_GPU, message=f"shard {task.shard.index} lost {FATAL} GPUs")))
         elif task.number < MAX_TRIES:
             out = task.out.with_name(f"{task.out.name}-again-{task.number}")
             yield replace(task, number=task.number + 1, avoid=lost, out=out)
@@ -89,9 +89,15 @@ class Fleet:
 
     def _keep(self, task: Task) -> None:
         try:
-            self.done += merge.read([task.out])
+            parts = merge.read([task.out])
+            for part in parts:
+                merge.demand_shard(part, task.shard)
+            self.done += parts
         except EvidenceError as error:
-            self.notes.append(f"shard {task.shard.index} is lost: {str(error).splitlines()[0]}")
+            why = str(error).splitlines()[0]
+            self.notes.append(f"shard {task.shard.index} is lost: {why}")
+            if isinstance(error, merge.ForeignUnitError):
+                self.blamed.append((task, Missing(code=Code.FOREIGN_UNIT, message=why)))
 
 
 def measure(
@@ -124,22 +130,27 @@ def _joined(fleet: Fleet, plan: Plan, builds: tuple[BuildEvidence, ...], request
     run = merge.merge(fleet.done, verified=fleet.engine.verified)
     here = host.provenance(request)
     provenance = replace(run.evidence.provenance, commit=here.commit, dirty=here.dirty)
-    blamed = (one for task in fleet.blamed for one in _lost_gpus(task, plan, builds))
+    blamed = (one for task, why in fleet.blamed for one in _blame(task, why, plan, builds))
     evidence = replace(
         run.evidence,
         provenance=provenance,
         observations=(*run.evidence.observations, *blamed),
+        shard=None if fleet.engine.verified else _with_units(run.evidence.shard, fleet.blamed),
         attempts=tuple(sorted(fleet.attempts, key=lambda attempt: (attempt.number, attempt.gpu, attempt.reason))),
         notes=(*run.evidence.notes, *fleet.notes),
     )
     return evidence, run
 
 
-def _lost_gpus(task: Task, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[Observation]:
-    """Give every unit of the shard the reason: its code lost two GPUs."""
+def _with_units(shard: Shard | None, blamed: Sequence[tuple[Task, Missing]]) -> Shard | None:
+    more = (unit for task, _ in blamed for unit in task.shard.units)
+    return shard and replace(shard, units=tuple(dict.fromkeys((*shard.units, *more))))
+
+
+def _blame(task: Task, missing: Missing, plan: Plan, builds: tuple[BuildEvidence, ...]) -> Iterator[Observation]:
+    """Give every unit of the shard this reason."""
     workloads = {workload.id: workload for workload in plan.workloads}
     built = {build.subject: build for build in builds}
-    missing = Missing(code=Code.LOST_GPU, message=f"shard {task.shard.index} lost {FATAL} GPUs")
     for unit in task.shard.units:
         workload = workloads[unit.workload]
         if (build := built.get(workload.subject)) is not None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.reading import Histogram, Missing, Reading, Samples
+from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import Kind
 
 
@@ -224,13 +225,27 @@ class Attempt:
     reason: str = ""
 
 
+VERIFIED = -1
+UNVERIFIED = 0
+"""The index of merged shards: each with a signed statement, or not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """The part of a plan that was measured: number ``index`` of ``count``, counted from 1, of the plan with this digest."""
+    """The part of a plan that was measured: number ``index`` of ``count``, counted from 1, of the plan with this digest.
+
+    Only ``units`` may have results. ``parts``: the digest of each shard's units.
+    """
 
     index: int
     count: int
     plan: str
+    units: tuple[Unit, ...]
+    parts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not VERIFIED <= self.index <= self.count or len(self.parts) != self.count:
+            raise ValueError(f"shard {self.index} of {self.count}, of a cut with {len(self.parts)} parts, is impossible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,3 +263,8 @@ class Evidence:
     def __post_init__(self) -> None:
         if len({build.subject for build in self.builds}) != len(self.builds):
             raise ValueError("a subject has two builds")
+
+    @property
+    def is_part(self) -> bool:
+        """Tell whether it is of a shard, or was merged from unsigned bundles."""
+        return self.shard is not None and self.shard.index != VERIFIED

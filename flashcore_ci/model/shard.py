@@ -30,7 +30,7 @@ class Needs:
 class ShardFile:
     """The content of a shard file: number ``index`` of ``count``, from 1, at this commit.
 
-    ``plan``: SHA-256 of what it measures. ``base``: the commit to compare with, or empty.
+    ``plan``: SHA-256 of what it measures. ``parts``: the digest of each shard's units. ``base``: the commit to compare with, or empty.
     """
 
     suite: str
@@ -40,6 +40,7 @@ class ShardFile:
     index: int
     count: int
     units: tuple[Unit, ...]
+    parts: tuple[str, ...]
     needs: Needs
     base: str = ""
     schema: Literal["shard-v1"] = "shard-v1"
@@ -49,3 +50,5 @@ class ShardFile:
             raise ValueError(f"shard {self.index} of {self.count} is impossible")
         if not self.units or len(set(self.units)) != len(self.units):
             raise ValueError("a shard has no unit, or one of them twice")
+        if len(self.parts) != self.count:
+            raise ValueError(f"a cut into {self.count} shards has {len(self.parts)} parts")

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flashcore_ci.model.identity import digest_of
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.shard import Unit
 from flashcore_ci.model.suite import STATIC_KINDS, Kind
 from flashcore_ci.plan.planner import keep
 
-START_SECONDS = {Kind.CORRECTNESS: 10.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 7.0, Kind.COMPARISON: 12.0}
+START_SECONDS = dict.fromkeys(Kind, 10.0) | {Kind.CORRECTNESS: 8.0, Kind.SANITIZER: 4.0, Kind.PROFILE: 4.0, Kind.TIMING: 5.0}
 """About what the first unit of a kind costs a shard: processes start. It moves work between shards, and no verdict."""
-SHARES = {Kind.CORRECTNESS: 0.12, Kind.SANITIZER: 0.05}
+SHARES = {Kind.CORRECTNESS: 0.05, Kind.SANITIZER: 0.03, Kind.MACHINE_CODE: 0.05}
 """How much of its seconds a unit adds to a shard's: its processes run next to others. The other kinds have the GPU alone."""
+PROBE_SECONDS = 4.0
 UNKNOWN_SECONDS = 1.0
 MAX_SECONDS = 3600.0
 """The longest time of a unit that is believed."""
@@ -27,12 +29,12 @@ Seconds = Mapping[Unit, float]
 @dataclass(slots=True)
 class _Bin:
     units: list[Unit] = field(default_factory=list)
-    seconds: float = 0.0
+    kinds: set[Kind] = field(default_factory=set)
+    seconds: float = PROBE_SECONDS
 
     def with_unit(self, unit: Unit, seconds: float) -> float:
         """Return this shard's time with one more unit."""
-        started = any(unit.kind is other.kind for other in self.units)
-        return self.seconds + seconds + (0.0 if started else START_SECONDS[unit.kind])
+        return self.seconds + seconds + (0.0 if unit.kind in self.kinds else START_SECONDS[unit.kind])
 
 
 def units_of(plan: Plan) -> tuple[Unit, ...]:
@@ -42,30 +44,45 @@ def units_of(plan: Plan) -> tuple[Unit, ...]:
     return tuple(Unit(kind=kind, workload=one.id) for kind in kinds for one in plan.workloads if (kind, one.id) in needed)
 
 
+def units_digest(units: Sequence[Unit]) -> str:
+    """Return the digest that names one part of a cut."""
+    return digest_of("units", [(unit.kind, unit.workload) for unit in units])
+
+
 def cut(plan: Plan, seconds: Seconds, count: int) -> tuple[tuple[tuple[Unit, ...], float], ...]:
     """Divide the units into about ``count`` shards, with the estimated seconds of each. Those for several GPUs have shards of their own.
 
-    The longest unit of the longest kind goes first, into the shard that ends first with it (Graham 1969). So each kind is in balance,
-    and a wrong share of one kind matters little. Equal inputs give equal shards.
+    What runs next to others mostly starts processes, so it is in as few shards as is fastest. Equal inputs give equal shards.
     """
     units = units_of(plan)
     known = dict(_estimates(units, seconds))
     order = {unit: number for number, unit in enumerate(units)}
     gpus = {workload.id: workload.gpus for workload in plan.workloads}
-    totals = Counter[Kind]()
-    for unit in units:
-        totals[unit.kind] += round(1e3 * known[unit])
     found: list[_Bin] = []
     for size in sorted({gpus[unit.workload] for unit in units}):
         same = [unit for unit in units if gpus[unit.workload] == size]
-        bins = [_Bin() for _ in range(max(1, min(count // size, len(same))))]
-        for unit in sorted(same, key=lambda unit: (-totals[unit.kind], -known[unit], order[unit])):
-            ends = [shard.with_unit(unit, known[unit]) for shard in bins]
-            best = min(range(len(bins)), key=ends.__getitem__)
-            bins[best].units.append(unit)
-            bins[best].seconds = ends[best]
-        found += bins
+        most = max(1, min(count // size, len(same)))
+        tried = [_fill(same, known, most, few) for few in {most, *(1 << power for power in range(most.bit_length()))}]
+        found += min(tried, key=lambda bins: (max(shard.seconds for shard in bins), sum(bool(shard.units) for shard in bins)))
     return tuple((tuple(sorted(shard.units, key=order.__getitem__)), shard.seconds) for shard in found if shard.units)
+
+
+def _fill(units: Sequence[Unit], known: Seconds, count: int, few: int) -> list[_Bin]:
+    """Use ``count`` shards, of which ``few`` have what runs next to others.
+
+    The longest unit of a kind goes first, into the shard that ends first with it (Graham 1969). The longest kind fills the rest.
+    """
+    bins = [_Bin() for _ in range(count)]
+    totals = Counter[Kind]()
+    for unit in units:
+        totals[unit.kind] += round(1e3 * known[unit])
+    for unit in sorted(units, key=lambda unit: (unit.kind not in SHARES, totals[unit.kind], unit.kind, -known[unit])):
+        places = range(few if unit.kind in SHARES else count)
+        best = bins[min(places, key=lambda place: bins[place].with_unit(unit, known[unit]))]
+        best.seconds = best.with_unit(unit, known[unit])
+        best.units.append(unit)
+        best.kinds.add(unit.kind)
+    return bins
 
 
 def gpus_of(plan: Plan, units: Sequence[Unit]) -> int:

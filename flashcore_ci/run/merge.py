@@ -7,21 +7,25 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from flashcore_ci.model.codes import NEXT_STEP, Code
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.evidence import Device, Evidence, Observation, Provenance, Shard
+from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Device, Evidence, Observation, Provenance, Shard
 from flashcore_ci.model.plan import Plan
+from flashcore_ci.model.shard import ShardFile, Unit
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.plan.shards import units_digest
+from flashcore_ci.run import shards
 from flashcore_ci.run import statement as statements
 from flashcore_ci.store.claim import claim_folder
+from flashcore_ci.store.manifest import ARTIFACTS
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 
-UNVERIFIED = 0
-"""The index of a merged run whose bundles had no signed statements. ``require`` refuses it."""
 FIX = "measure the shards of one cut, on one commit, with one machine class, and with the binaries of one build"
 BETWEEN = ","
 """Between the UUIDs of GPUs."""
+T = TypeVar("T", Observation, Unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,36 +35,81 @@ class Part:
     where: str
     run: Run
 
+    @property
+    def shard(self) -> Shard:
+        """What it may hold. EvidenceError for a whole run."""
+        if self.run.evidence.shard is None:
+            raise EvidenceError(
+                f"{self.where}: it is a whole run, and not of a shard", fix="judge it alone, and merge the others"
+            )
+        return self.run.evidence.shard
+
+
+class ForeignUnitError(EvidenceError):
+    """A bundle holds what its shard was not to measure."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {Code.FOREIGN_UNIT}: {what}", fix=NEXT_STEP[Code.FOREIGN_UNIT])
+
 
 def read(bundles: Iterable[Path]) -> tuple[Part, ...]:
-    """Read bundles. EvidenceError lists every one that is damaged or of another plan than it says."""
+    """Read bundles, as ``check``. EvidenceError lists every one that is refused."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # to unpack and to hash leaves the interpreter free
         found = tuple(pool.map(_read, bundles))
-    if problems := [str(one) for one in found if isinstance(one, EvidenceError)]:
-        raise EvidenceError("\n".join(problems), fix="give whole bundles, or leave these out: their checks are then inconclusive")
+    if problems := [one for one in found if isinstance(one, EvidenceError)]:
+        if len(problems) == 1 and isinstance(problems[0], ForeignUnitError):
+            raise problems[0]
+        raise EvidenceError(
+            "\n".join(map(str, problems)), fix="give whole bundles, or leave these out: their checks are then inconclusive"
+        )
     return tuple(one for one in found if isinstance(one, Part))
 
 
 def _read(bundle: Path) -> Part | EvidenceError:
     try:
-        return _checked(Part(where=str(bundle), run=read_run(bundle)))
+        return check(Part(where=str(bundle), run=read_run(bundle)))
     except EvidenceError as error:
         return error
 
 
-def _checked(part: Part) -> Part:
-    evidence = part.run.evidence
+def check(part: Part) -> Part:
+    """Return the part. EvidenceError if it holds what its shard was not to measure."""
     if part.run.is_v1:
         raise EvidenceError(f"{part.where}: its evidence is of the first schema, which knows no shards", fix=FIX)
-    if evidence.shard is not None and evidence.shard.plan != part.run.plan_digest:
+    if part.shard.plan != part.run.plan_digest:
         raise EvidenceError(f"{part.where}: it is of another plan than its shard says", fix=FIX)
-    planned = {(kind, workload.id) for workload in part.run.plan.workloads for kind in workload.collect}
-    for observation in evidence.observations:
-        if (observation.kind, observation.target) not in planned:
-            raise EvidenceError(
-                f"{part.where}: its plan does not ask for {observation.kind} of {observation.target[:80]}", fix=FIX
-            )
+    if foreign := _find_foreign(part):
+        raise ForeignUnitError(part.where, foreign)
     return part
+
+
+def _find_foreign(part: Part) -> str:
+    """Name what a bundle holds, and its shard does not."""
+    shard, run = part.shard, part.run
+    is_merged = shard.index in {VERIFIED, UNVERIFIED}
+    if not is_merged and units_digest(shard.units) != shard.parts[shard.index - 1]:
+        return f"its units are not those of shard {shard.index} of the cut"
+    planned = {(kind, workload.id) for workload in run.plan.workloads for kind in workload.collect}
+    units = {(unit.kind, unit.workload) for unit in shard.units}
+    for kind, target in (*(units - planned), *((one.kind, one.target) for one in run.evidence.observations)):
+        if (kind, target) not in units & planned:
+            where = "its plan" if (kind, target) not in planned else "its shards" if is_merged else f"shard {shard.index}"
+            return f"{where} does not ask for {kind} of {target[:80]}"
+    folders = {f"{ARTIFACTS}/shard-{number}" for number in (range(1, shard.count + 1) if is_merged else (shard.index,))}
+    other = (name for name in run.files if "/".join(name.split("/")[:2]) not in folders)
+    return next((f"{name[:80]} is not a file of its shard" for name in other), "")
+
+
+def demand_shard(part: Part, file: ShardFile) -> None:
+    """Raise ForeignUnitError unless ``part`` is of this shard."""
+    if (part.shard.index, part.shard.units, part.shard.parts) != (file.index, file.units, file.parts):
+        raise ForeignUnitError(part.where, f"shard file {file.index} of {file.count} asks for other units")
+
+
+def demand_shards(parts: Iterable[Part], folder: Path) -> None:
+    """Demand the shard file of each bundle, ``NAME.json`` in ``folder``, as ``demand_shard``."""
+    for part in parts:
+        demand_shard(part, shards.read(folder / f"{Path(part.where).name.removesuffix('.tar.xz')}.json"))
 
 
 def merge(parts: Sequence[Part], *, verified: bool) -> Run:
@@ -72,13 +121,12 @@ def merge(parts: Sequence[Part], *, verified: bool) -> Run:
         raise EvidenceError("there is nothing to merge", fix="give at least one bundle")
     joined = _join(sorted(parts, key=lambda part: part.where))
     evidence, plan = joined.evidence, joined.plan
-    cuts = {shard.count for part in parts if (shard := part.run.evidence.shard) is not None}
-    verified = verified and all(
-        shard is None or shard.index != UNVERIFIED for shard in (part.run.evidence.shard for part in parts)
+    verified = verified and all(part.shard.index != UNVERIFIED for part in parts)
+    shard = replace(
+        parts[0].shard,
+        index=VERIFIED if verified else UNVERIFIED,
+        units=_in_order({unit for part in parts for unit in part.shard.units}, plan),
     )
-    if len(cuts) > 1:
-        raise EvidenceError(f"the bundles are of cuts into {' and '.join(map(str, sorted(cuts)))} shards", fix=FIX)
-    shard = None if verified else Shard(index=UNVERIFIED, count=max(cuts, default=1), plan=joined.plan_digest)
     evidence = replace(evidence, observations=_in_order(evidence.observations, plan), shard=shard)
     return replace(joined, evidence=evidence, files=dict(sorted(joined.files.items())))
 
@@ -111,6 +159,7 @@ def _join(parts: Sequence[Part]) -> Run:
     for part in parts[1:]:
         if part.run.plan_digest != first.run.plan_digest:
             raise _differ(first, part, "the plan")
+        _refuse_other_cut(first, part)
         if part.run.evidence.builds != first.run.evidence.builds:
             raise _differ(first, part, "the build")
         _refuse_other_provenance(first, part)
@@ -122,6 +171,11 @@ def _join(parts: Sequence[Part]) -> Run:
         attempts=_union(one.attempts for one in every),
     )
     return replace(first.run, evidence=evidence, files=_join_files(parts))
+
+
+def _refuse_other_cut(left: Part, right: Part) -> None:
+    if right.shard.parts != left.shard.parts:
+        raise _differ(left, right, "the cut into shards")
 
 
 def _refuse_other_provenance(left: Part, right: Part) -> None:
@@ -162,11 +216,16 @@ def _union(every: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(sorted(dict.fromkeys(item for items in every for item in items), key=repr))
 
 
-def _in_order(observations: Iterable[Observation], plan: Plan) -> tuple[Observation, ...]:
+def _in_order(found: Iterable[T], plan: Plan) -> tuple[T, ...]:
     """Sort as the plan does. Two results of one unit stay, and contradict each other in the verdict."""
-    place = {(kind, workload.id): number for number, workload in enumerate(plan.workloads) for kind in workload.collect}
+    place = {workload.id: number for number, workload in enumerate(plan.workloads)}
     kinds = list(Kind)
-    return tuple(sorted(observations, key=lambda one: (kinds.index(one.kind), place[one.kind, one.target], repr(one))))
+
+    def key(one: T) -> tuple[int, int, str]:
+        name = one.target if isinstance(one, Observation) else one.workload
+        return kinds.index(one.kind), place[name], repr(one)
+
+    return tuple(sorted(found, key=key))
 
 
 def _differ(left: Part, right: Part, what: str) -> EvidenceError:

@@ -65,7 +65,7 @@ def require(
         statements.demand(evidence, statement, invocation=github.invocation(request.environ))
     run = read_run(evidence)
     _refuse((V1_REFUSED,) if run.is_v1 else ())
-    _refuse((PART_REFUSED,) if run.evidence.shard is not None else ())
+    _refuse((PART_REFUSED,) if run.evidence.is_part else ())
     with scratch_folder() as logs:
         outputs = (request.out, evidence, *filter(None, (request.build, request.base_build)))
         here = git.checkout(request.root, logs=logs, outputs=tuple(request.root / path for path in outputs))

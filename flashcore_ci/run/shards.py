@@ -58,6 +58,7 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
     if not parts:
         raise UsageError(f"{request.suite} asks nothing of a GPU", fix="run `flashcore-ci gate` on any machine")
     commit = host.provenance(request).commit
+    digests = tuple(shards.units_digest(units) for units, _ in parts)
     return tuple(
         ShardFile(
             suite=plan.suite,
@@ -67,6 +68,7 @@ def cut_plan(plan: Plan, request: Request, *, gpus: int) -> tuple[ShardFile, ...
             index=number,
             count=len(parts),
             units=units,
+            parts=digests,
             needs=Needs(gpus=shards.gpus_of(plan, units), architecture="", exclusive=True, seconds=round(seconds, 1)),
             base=request.base or "",
         )
@@ -115,7 +117,7 @@ def part_of(plan: Plan, shard: ShardFile, here: Provenance) -> Part:
     if shard.plan != digest_of(part):
         raise UsageError(f"the shard was cut from another version of {shard.suite_file} or of its subjects", fix=FIX)
     whole = hashlib.sha256(encode(plan)).hexdigest()
-    return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole))
+    return Part(plan=part, shard=Shard(index=shard.index, count=shard.count, plan=whole, units=shard.units, parts=shard.parts))
 
 
 def _durations(sources: Iterable[Source]) -> dict[Unit, float]:

@@ -14,9 +14,11 @@ from flashcore_ci.adapters import clock
 from flashcore_ci.collect import child
 from flashcore_ci.model.codes import PASSING, Code
 from flashcore_ci.model.errors import EvidenceError, UsageError
-from flashcore_ci.model.evidence import Observation
+from flashcore_ci.model.evidence import Observation, Shard
 from flashcore_ci.model.reading import Measured, Missing
 from flashcore_ci.model.suite import Trust, Waiver
+from flashcore_ci.plan.shards import units_digest, units_of
+from flashcore_ci.run import merge
 from flashcore_ci.selftest import look_alikes, lowered_bar
 from flashcore_ci.selftest.good_run import GoodRun, seal
 from flashcore_ci.selftest.model import REFUSED, Defect, Detection
@@ -218,6 +220,21 @@ def _endless_text(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tamp
     return ACCEPTED
 
 
+def _foreign_unit(good: GoodRun, gate: str) -> str:  # noqa: ARG001 - every tampering has this signature
+    """Let the bundle of a shard hold one result more than its shard asks for."""
+    every = units_of(good.run.plan)
+    first = good.run.evidence.observations[0]
+    others = tuple(unit for unit in every if (unit.kind, unit.workload) != (first.kind, first.target))
+    for units in (every, others):
+        shard = Shard(index=1, count=1, plan=good.run.plan_digest, units=units, parts=(units_digest(units),))
+        run = replace(good.run, evidence=replace(good.run.evidence, shard=shard), files={}, is_v1=False)
+        try:
+            merge.check(merge.Part(where="planted", run=run))
+        except merge.ForeignUnitError:
+            return REFUSED if units is others else ACCEPTED
+    return ACCEPTED
+
+
 def _lowered_bar(good: GoodRun, gate: str, *, tampering: str) -> str:  # noqa: ARG001 - as above
     reason = lowered_bar.reason_of(good.run.plan, tampering)
     return ACCEPTED if reason == lowered_bar.NOT_SEEN else reason
@@ -258,6 +275,7 @@ TAMPERINGS: dict[str, Callable[[GoodRun, str], str]] = {
     "leftover-result": _leftover_result,
     "piped-result": _piped_result,
     "endless-text": _endless_text,
+    "foreign-unit": _foreign_unit,
     **{name: partial(_lowered_bar, tampering=name) for name in lowered_bar.TAMPERINGS},
     **{name: partial(_look_alike, tampering=name) for name in look_alikes.PAIRS},
 }

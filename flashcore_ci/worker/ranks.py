@@ -24,6 +24,8 @@ from flashcore_ci.model.codes import Code
 from flashcore_ci.worker.job import Job, Result, missing
 
 POLL_SECONDS = 0.05
+EXIT_SECONDS = 5.0
+"""A process with a GPU ends so long after its connections."""
 TOGETHER = frozenset({"correctness", "timing", "messages"})
 """Jobs that need all ranks at once. A tool runs each rank alone."""
 NEAR_ONE = frozenset({"link/traffic"})
@@ -64,6 +66,7 @@ class _Watch:
         self._signal = job.options.get("go")
         self._progress = time.monotonic()
         self._seen: tuple[Any, ...] = ()
+        self._failed_at = math.inf
 
     def follow(self, ranks: Sequence[Any]) -> bool:
         """Keep what all ranks have finished, until they end or one fails."""
@@ -72,7 +75,11 @@ class _Watch:
             read = [_read(file) for file in self._files]
             kept = self._keep(read)
             killed = [process.exitcode or None for process in ranks]  # a rank whose neighbour died may write that it lost it
-            failure = _died(killed, read) or kept or _died(ended, read) or self._hung(read)
+            failure = _died(killed, read)
+            if kept is None:
+                failure = failure or _died(ended, read) or self._hung(read)
+            elif failure is None and not self._may_follow_a_death(ended, read):
+                failure = kept
             if failure is not None:
                 at, outcome = failure
                 if not at:
@@ -105,6 +112,11 @@ class _Watch:
                 self._result.finish(name, combine(whole))
         return None
 
+    def _may_follow_a_death(self, ended: Sequence[int | None], read: Sequence[Mapping[str, Any]]) -> bool:
+        self._failed_at = min(self._failed_at, time.monotonic())
+        silent = any(code is None and not _gave_reason(one) for code, one in zip(ended, read, strict=True))
+        return silent and time.monotonic() - self._failed_at < EXIT_SECONDS
+
     def _hung(self, read: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]] | None:
         now = time.monotonic()
         seen = tuple((one["started"], len(one["outcomes"])) for one in read)
@@ -121,13 +133,16 @@ class _Watch:
 
 def _died(ended: Sequence[int | None], read: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]] | None:
     for rank, code in enumerate(ended):
-        gave_reason = any("missing" in outcome for outcome in read[rank]["outcomes"].values())
-        if code is None or gave_reason or (code == 0 and read[rank]["finished"]):
+        if code is None or _gave_reason(read[rank]) or (code == 0 and read[rank]["finished"]):
             continue
         at = read[rank]["started"] or next((one["started"] for one in read if one["started"]), "")
         how = f"was killed by signal {-code}" if code < 0 else f"ended early, exit status {code}"
         return at, missing(Code.RANK_DIED, f"rank {rank} {how}")
     return None
+
+
+def _gave_reason(read: Mapping[str, Any]) -> bool:
+    return any("missing" in outcome for outcome in read["outcomes"].values())
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Thousands of shards that are killed, corrupted or of another commit: none is lost or doubled, and no green is forged.
+"""Thousands of shards that are killed, corrupted, of another commit or greedy: none is lost or doubled, and no green is forged.
 
 At night 10,000 shards, 500 of them real processes. In each change 40 shards and two processes.
 """
@@ -20,13 +20,15 @@ from judging import judged
 from replayed import ROOT
 
 from flashcore_ci.model.errors import EvidenceError, FlashcoreError
+from flashcore_ci.model.evidence import VERIFIED
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.plan.shards import units_digest
 from flashcore_ci.run import merge
 from flashcore_ci.run import statement as statements
 from flashcore_ci.store.run import Run, prepare_run, read_run, write_run
 
 ADDRESS = "https://github.com/flashcore/flashcore-ci/actions/runs/41"
-KILLED, FLIPPED, REWRITTEN, FOREIGN = 0.05, 0.005, 0.005, 0.01
+KILLED, FLIPPED, REWRITTEN, FOREIGN, GREEDY = 0.05, 0.005, 0.005, 0.01, 0.01
 BAD = 0.03
 """How many kernels are really wrong."""
 OTHER_COMMIT = "2" * 40
@@ -43,6 +45,8 @@ class Fleet:
     processes: int
     truth: dict[int, float] = field(default_factory=dict)
     fates: Counter[str] = field(default_factory=Counter)
+    greedy: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     template: Run | None = None
 
     def prepare(self) -> None:
@@ -110,17 +114,42 @@ class Fleet:
             bundle.unlink()
             shard_process.write(self.template, bundle, index, self.count, 0.0, commit=OTHER_COMMIT)
             bundle.with_name(f"{bundle.name}.json").write_bytes(statements.expected(bundle, invocation=ADDRESS))
+        elif draw < FLIPPED + REWRITTEN + FOREIGN + GREEDY:
+            self.fates["greedy"] += 1
+            bundle.unlink()
+            self._grab(bundle, index)
+            bundle.with_name(f"{bundle.name}.json").write_bytes(statements.expected(bundle, invocation=ADDRESS))
+            self.greedy.append(bundle.name)
+
+    def _grab(self, bundle: Path, index: int) -> None:
+        """Let a shard call all workloads of this cut good: as its own, as those of a new cut, of a merge, or of the next shard."""
+        assert self.template is not None
+        names = tuple(f"w{number}" for number in range(1, self.count + 1))
+        honest = shard_process.shard_of(self.template, index, self.count)
+        units = tuple(unit for part in shard_process.cut(self.count) for unit in part)
+        claims = (
+            honest,
+            replace(honest, units=units),
+            replace(honest, index=1, count=1, units=units, parts=(units_digest(units),)),
+            replace(honest, index=VERIFIED, units=units),
+            shard_process.shard_of(self.template, index % self.count + 1, self.count),
+        )
+        claim = self.numbers.choice(claims)
+        targets = names if claim is not claims[-1] else (f"w{claim.index}",)
+        shard_process.write(self.template, bundle, index, self.count, 0.0, targets=targets, shard=claim)
 
 
-def accepted(bundles: list[Path]) -> list[merge.Part]:
-    """Take what its statement names. `merge` refuses to join commits, so a person leaves the odd one out."""
+def accepted(fleet: Fleet, bundles: list[Path]) -> list[merge.Part]:
+    """Take what its statement and its shard name. `merge` refuses to join commits, so a person leaves the odd one out."""
     parts = []
     for bundle in bundles:
         try:
             merge.demand_statements([bundle], bundle.parent, invocation=ADDRESS)
-            parts += merge.read([bundle])
-        except FlashcoreError:
-            continue
+            (part,) = merge.read([bundle])
+            merge.demand_shard(part, shard_process.file_of(int(bundle.name.split("-")[1]), fleet.count))
+            parts.append(part)
+        except FlashcoreError as error:
+            fleet.refused += [bundle.name] * isinstance(error, merge.ForeignUnitError)
     foreign = [part for part in parts if part.run.evidence.provenance.commit == OTHER_COMMIT]
     own = [part for part in parts if part not in foreign]
     for part in foreign:
@@ -133,10 +162,11 @@ def check(fleet: Fleet) -> None:
     """Every check has one verdict, its own or none, and the order of the bundles does not count."""
     assert fleet.template is not None
     found = [bundle for index in range(1, fleet.count + 1) if (bundle := fleet.measure(index)) is not None]
-    parts = accepted(found)
+    parts = accepted(fleet, found)
+    assert fleet.refused == fleet.greedy
     run = merge.merge([*parts, *fleet.numbers.sample(parts, len(parts) // 3)], verified=True)
     assert run.evidence == merge.merge(parts[::-1], verified=True).evidence
-    assert run.evidence.shard is None
+    assert not run.evidence.is_part
     assert Counter(one.target for one in run.evidence.observations).most_common(1)[0][1] == 1
     report = judged(replace(run.evidence, builds=(BUILD,)), plan=fleet.template.plan, builds=(BUILD,))
     measured = {one.target for one in run.evidence.observations}
@@ -167,4 +197,4 @@ def test_sixty_shards(tmp_path: Path) -> None:
 def test_ten_thousand_shards(tmp_path: Path) -> None:
     fates = simulate(tmp_path, fleets=100, count=100, processes=500)
     assert fates["process"] == 500
-    assert all(fates[fate] > 0 for fate in ("killed", "flipped", "rewritten", "foreign"))
+    assert all(fates[fate] > 0 for fate in ("killed", "flipped", "rewritten", "foreign", "greedy"))

@@ -26,13 +26,15 @@ def test_the_merge_of_64_bundles_is_fast(tmp_path: Path) -> None:
     recorded = read_run(ROOT / "gates/evidence/nvidia-h200-hopper.tar.xz")
     found = {(one.kind, one.target): one for one in recorded.evidence.observations}
     parts = shards.cut(recorded.plan, {Unit(kind=kind, workload=name): one.seconds for (kind, name), one in found.items()}, COUNT)
+    digests = tuple(shards.units_digest(units) for units, _ in parts)
     bundles = []
     for number, (units, _) in enumerate(parts, start=1):
         folder = tmp_path / str(number)
         prepare_run(folder, recorded.plan)
         seen = tuple(found[unit.kind, unit.workload] for unit in units if (unit.kind, unit.workload) in found)
         write_run(folder, recorded.plan, replace(recorded.evidence, observations=seen))
-        shard = Shard(index=number, count=len(parts), plan=read_run(folder).plan_digest)
+        plan = read_run(folder).plan_digest
+        shard = Shard(index=number, count=len(parts), plan=plan, units=units, parts=digests)
         write_run(folder, recorded.plan, replace(recorded.evidence, observations=seen, shard=shard))
         bundles.append(tmp_path / f"{number}.tar.xz")
         pack(folder, bundles[-1])

@@ -140,3 +140,20 @@ def test_a_forged_commit_does_not_help_other_code(measured: Path, tmp_path: Path
     assert (status, f"this checkout is at {commit[:12]}" in said) == (11, True)
     status, said = required(repository, altered(measured, tmp_path, commit=commit))
     assert (status, "stale-evidence" in said) == (11, True)
+
+
+def test_each_machine_class_has_a_verdict_of_its_own(repository: Repository, measured: Path, tmp_path: Path) -> None:
+    suite = repository.folder / "gates/hopper.toml"
+    name = read_run(measured).evidence.provenance.device.name
+    other = altered(measured, tmp_path, device=make_device(name="NVIDIA H100 NVL"))
+    ours = name.split()[-1].lower()
+    done = repository.tool("require", measured, other, "--suite", suite, "--machines", f"{ours},h100-nvl")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 11, done.stderr
+    outcomes = [
+        json.loads((repository.folder / f"runs/required/{of}/report.json").read_text())["outcome"] for of in (ours, "h100-nvl")
+    ]
+    assert outcomes == ["PASS", "INCONCLUSIVE"]
+    refused = repository.tool("require", measured, "--suite", suite, "--machines", f"{ours},h100")
+    assert (refused.returncode, "0 evidences are of h100" in refused.stderr) == (11, True), refused.stderr
+    assert repository.tool("require", measured, "--suite", suite, "--machines", ours).returncode == 0

@@ -78,7 +78,7 @@ def refusal(run: Run, invocation: str) -> str:
     refused = {
         "its statement names no workflow run": not invocation,
         "it is of the first schema": run.is_v1,
-        "it is of a shard, or was merged from unsigned bundles": run.evidence.shard is not None,
+        "it is of a shard, or was merged from unsigned bundles": run.evidence.is_part,
         "it is of a checkout with uncommitted changes": provenance.dirty,
         "it names no GPU": provenance.device is None,
         f"it was collected by flashcore-ci {provenance.version}, and this is {__version__}": provenance.version != __version__,

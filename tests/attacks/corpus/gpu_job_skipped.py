@@ -40,6 +40,10 @@ def _files(name: str) -> Attack:
     return Attack(name=name, attempt=lambda _: not changing.found(changing.STARTS_GPU[name][0]))
 
 
+def _shard(index: int) -> Shard:
+    return Shard(index=index, count=2, plan="f" * 64, units=(), parts=("f" * 64,) * 2)
+
+
 def _text(name: str, file: str, before: str, after: str, plan: Plan = PLAN) -> Attack:
     """Change a covered file in what looks like a comment."""
 
@@ -141,8 +145,8 @@ CLASS = AttackClass(
         _run("evidence of a checkout with changes", _provenance(dirty=True)),
         _run("evidence without a GPU", _provenance(device=None)),
         _run("evidence of another version", _provenance(version="0.0.1")),
-        _run("evidence of one shard", lambda evidence: replace(evidence, shard=Shard(index=1, count=2, plan="f" * 64))),
-        _run("evidence that was merged without signatures", lambda evidence: replace(evidence, shard=Shard(index=0, count=2, plan="f" * 64))),
+        _run("evidence of one shard", lambda evidence: replace(evidence, shard=_shard(1))),
+        _run("evidence that was merged without signatures", lambda evidence: replace(evidence, shard=_shard(0))),
         _run("evidence of the first schema", lambda evidence: evidence, is_v1=True),
         _run("evidence of no workflow run: the base itself was skipped", lambda evidence: evidence, invocation=""),
         Attack(name="a commit that a replace ref hides", attempt=_replaced),

@@ -8,17 +8,27 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from attacking import Attack, AttackClass
 
 from flashcore_ci.build import cache as caching
+from flashcore_ci.build import objects
 from flashcore_ci.build.cache import Cache
 from flashcore_ci.build.library import LinkedLibrary
+from flashcore_ci.build.sources import Sources
 from flashcore_ci.build.system_files import SystemFiles
+from flashcore_ci.model.options import CompileOptions
 
 KEYS = tuple(hashlib.sha256(name).hexdigest() for name in (b"slow", b"fast"))
 Change = Callable[[Path], None]
+OPTIONS = CompileOptions(architectures=("sm_90a",))
+SOURCES = {
+    "kernel/a.cu": '#include "b.h"\n#if __has_include("c.h")\nint c;\n#endif\n',
+    "kernel/second/b.h": "int b;\n",
+}
 
 
 def poison(name: str, change: Callable[[Cache], None]) -> Attack:
@@ -114,6 +124,31 @@ def swap(folder: Path) -> None:
     (folder / "x").rename(second)
 
 
+def elsewhere(name: str, change: Change) -> Attack:
+    """Take the object of one checkout for the sources of another one."""
+
+    def attempt(folder: Path) -> bool:
+        keys = []
+        for root in (folder / "one", folder / "two"):
+            for path, text in SOURCES.items():
+                write(path, text)(root)
+            if root.name == "two":
+                change(root)
+            toolchain = host = SimpleNamespace(digest="digest", identity="identity")
+            context: Any = SimpleNamespace(sources=Sources(root), toolchain=toolchain, host=host, libraries={})
+            keys.append(objects.make_unit("kernel/a.cu", ("kernel/first", "kernel/second"), OPTIONS, context).key)
+        return keys[0] == keys[1]
+
+    return Attack(name=f"another checkout: {name}", attempt=attempt)
+
+
+def outside(folder: Path) -> None:
+    """Let a header be a link to one outside of the checkout."""
+    (folder.parent / "outside.h").write_text("int outside;\n")
+    remove("kernel/second/b.h")(folder)
+    (folder / "kernel/second/b.h").symlink_to(folder.parent / "outside.h")
+
+
 def member(rng: random.Random) -> Attack:
     """Change a header's bytes, or put one in front of it."""
     name = rng.choice(("sys/types.h", "math.h"))
@@ -132,6 +167,7 @@ def mutant(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Cache, "load", load)
     patch.setattr(SystemFiles, "digest", lambda *_: "")
+    patch.setattr(Sources, "bytes_digest", lambda *_: "")
 
 
 CLASS = AttackClass(
@@ -151,6 +187,13 @@ CLASS = AttackClass(
         stale("a header of the checkout in front, in a folder", write("root/include/sys/types.h")),
         stale("a header of the machine in front", write("usr/c++/math.h")),
         stale("an empty header in front", write("usr/c++/sys/types.h", "")),
+        elsewhere("other code", write("kernel/a.cu", "int a;\n")),
+        elsewhere("one blank more", write("kernel/second/b.h", "int  b;\n")),
+        elsewhere("no header", remove("kernel/second/b.h")),
+        elsewhere("a header in a folder that is searched first", write("kernel/first/b.h")),
+        elsewhere("a header next to the source", write("kernel/b.h")),
+        elsewhere("a header that is only asked for", write("kernel/second/c.h")),
+        elsewhere("a link that leaves it", outside),
     ),
     member=member,
     mutant=mutant,

@@ -120,6 +120,21 @@ def test_one_run_leaves_object_cubin_and_dependencies():
     assert argv[1 : 1 + len(OPTIONS)] == OPTIONS
     assert argv[-2:] == ("-c", "k/a.cu")
     assert argv[1 + len(OPTIONS) : 3 + len(OPTIONS)] == ("-I", "k/include")
+    assert f"--orig_src_path_name={nvcc.CHECKOUT}/k/a.cu" in argv
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("/proc/self/cwd/kernel/a.cu", "kernel/a.cu"),
+        ("/home/me/project/kernel/a.cu", "kernel/a.cu"),
+        ("/home/me/projects/a.cu", "/home/me/projects/a.cu"),
+        ("kernel/a.cu", "kernel/a.cu"),
+        ("", ""),
+    ],
+)
+def test_a_name_of_the_compiler_is_relative_in_the_checkout(name, path):
+    assert nvcc.path_in_checkout(name, Path("/home/me/project")) == path
 
 
 FLASHCORE = CompileOptions(architectures=("sm_90a",), fast_math=True)

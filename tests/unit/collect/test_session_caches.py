@@ -8,6 +8,7 @@ import pytest
 from evidence_factories import make_provenance
 from factories import make_build, make_description, make_plan
 
+from flashcore_ci.collect.profile import Profiler
 from flashcore_ci.collect.session import Session
 from flashcore_ci.model.jit import CACHE_VARIABLES
 from flashcore_ci.model.suite import Trust
@@ -64,3 +65,13 @@ def test_the_files_under_digests_are_the_sources_that_it_names(session: Session)
         replace(session, builds=(make_build(),)).job("timing", "t", session.plan.workloads[:1], seconds=1.0).options["python"]
         is None
     )
+
+
+@pytest.mark.parametrize(("neighbours", "candidate", "own"), [(None, (), False), ((), (), True), ((), ("kernel.py",), False)])
+def test_gpus_of_a_fleet_are_profiled_at_once(session: Session, neighbours: Any, candidate: tuple[str, ...], own: bool) -> None:
+    trust = Trust.NONE if candidate else Trust.FULL
+    plan = replace(session.plan, descriptions=(make_description(trust=trust, candidate=candidate),))
+    fleet = replace(session, plan=plan, neighbours=neighbours, ncu=Path("ncu"))
+    variables = Profiler(fleet).make_job(plan.workloads[:1]).variables
+    assert ("TMPDIR" in variables) is own
+    assert not own or Path(variables["TMPDIR"]).is_dir()

@@ -23,6 +23,7 @@ SHARD = ShardFile(
     index=1,
     count=1,
     units=(Unit(kind=Kind.TIMING, workload="big"),),
+    parts=("f" * 64,),
     needs=Needs(gpus=1, architecture="", exclusive=True, seconds=600.0),
 )
 

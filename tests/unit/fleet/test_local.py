@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from flashcore_ci.fleet.local import LocalEngine
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
+from flashcore_ci.run import heartbeat
 from flashcore_ci.run.request import Request
 
 
@@ -46,6 +47,7 @@ class Children:
         monkeypatch.setattr(local.process, "run", self.run)
         monkeypatch.setattr(local.process, "stopping", lambda: False)
         monkeypatch.setattr(local.nvml, "read", lambda _: None)
+        monkeypatch.setattr(heartbeat.clock, "monotonic", lambda: 0.0)
         monkeypatch.setattr(local.nvml, "xids", lambda gpu: contextlib.nullcontext(found.get(gpu, [])))
 
     def run(self, argv: Sequence[str | Path], **_: Any) -> Any:
@@ -70,7 +72,7 @@ def engine(*gpus: str) -> LocalEngine:
 def a_task(index: int, gpus: int, avoid: tuple[str, ...] = ()) -> Task:
     shard = ShardFile(
         suite="s", suite_file="s.toml", plan="f" * 64, commit="1" * 40, index=index, count=9,
-        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),),
+        units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),), parts=("f" * 64,) * 9,
         needs=Needs(gpus=gpus, architecture="", exclusive=True, seconds=1.0),
     )  # fmt: skip
     return Task(shard=shard, file=Path("shard.json"), out=Path("run"), avoid=avoid)
@@ -90,6 +92,48 @@ def test_the_xids_of_every_gpu_of_a_group_count(monkeypatch: pytest.MonkeyPatch)
     Children(monkeypatch, {"b": [79]})
     (ended,) = engine("a", "b").measure([a_task(1, 2)])
     assert (ended.gpu, ended.lost) == ("b", "Xid 79: GPU has fallen off the bus")
+
+
+def test_a_shard_that_stands_still_is_lost_and_its_gpu_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    children, now = Children(monkeypatch), [0.0]
+    monkeypatch.setattr(heartbeat.clock, "monotonic", lambda: now[0])
+
+    def stand_still(argv: Sequence[str | Path], *, should_stop: Callable[[], bool], **options: Any) -> Any:
+        assert not should_stop()
+        now[0] += heartbeat.SILENT_SECONDS + 1.0
+        return SimpleNamespace(**{**vars(children.run(argv, **options)), "timed_out": should_stop(), "returncode": -9})
+
+    monkeypatch.setattr(local.process, "run", stand_still)
+    (ended,) = engine("a").measure([a_task(1, 1)])
+    assert (ended.lost, ended.is_broken, ended.failure) == ("no heartbeat for 180 s", False, "")
+
+
+def test_a_gpu_that_fails_ends_its_shard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch, {"a": [31, 79]})
+    stopped: list[bool] = []
+    monkeypatch.setattr(
+        local.process, "run", lambda argv, *, should_stop, **more: (stopped.append(should_stop()), children.run(argv, **more))[1]
+    )
+    assert engine("a").measure([a_task(1, 1)])[0].is_broken
+    assert stopped == [True]
+
+
+def test_a_process_that_runs_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat.clock, "monotonic", lambda: now[0])
+    listener = heartbeat.Listener(tmp_path / "beat")
+    with heartbeat.sent(tmp_path / "beat"):
+        while not (tmp_path / "beat").exists():
+            threading.Event().wait(0.01)
+        now[0] = 1000.0
+        assert not listener.is_silent()
+    now[0] += heartbeat.SILENT_SECONDS - 1.0
+    assert not listener.is_silent()
+    threading.Event().wait(0.05)  # the last beat
+    listener.is_silent()
+    now[0] += heartbeat.SILENT_SECONDS + 1.0
+    assert listener.is_silent()
 
 
 @pytest.mark.parametrize(("needs", "avoid"), [(2, ("b",)), (1, ("a", "b"))])

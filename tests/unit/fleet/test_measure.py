@@ -12,6 +12,7 @@ from flashcore_ci.doctor import checks
 from flashcore_ci.fleet import measure
 from flashcore_ci.fleet.engine import Ended, Task
 from flashcore_ci.fleet.measure import Fleet
+from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
 from flashcore_ci.model.shard import Needs, ShardFile, Unit
 from flashcore_ci.model.suite import Kind
@@ -56,6 +57,7 @@ def task(index: int) -> Task:
         index=index,
         count=2,
         units=(Unit(kind=Kind.TIMING, workload=f"w{index}"),),
+        parts=("f" * 64,) * 2,
         needs=Needs(gpus=1, architecture="", exclusive=True, seconds=1.0),
     )
     return Task(shard=shard, file=Path(f"shard-{index}.json"), out=Path(f"run-{index}"))
@@ -69,6 +71,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.setattr(measure.merge, "read", lambda bundles: tuple(str(bundle) for bundle in bundles))
+    monkeypatch.setattr(measure.merge, "demand_shard", lambda *_: None)
     fleet = Fleet(engine=machines, progress=lambda _: None, home=Path("home"))
     fleet.run([task(1), task(2)])
     return fleet
@@ -92,7 +95,7 @@ def test_a_lost_shard_goes_to_another_gpu_into_another_folder(monkeypatch: pytes
 def test_code_that_loses_two_gpus_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = run(machines := Machines(lost={(2, "a"): BROKEN, (2, "b"): BROKEN}), monkeypatch)
     assert machines.rounds == [[(1, "a"), (2, "a")], [(2, "b")]]
-    assert [one.shard.index for one in fleet.blamed] == [2]
+    assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(2, Code.LOST_GPU)]
     assert fleet.done == ["run-1"]
 
 
@@ -124,6 +127,20 @@ def test_a_shard_that_no_gpu_is_left_for_is_lost_and_the_others_stay(monkeypatch
     fleet = run(machines, monkeypatch)
     assert fleet.notes == ["shard 1 is lost: too few GPUs are left", "shard 2 is lost: too few GPUs are left"]
     assert fleet.attempts == fleet.blamed == []
+
+
+def test_a_bundle_with_results_of_another_shard_is_to_blame_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object, shard: ShardFile) -> None:
+        if shard.index == 1:
+            raise measure.merge.ForeignUnitError("run-1", "shard 1 does not ask for timing of w2")
+
+    monkeypatch.setattr(measure.merge, "read", lambda bundles: tuple(str(bundle) for bundle in bundles))
+    monkeypatch.setattr(measure.merge, "demand_shard", refuse)
+    fleet = Fleet(engine=Machines(), progress=lambda _: None, home=Path("home"))
+    fleet.run([task(1), task(2)])
+    assert fleet.done == ["run-2"]
+    assert [(one.shard.index, why.code) for one, why in fleet.blamed] == [(1, Code.FOREIGN_UNIT)]
+    assert fleet.notes == ["shard 1 is lost: run-1: foreign-unit: shard 1 does not ask for timing of w2"]
 
 
 def test_any_other_failure_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

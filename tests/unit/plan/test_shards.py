@@ -35,6 +35,28 @@ def test_the_longest_unit_is_alone_when_it_outweighs_the_rest() -> None:
     assert any(units == (longest,) for units, _ in parts)
 
 
+def test_every_kind_that_a_gpu_measures_can_be_cut() -> None:
+    for kind in set(Kind) - STATIC_KINDS:
+        unit = Unit(kind=kind, workload="w")
+        assert shards._Bin().with_unit(unit, 1.0) > 1.0
+
+
+def test_what_costs_processes_is_in_few_shards_and_the_longest_kind_fills_the_rest() -> None:
+    plan = dataclasses.replace(PLAN, workloads=tuple(dataclasses.replace(PLAN.workloads[0], id=f"w{n}") for n in range(40)))
+    needed = (Kind.CORRECTNESS, Kind.TIMING)
+    checks = (check for check in PLAN.checks if check.gate.evidence in needed and check.target == PLAN.workloads[0].id)
+    plan = dataclasses.replace(
+        plan, checks=tuple(dataclasses.replace(check, target=f"w{n}") for check in checks for n in range(40))
+    )
+    seconds = {unit: 0.5 if unit.kind is Kind.CORRECTNESS else 1.5 for unit in shards.units_of(plan)}
+    (whole,) = shards.cut(plan, seconds, 1)
+    first, second = shards.cut(plan, seconds, 2)
+    assert {unit.kind for unit in first[0]} == set(needed)
+    assert {unit.kind for unit in second[0]} == {Kind.TIMING}
+    assert abs(first[1] - second[1]) <= 1.5
+    assert max(first[1], second[1]) < 0.6 * whole[1]
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0, 1e12])
 def test_a_duration_that_cannot_be_is_not_believed(seconds: float) -> None:
     assert shards.cut(PLAN, {UNITS[0]: seconds}, 2) == shards.cut(PLAN, {}, 2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,12 @@ from evidence_factories import good_evidence, make_device, make_provenance
 from factories import make_build, make_plan
 
 from flashcore_ci.model.errors import EvidenceError
-from flashcore_ci.model.evidence import Shard
+from flashcore_ci.model.evidence import UNVERIFIED, VERIFIED, Observation, Shard
+from flashcore_ci.model.shard import Needs, ShardFile, Unit
+from flashcore_ci.model.suite import Kind
 from flashcore_ci.plan import shards
 from flashcore_ci.run import merge
+from flashcore_ci.run import shards as run_shards
 from flashcore_ci.run.merge import Part
 from flashcore_ci.store.codec import encode
 from flashcore_ci.store.run import Run
@@ -21,19 +26,27 @@ from flashcore_ci.store.run import Run
 PLAN = make_plan()
 WHOLE = good_evidence(PLAN)
 COUNT = 3
+CUT = [units for units, _ in shards.cut(PLAN, {}, COUNT)]
+PARTS_OF_CUT = tuple(map(shards.units_digest, CUT))
+
+
+def shard(number: int, **changes: Any) -> Shard:
+    return replace(Shard(index=number, count=COUNT, plan="f" * 64, units=CUT[number - 1], parts=PARTS_OF_CUT), **changes)
+
+
+def results(units: Sequence[Unit]) -> tuple[Observation, ...]:
+    return tuple(seen for seen in WHOLE.observations if Unit(kind=seen.kind, workload=seen.target) in units)
 
 
 def part(index: int, **changes: Any) -> Part:
     """Return shard ``index`` of the good run, measured on a GPU of its own."""
-    units = {(unit.kind, unit.workload) for unit in shards.cut(PLAN, {}, COUNT)[index - 1][0]}
-    observations = tuple(seen for seen in WHOLE.observations if (seen.kind, seen.target) in units)
     provenance = make_provenance(device=make_device(uuid=f"GPU-{index}"), collected_at=f"2026-11-22T08:00:0{index}Z")
     evidence = replace(
         WHOLE,
-        observations=observations,
+        observations=results(CUT[index - 1]),
         provenance=provenance,
         notes=(f"note {index}",),
-        shard=Shard(index=index, count=COUNT, plan="f" * 64),
+        shard=shard(index),
     )
     files = {f"artifacts/shard-{index}/timing/process-0.json": b"{}"}
     run = Run(plan=PLAN, plan_digest="f" * 64, evidence=replace(evidence, **changes), files=files)
@@ -78,8 +91,11 @@ def test_all_that_was_measured_is_there_once_in_the_plans_order() -> None:
 def test_what_nobody_signed_stays_marked() -> None:
     unsigned = Part(where="first", run=merge.merge(PARTS[:2], verified=False))
     run = merge.merge((unsigned, PARTS[2]), verified=True)
-    assert run.evidence.shard == Shard(index=merge.UNVERIFIED, count=COUNT, plan="f" * 64)
-    assert merge.merge(PARTS, verified=True).evidence.shard is None
+    assert run.evidence.shard == shard(1, index=UNVERIFIED, units=shards.units_of(PLAN))
+    assert run.evidence.is_part
+    whole = merge.merge(PARTS, verified=True).evidence
+    assert whole.shard == shard(1, index=VERIFIED, units=shards.units_of(PLAN))
+    assert not whole.is_part
 
 
 def test_two_results_of_one_unit_both_stay() -> None:
@@ -112,8 +128,8 @@ def test_another_plan_or_cut_is_not_joined() -> None:
     other_plan = replace(PARTS[1], run=replace(PARTS[1].run, plan_digest="0" * 64))
     with pytest.raises(EvidenceError, match="differ in the plan"):
         merge.merge((PARTS[0], other_plan), verified=True)
-    other_cut = part(2, shard=Shard(index=2, count=7, plan="f" * 64))
-    with pytest.raises(EvidenceError, match="cuts into 3 and 7 shards"):
+    other_cut = part(2, shard=shard(2, count=7, parts=(*PARTS_OF_CUT, *"abcd")))
+    with pytest.raises(EvidenceError, match="differ in the cut into shards"):
         merge.merge((PARTS[0], other_cut), verified=True)
 
 
@@ -126,3 +142,76 @@ def test_two_contents_of_one_file_are_refused() -> None:
 def test_nothing_is_nothing_to_merge() -> None:
     with pytest.raises(EvidenceError, match="nothing to merge"):
         merge.merge((), verified=True)
+
+
+TWO = CUT[0] + CUT[1]
+NEVER = Unit(kind=Kind.TIMING, workload="never")
+FOREIGN = {
+    "a result of another shard": part(1, observations=results(TWO)),
+    "a result that no shard has": part(1, observations=(*results(CUT[0]), replace(WHOLE.observations[0], target="never"))),
+    "the units of another shard": part(1, observations=results(TWO), shard=shard(1, units=TWO)),
+    "the units and the digests of a cut that is none": part(
+        1, shard=shard(1, units=(*CUT[0], NEVER), parts=(shards.units_digest((*CUT[0], NEVER)), *PARTS_OF_CUT[1:]))
+    ),
+    "a merged run with a result that its shards do not have": part(1, shard=shard(1, index=VERIFIED), observations=results(TWO)),
+}
+
+
+def read(part: Part, monkeypatch: pytest.MonkeyPatch) -> tuple[Part, ...]:
+    monkeypatch.setattr(merge, "read_run", lambda _: part.run)
+    return merge.read([Path("bundle")])
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_what_a_shard_was_not_to_measure_is_refused(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(merge.ForeignUnitError, match="bundle: foreign-unit: ") as refused:
+        read(FOREIGN[what], monkeypatch)
+    assert "collect --shard" in refused.value.fix
+
+
+@pytest.mark.parametrize("name", ["artifacts/shard-2/timing/process-0.json", "artifacts/timing/process-0.json", "artifacts/a"])
+def test_a_file_of_another_shard_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = part(1)
+    with pytest.raises(merge.ForeignUnitError, match="is not a file of its shard"):
+        read(replace(one, run=replace(one.run, files={name: b"{}"})), monkeypatch)
+
+
+def test_a_whole_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EvidenceError, match="a whole run"):
+        read(part(1, shard=None), monkeypatch)
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_parts_and_merged_parts_are_read(verified: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = Part(where="merged", run=merge.merge(PARTS[:2], verified=verified))
+    for one in (*PARTS, merged):
+        assert read(one, monkeypatch)[0].run == one.run
+
+
+def shard_file(index: int, *, parts: tuple[str, ...] = PARTS_OF_CUT) -> ShardFile:
+    return ShardFile(
+        suite="tiny",
+        suite_file="gates/tiny.toml",
+        plan="f" * 64,
+        commit="1" * 40,
+        index=index,
+        count=COUNT,
+        units=CUT[index - 1],
+        parts=parts,
+        needs=Needs(gpus=1, architecture="", exclusive=True, seconds=1.0),
+    )
+
+
+def test_each_bundle_is_of_its_own_shard_file(tmp_path: Path) -> None:
+    files = run_shards.write([shard_file(1), shard_file(2)], tmp_path)
+    named = [replace(one, where=f"runs/{file.stem}.tar.xz") for one, file in zip(PARTS[:2], files, strict=True)]
+    merge.demand_shards(named, tmp_path)
+    with pytest.raises(merge.ForeignUnitError, match="shard file 1 of 3 asks for other units"):
+        merge.demand_shards([replace(PARTS[1], where=named[0].where)], tmp_path)
+    with pytest.raises(EvidenceError, match="cannot be read"):
+        merge.demand_shards(PARTS, tmp_path)
+    for other in (shard_file(1, parts=("0" * 64, *PARTS_OF_CUT[1:])), replace(shard_file(1), units=TWO)):
+        with pytest.raises(merge.ForeignUnitError):
+            merge.demand_shard(PARTS[0], other)
+    with pytest.raises(merge.ForeignUnitError):
+        merge.demand_shard(Part(where="merged", run=merge.merge(PARTS, verified=True)), shard_file(1))

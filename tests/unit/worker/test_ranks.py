@@ -100,6 +100,20 @@ def test_a_rank_that_lost_its_neighbour_does_not_hide_its_death(two: Ranks) -> N
     assert two.code("two") == Code.RANK_DIED
 
 
+def test_a_rank_that_is_still_on_its_way_to_its_end_has_died(two: Ranks, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections are closed at once. To free its GPU takes a second more."""
+    lost = {"seconds": 1.0, "missing": {"code": "raised", "message": "RuntimeError: Connection closed by peer"}}
+    two.write(0, {"one": GOOD, "two": lost})
+    two.write(1, {"one": GOOD}, started="two", finished=False)
+    slow = SimpleNamespace(exitcode=None)
+    monkeypatch.setattr(
+        clock, "sleep", lambda seconds: (Clock.sleep(clock, seconds), clock.now > 1.0 and setattr(slow, "exitcode", 17))
+    )
+    watch = ranks._Watch(two.job, two.result, two.files)
+    assert not watch.follow([SimpleNamespace(exitcode=None), slow])
+    assert two.code("two") == Code.RANK_DIED
+
+
 def test_a_rank_that_said_why_it_ends_is_believed(two: Ranks) -> None:
     two.write(0, {"one": GOOD}, started="two", finished=False)
     two.write(1, {"one": GOOD, "two": {"seconds": 1.0, "missing": {"code": "crash", "message": "CUDA error"}}}, finished=False)
