@@ -70,7 +70,7 @@ def compiled(root: Path, symbol: str, tools: toolchain.Toolchain) -> str:
                 raise SystemExit(f"{root / source}: {done.error_text().strip()[:2000]}")
             made = work / f"{symbol}.cubin"
             cache.keep(key, made, Cubin(digest=hashlib.sha256(made.read_bytes()).hexdigest()))
-    return machine_code(cache.product(key).read_bytes())
+    return machine_code(cache.product_path(key).read_bytes())
 
 
 def side(name: str, folder: Path, only: str, tools: toolchain.Toolchain, jobs: int) -> dict[str, str]:

@@ -40,7 +40,7 @@ public:
             send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
     }
 
-private:
+protected:
     // Loads in the consumers' order: the keys of block j before the values of block j+1. The first keys do not wait for the query
     // slot, which is in use until the last QK of the tile before.
     __device__ __forceinline__ void load(const ProducerTile& next) {
