@@ -76,7 +76,7 @@ def flash_attn_with_kvcache(
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     try:
         _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or _needs_prefill(k_cache, page_table)
+        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
     if is_prefill or cu_seqlens_q is not None:
@@ -144,14 +144,14 @@ def _prefill_pages(
     if q.shape[-1] not in HEAD_DIMS:
         dims = ", ".join(map(str, HEAD_DIMS))
         raise NotImplementedError(f"page_table, cu_seqlens_q: need a head dimension of {dims}, q has shape {tuple(q.shape)}")
-    packed, queries, batch = q, 0, len(q) if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
+    packed, queries, batch = q, 0, q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
     if cu_seqlens_q is None:
         _check_rank("q", q)
         packed, queries = q.flatten(0, 1), q.shape[1]
-        cu_seqlens_q = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
+        cu_seqlens_q = _make_starts(q, batch, queries)
     if page_table is None:
         _check("k_cache", k_cache, q, (batch, *k_cache.shape[1:]))
-        page_table = torch.arange(batch, dtype=torch.int32, device=q.device)[:, None]
+        page_table = torch.arange(0, batch, 1, dtype=torch.int32, device=q.device).view(batch, 1)
     if type(lengths) is int:
         lengths = torch.full((batch,), min(max(lengths, -1), MAX_INT32), dtype=torch.int32, device=q.device)
     result = attention_varlen(packed, k_cache, v_cache, cu_seqlens_q, seqused_k=lengths, page_table=page_table, **options)
@@ -160,6 +160,11 @@ def _prefill_pages(
     out, lse = result if isinstance(result, tuple) else (result, None)
     out = out.unflatten(0, (batch, queries))
     return out if lse is None else (out, lse.view(q.shape[2], batch, queries).transpose(0, 1))
+
+
+def _make_starts(q: torch.Tensor, batch: int, length: int) -> torch.Tensor:
+    """Return the first row of each sequence, and the end."""
+    return torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device)
 
 
 def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
@@ -213,9 +218,7 @@ def _prefill_varlen(
                 f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
                 f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
             )
-    starts_q, starts_k = (
-        torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])
-    )
+    starts_q, starts_k = (_make_starts(q, batch, length) for length in (queries, k_cache.shape[1]))
     result = attention_varlen(
         q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
         seqused_k=lengths, **options,

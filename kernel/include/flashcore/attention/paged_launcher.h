@@ -49,7 +49,7 @@ inline Status encode_pages(const char* name, const FlashcoreOperand& operand, co
 // Fills in what only a paged variant takes.
 inline Status fill_pages(const FlashcoreVarlenArguments& args, const Config& config, PagedParams& params) {
     const auto page_size = static_cast<int>(args.page_size);
-    const int box_rows = std::gcd(page_size, config.tile_n);
+    const int box_rows = args.table_width == 1 ? config.tile_n : std::gcd(page_size, config.tile_n);  // one page has no next one
     params.pages = {args.page_table,         args.table_stride, static_cast<int>(args.pages),
                     make_divisor(page_size), box_rows,          static_cast<int>(args.k.head_stride),
                     static_cast<int>(args.v.head_stride)};

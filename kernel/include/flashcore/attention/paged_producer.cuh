@@ -2,6 +2,7 @@
 // loads box i of every block. It reads page numbers one block ahead.
 #pragma once
 
+#include "flashcore/attention/page_box.h"
 #include "flashcore/attention/producer.cuh"
 #include "flashcore/sm90/fragment.cuh"
 
@@ -72,7 +73,7 @@ private:
         return n_block * kConfig.tile_n + box / kColumns * pages_.box_rows;
     }
 
-    // The page table entry of a box. Boxes past the last key have none: the table may end there.
+    // The page of a box. Boxes past the last key have none: the table may end there.
     __device__ __forceinline__ int page_of(int n_block, int box) const {
         const int key = first_key(n_block, box);
         return n_block >= 0 && key < keys_ ? __ldg(table_ + pages_.size.quotient(key)) : 0;
@@ -92,17 +93,15 @@ private:
         position.advance();
     }
 
-    // Rows from `end` on are outside the map and become zeros, up to the whole box if it comes after the last key.
     __device__ __forceinline__ void load_box(uint8_t* tile, const CUtensorMap* map, uint64_t* full, int head_column, int n_block,
                                              int box, int page) {
         const int key = first_key(n_block, box);
-        const int first_of_page = pages_.size.quotient(key) * pages_.size.value;
-        const int end = max(0, min(pages_.size.value, keys_ - first_of_page));
+        const PageBox source = page_box(pages_.size, keys_, key);
         const int column = box % kColumns;
         uint8_t* const rows =
             tile + column * sm90::atom_column_bytes(kConfig.tile_n) + (key - n_block * kConfig.tile_n) * sm90::kSwizzleBytes;
-        ptx::tma_load_5d(rows, map, full, head_column + column * kAtomColumns, kBatchRows - end + key - first_of_page,
-                         max(0, min(page, pages_.count - 1)), end, kBatchRows);
+        ptx::tma_load_5d(rows, map, full, head_column + column * kAtomColumns, source.row, clamp(page, 0, pages_.count - 1),
+                         source.end, kBatchRows);
     }
 
     const Pages& pages_;
