@@ -42,9 +42,10 @@ Status packed_view(const Arguments& args, FlashcoreAttentionArguments& view) {
     view.out = args.out;
     view.lse = args.lse;
     view.workspace = args.workspace;
+    const int64_t rows = is_paged(args) ? args.page_size : args.total_k;
     FLASHCORE_RETURN_IF_FAILED(check_rows("q", args.total_q, view.q));
-    FLASHCORE_RETURN_IF_FAILED(check_rows("k", args.total_k, view.k));
-    FLASHCORE_RETURN_IF_FAILED(check_rows("v", args.total_k, view.v));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("k", rows, view.k));
+    FLASHCORE_RETURN_IF_FAILED(check_rows("v", rows, view.v));
     return check_rows("out", args.total_q, view.out);
 }
 

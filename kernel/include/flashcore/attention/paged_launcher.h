@@ -19,7 +19,7 @@ inline Status check_pages(const FlashcoreVarlenArguments& args) {
     return check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0);
 }
 
-// Row x of a page that ends at row e is row x + e - kBatchRows, as in shape_of. The columns of all heads are one dimension.
+// The caller has checked the row stride. Row x of a page that ends at row e is row x + e - kBatchRows, as in shape_of. The columns of all heads are one dimension.
 inline Status encode_pages(const char* name, const FlashcoreOperand& operand, const FlashcoreVarlenArguments& args,
                            int box_rows, CUtensorMap& map) {
     const int64_t row = args.page_size == 1 ? kTensorAlignment : operand.sequence_stride * kBytesPerElement;
@@ -32,10 +32,9 @@ inline Status encode_pages(const char* name, const FlashcoreOperand& operand, co
                                              {},
                                              4,
                                              {"sequence", "head", "page"}}));
-    if (row >= kVarlenStrideLimit || columns > kColumnLimit) {
-        return fail(Status::kInvalidArgument,
-                    "%s: the sequence stride must be below 2^33 bytes and all heads within 2^31 elements, but are %lld and %lld", name,
-                    static_cast<long long>(row), static_cast<long long>(columns));
+    if (columns > kColumnLimit) {
+        return fail(Status::kInvalidArgument, "%s: all heads must be within 2^31 elements, but have %lld", name,
+                    static_cast<long long>(columns));
     }
     return encode({name,
                    operand.data,
