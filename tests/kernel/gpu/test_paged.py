@@ -142,7 +142,7 @@ def find_difference(flashcore: Any, case: Case, *, exact: bool = True) -> str:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("d", "dtype"), itertools.product((64, 128, 256), (torch.float16, torch.bfloat16)))
+@pytest.mark.parametrize(("d", "dtype"), list(itertools.product((64, 128, 256), (torch.float16, torch.bfloat16))))
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_of_any_size(flashcore: Any, page: int, d: int, dtype: Any, causal: bool) -> None:
     case = Case(lengths=MIXED, page=page, d=d, dtype=dtype, causal=causal)

@@ -55,7 +55,10 @@ __device__ __forceinline__ void forward(const KernelParams& params) {
     if (warpgroup == 0) {
         ptx::setmaxnreg_dec<producer_registers(kConfig)>();
         if constexpr (kConfig.paged_kv) {
-            if (threadIdx.x < kWarpThreads) PagedProducer<Tuning>(params, shared).run();
+            const auto operand = static_cast<Operand>(threadIdx.x / kWarpThreads);
+            if (operand == Operand::kKeys) PagedProducer<Tuning, Operand::kKeys>(params, shared).run();
+            if (operand == Operand::kValues) PagedProducer<Tuning, Operand::kValues>(params, shared).run();
+            if (operand == Operand::kQueries) PagedProducer<Tuning, Operand::kQueries>(params, shared).run();
         } else {
             if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
         }

@@ -50,8 +50,8 @@ inline Status fill_pages(const FlashcoreVarlenArguments& args, const Config& con
     const auto page_size = static_cast<int>(args.page_size);
     const int box_rows = args.table_width == 1 ? config.tile_n : std::gcd(page_size, config.tile_n);  // one page has no next one
     params.pages = {args.page_table,         args.table_stride, static_cast<int>(args.pages),
-                    make_divisor(page_size), box_rows,          static_cast<int>(args.k.head_stride),
-                    static_cast<int>(args.v.head_stride)};
+                    make_divisor(page_size), box_rows,          config.tile_n / box_rows * (config.head_dim / kSwizzleAtomColumns),
+                    static_cast<int>(args.k.head_stride), static_cast<int>(args.v.head_stride)};
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded
     FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(encode_pages("k", args.k, args, box_rows, params.k));

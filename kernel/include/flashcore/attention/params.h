@@ -79,6 +79,7 @@ struct Pages {
     int count;             // pages that exist
     Divisor size;          // keys of a page
     int box_rows;          // keys of a TMA box: divides a page and a KV block
+    int boxes;             // of a KV block
     int key_head_stride;   // elements
     int value_head_stride;
 };

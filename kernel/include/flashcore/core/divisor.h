@@ -15,7 +15,7 @@ struct Divisor {
     int shift;
 
     FLASHCORE_HOST_DEVICE constexpr int quotient(int dividend) const {
-        return static_cast<int>(static_cast<uint64_t>(static_cast<unsigned>(dividend)) * multiplier >> 31 >> shift);
+        return static_cast<int>((static_cast<uint64_t>(2u * static_cast<unsigned>(dividend)) * multiplier >> 32) >> shift);
     }
 };
 
