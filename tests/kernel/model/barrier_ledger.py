@@ -98,21 +98,19 @@ def paged_producers(ledger: Ledger) -> list[list[Op]]:
 
     def load(ops: list[Op], name: str, what: object) -> None:
         ring = rings[name]
-        ops.append(("wait_empty", name, ring.slot, ring.parity ^ ledger.producer_parity))
-        if name.startswith("q"):
-            ops.append(("check", "p", buffer, tile))
-            ops.append(("write", f"t{name[1:]}", ring.slot, what))
-        ops.append(("expect_tx", name, ring.slot, what))
+        tile_slot = (f"t{name[1:]}", ring.slot) if name.startswith("q") else None
+        ops.append(("load", name, ring.slot, (ring.parity ^ ledger.producer_parity, what, tile_slot)))
         ring.advance()
 
     for tile in range(len(ledger.tiles) + 1):
         buffer, last = tile % ledger.tile_buffers, tile == len(ledger.tiles)
         programs["k"].append(("write", "p", buffer, tile))
         for name, ops in programs.items():
-            ops += [("meet", "producers", 0, None), ("check", "p", buffer, tile)]
+            ops.append(("meet", "producers", 0, None))
             for n_block in reversed(range(0 if last or name == "q" else ledger.tiles[tile])):
                 load(ops, name, (name, tile, n_block))
         for consumer in range(ledger.consumers):
+            programs["q"].append(("check", "p", buffer, tile))  # the warp of queries reads it again for each warpgroup
             load(programs["q"], f"q{consumer}", END if last else ("q", tile))
     return list(programs.values())
 
