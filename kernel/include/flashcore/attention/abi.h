@@ -34,8 +34,9 @@ extern "C" int flashcore_attention_forward(const FlashcoreAttentionArguments* ar
 // keys likewise. Lengths beyond the existing rows are cut off. The kernel accesses no rows outside a sequence, and output rows of
 // no sequence keep their values.
 //
-// In pages (page_size > 0) a sequence's keys follow its row of the table, and seqused_k has their number, limited to (null: equal to)
-// table_width * page_size. Entries past the last key are not read. A used entry outside the pool counts as the nearest page.
+// In pages (page_size > 0) a sequence's keys follow its row of the table, and seqused_k has their number. It is limited to
+// table_width * page_size, and null means that number. Entries past the last key are not read. A used entry outside the pool
+// counts as the nearest page.
 struct FlashcoreVarlenArguments {
     uint32_t size;  // sizeof(FlashcoreVarlenArguments)
     int32_t device;

@@ -19,7 +19,8 @@ inline Status check_pages(const FlashcoreVarlenArguments& args) {
     return check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0);
 }
 
-// The caller has checked the row stride. Row x of a page that ends at row e is row x + e - kBatchRows, as in shape_of. The columns of all heads are one dimension.
+// Row x of a page that ends at row e is row x + e - kBatchRows, as in shape_of. The columns of all heads are one dimension. The
+// caller has checked the row stride.
 inline Status encode_pages(const char* name, const FlashcoreOperand& operand, const FlashcoreVarlenArguments& args,
                            int box_rows, CUtensorMap& map) {
     const int64_t row = args.page_size == 1 ? kTensorAlignment : operand.sequence_stride * kBytesPerElement;
@@ -49,9 +50,14 @@ inline Status encode_pages(const char* name, const FlashcoreOperand& operand, co
 inline Status fill_pages(const FlashcoreVarlenArguments& args, const Config& config, PagedParams& params) {
     const auto page_size = static_cast<int>(args.page_size);
     const int box_rows = args.table_width == 1 ? config.tile_n : std::gcd(page_size, config.tile_n);  // one page has no next one
-    params.pages = {args.page_table,         args.table_stride, static_cast<int>(args.pages),
-                    make_divisor(page_size), box_rows,          config.tile_n / box_rows * (config.head_dim / kSwizzleAtomColumns),
-                    static_cast<int>(args.k.head_stride), static_cast<int>(args.v.head_stride)};
+    params.pages = {args.page_table,
+                    args.table_stride,
+                    static_cast<int>(args.pages),
+                    make_divisor(page_size),
+                    box_rows,
+                    config.tile_n / box_rows * (config.head_dim / kSwizzleAtomColumns),
+                    static_cast<int>(args.k.head_stride),
+                    static_cast<int>(args.v.head_stride)};
     if (capacity(args) == 0) return Status::kOk;  // no key is loaded
     FLASHCORE_RETURN_IF_FAILED(check_pointer("page_table", args.page_table));
     FLASHCORE_RETURN_IF_FAILED(encode_pages("k", args.k, args, box_rows, params.k));

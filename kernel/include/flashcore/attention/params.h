@@ -84,8 +84,8 @@ struct Pages {
     int value_head_stride;
 };
 
-// Parameters of a paged entry function. The maps of keys and values are (columns of all heads, rows, pages, end, wrap), with boxes
-// of 64 x box_rows. Other entry functions take the first part.
+// Parameters of a paged entry function. The maps of keys and values are (columns of all heads, rows, pages, end, wrap), with
+// boxes of 64 x box_rows. Other entry functions take the first part.
 struct PagedParams : Params {
     Pages pages;
 };

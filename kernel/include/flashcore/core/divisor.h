@@ -22,7 +22,8 @@ struct Divisor {
 inline Divisor make_divisor(int value) {
     int shift = 0;
     while (1 << shift < value) ++shift;
-    return {value, static_cast<unsigned>(((uint64_t{1} << (31 + shift)) + static_cast<uint64_t>(value) - 1) / static_cast<uint64_t>(value)), shift};
+    const uint64_t rounded_up = (uint64_t{1} << (31 + shift)) + static_cast<uint64_t>(value) - 1;
+    return {value, static_cast<unsigned>(rounded_up / static_cast<uint64_t>(value)), shift};
 }
 
 }  // namespace flashcore
