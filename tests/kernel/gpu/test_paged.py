@@ -290,7 +290,6 @@ def test_flash_attn_with_kvcache(flashcore: Any, queries: int, d: int, page: int
         (lambda a: {"page_table": a["page_table"].long()}, r"^page_table: must be int32"),
         (lambda a: {"page_table": a["page_table"][:2]}, r"^page_table: must be int32 of shape"),
         (lambda a: {"cu_seqlens_k": a["cu_seqlens_q"]}, r"^cu_seqlens_k: must be None with a page table"),
-        (lambda a: {"page_table": None}, r"^cu_seqlens_k: is missing"),
         (lambda a: {"seqused_k": a["seqused_k"][:2]}, r"^seqused_k: "),
         (lambda a: {"k": a["k"][0], "v": a["v"][0]}, r"^k: must have 4 dimensions"),
         (lambda a: {"v": a["v"][:, :, :1]}, r"^v: \(pages, keys, heads, head dimension\) must be"),
@@ -301,7 +300,7 @@ def test_flash_attn_with_kvcache(flashcore: Any, queries: int, d: int, page: int
         (lambda a: {name: a[name][:, :0] for name in ("k", "v")}, r"^k: pages must hold at least 1 key"),
         (lambda a: {name: a[name][:0] for name in ("k", "v")}, r"^pages: must be from 1"),
         (
-            lambda a: {"k": a["k"].as_strided(a["k"].shape, (4097, 128, 64, 1))},
+            lambda a: {"k": a["k"].new_zeros(len(a["k"]) * 5000).as_strided(a["k"].shape, (4097, 128, 64, 1))},
             r"^k: the page stride must be a multiple of 16 bytes",
         ),
     ],

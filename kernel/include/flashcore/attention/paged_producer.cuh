@@ -95,42 +95,30 @@ private:
         return n_block >= 0 && key < keys_ ? __ldg(table_ + pages_.size.quotient(key)) : 0;
     }
 
-    // What a TMA copy needs of a box.
-    struct Box {
-        PageBox source;
-        int page;
-        int column;  // of swizzle atoms
-        int offset;  // bytes in the tile
-    };
-
-    __device__ __forceinline__ Box make_box(int n_block, int box, int page) const {
-        const int key = first_key(n_block, box);
-        const int column = box % kColumns;
-        return {page_box(pages_.size, keys_, key), clamp(page, 0, pages_.count - 1), column,
-                column * sm90::atom_column_bytes(kConfig.tile_n) + (key - n_block * kConfig.tile_n) * sm90::kSwizzleBytes};
-    }
-
     __device__ __forceinline__ void load_n_block(int n_block, int page) {
         auto& ring = kIsKeys ? this->shared_.k_ring : this->shared_.v_ring;
-        Box next = make_box(n_block, lane_, page);  // before the wait, so that the copy follows it at once
         position_.wait_empty(ring);
         if (lane_ == 0) position_.arrive_and_expect_tx(ring, key_tile_bytes(kConfig));
         __syncwarp();
 #pragma unroll 1
-        for (int box = lane_; box < pages_.boxes;) {
-            load_box(next);
-            box += kWarpThreads;  // only pages of fewer than 8 keys have so many boxes
-            if (box < pages_.boxes) next = make_box(n_block, box, keep_after_loads(page_of(n_block, box)));
+        for (int box = lane_; box < pages_.boxes; box += kWarpThreads) {  // more than one only for pages of fewer than 8 keys
+            load_box(n_block, box, page);
+            if (pages_.boxes > kWarpThreads) page = keep_after_loads(page_of(n_block, box + kWarpThreads));
         }
         position_.advance();
     }
 
-    __device__ __forceinline__ void load_box(const Box& box) {
+    __device__ __forceinline__ void load_box(int n_block, int box, int page) {
         uint8_t* const tile = (kIsKeys ? this->shared_.k : this->shared_.v)[position_.slot];
         uint64_t* const full = &(kIsKeys ? this->shared_.k_ring : this->shared_.v_ring).full[position_.slot];
         const CUtensorMap* const map = kIsKeys ? &this->params_.k : &this->params_.v;
-        ptx::tma_load_5d(tile + box.offset, map, full, first_column_ + box.column * kAtomColumns, box.source.row, box.page,
-                         box.source.end, kBatchRows);
+        const int key = first_key(n_block, box);
+        const PageBox source = page_box(pages_.size, keys_, key);
+        const int column = box % kColumns;
+        uint8_t* const rows =
+            tile + column * sm90::atom_column_bytes(kConfig.tile_n) + (key - n_block * kConfig.tile_n) * sm90::kSwizzleBytes;
+        ptx::tma_load_5d(rows, map, full, first_column_ + column * kAtomColumns, source.row, clamp(page, 0, pages_.count - 1),
+                         source.end, kBatchRows);
     }
 
     const Pages& pages_;
