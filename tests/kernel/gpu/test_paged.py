@@ -268,12 +268,8 @@ def test_flash_attn_with_kvcache(flashcore: Any, queries: int, d: int, page: int
     expected, expected_lse = compute_packed(flashcore, arguments, keys)
     table, order = arguments["page_table"], arguments["page_table"][:, 0].clamp(0, len(arguments["k"]) - 1).long()
     k, v = (arguments[name] if page else arguments[name][order] for name in ("k", "v"))
-    options = {
-        "cache_seqlens": arguments["seqused_k"],
-        "page_table": table if page else None,
-        "causal": True,
-        "return_softmax_lse": True,
-    }
+    options = {"cache_seqlens": arguments["seqused_k"], "page_table": table if page else None}
+    options |= {"causal": True, "return_softmax_lse": True}
     out, lse = flashcore.flash_attn_with_kvcache(
         arguments["q"], k, v, cu_seqlens_q=arguments["cu_seqlens_q"], max_seqlen_q=999, **options
     )
@@ -287,17 +283,7 @@ def test_flash_attn_with_kvcache(flashcore: Any, queries: int, d: int, page: int
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a: {"page_table": a["page_table"].long()}, r"^page_table: must be int32"),
-        (lambda a: {"page_table": a["page_table"][:2]}, r"^page_table: must be int32 of shape"),
-        (lambda a: {"cu_seqlens_k": a["cu_seqlens_q"]}, r"^cu_seqlens_k: must be None with a page table"),
-        (lambda a: {"seqused_k": a["seqused_k"][:2]}, r"^seqused_k: "),
-        (lambda a: {"k": a["k"][0], "v": a["v"][0]}, r"^k: must have 4 dimensions"),
-        (lambda a: {"v": a["v"][:, :, :1]}, r"^v: \(pages, keys, heads, head dimension\) must be"),
-        (
-            lambda a: {name: a[name][..., :32] for name in ("q", "k", "v")},
-            r"^k: pages must hold at least 1 key, of head dimension 64",
-        ),
-        (lambda a: {name: a[name][:, :0] for name in ("k", "v")}, r"^k: pages must hold at least 1 key"),
+        (lambda a: {name: a[name][..., :32] for name in ("q", "k", "v")}, r"^k: pages must hold .* of head dimension 64"),
         (lambda a: {name: a[name][:0] for name in ("k", "v")}, r"^pages: must be from 1"),
         (
             lambda a: {"k": a["k"].new_zeros(len(a["k"]) * 5000).as_strided(a["k"].shape, (4097, 128, 64, 1))},

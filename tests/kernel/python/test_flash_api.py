@@ -49,7 +49,6 @@ SINGLE = torch.empty(3, 20, 2, 64, dtype=torch.float32)
 LENGTHS = torch.empty(3, dtype=torch.int32)
 NEW_36 = {"k": torch.empty(3, 5, 2, 36), "v": torch.empty(3, 5, 2, 36), "cache_seqlens": 40}
 SHARED_ROWS = torch.Tensor((3, 100, 2, 64), (0, 128, 64, 1))
-SEPARATE = torch.Tensor((3, 100, 2, 64), (30_000, 128, 64, 1))
 APART_96 = torch.Tensor((3, 100, 2, 96), (30_000, 192, 96, 1))
 TABLE, STARTS = torch.empty(3, 5, dtype=torch.int32), torch.empty(4, dtype=torch.int32)
 HINTS = {"pack_gqa": True, "deterministic": True}
@@ -104,16 +103,8 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     known = set(inspect.signature(getattr(bindings.flashcore, name)).parameters)
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
-    used |= {
-        "return_attn_probs",
-        "return_softmax_lse",
-        "cache_seqlens",
-        "page_table",
-        "cu_seqlens_q",
-        "num_splits",
-        "seqused_q",
-        "seqused_k",
-    }
+    used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    used |= {"cu_seqlens_q"} & known
     no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
     assert known <= refused | used | no_effect
     assert refused <= known
@@ -253,38 +244,6 @@ def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any)
     ((name, _),) = bindings.kernels.calls
     assert name == "flashcore_attention_varlen"
     assert (out.shape, lse.shape) == ((3, 20, 4, 64), (3, 4, 20))
-
-
-@pytest.mark.parametrize(
-    ("queries", "page", "changes"),
-    [(17, 64, {}), (1, 48, {}), (16, 1, {}), (20, 100, {"page_table": None, "cache_seqlens": LENGTHS})],
-)
-def test_what_decode_cannot_read_from_pages_is_a_varlen_prefill(bindings: Any, queries: int, page: int, changes: Any) -> None:
-    """Many queries, other page sizes, and sequences of a cache that are not adjacent, each as one page."""
-    pool = SEPARATE if changes else torch.empty(40, page, 2, 64)
-    options = {"page_table": TABLE, "cache_seqlens": 44, **changes}
-    arguments = make_arguments("flash_attn_with_kvcache", queries=queries, k_cache=pool, v_cache=pool, **options)
-    out, lse = bindings.flashcore.flash_attn_with_kvcache(**arguments, causal=True, return_softmax_lse=True)
-    ((name, call),) = bindings.kernels.calls
-    assert (name, call.page_size, call.pages, call.batch, call.total_q) == (
-        "flashcore_attention_varlen", page, pool.shape[0], 3, 3 * queries,
-    )  # fmt: skip
-    assert (call.table_width, call.k.batch_stride) == ((1, 30_000) if changes else (5, page * 128))
-    assert call.seqused_k
-    assert call.page_table
-    assert (out.shape, lse.shape) == ((3, queries, 4, 64), (3, 4, queries))
-
-
-def test_packed_queries_over_a_cache(bindings: Any) -> None:
-    """vLLM's call: chunks of prompts and single tokens together, over pages."""
-    q, pool = torch.empty(50, 4, 64), torch.empty(40, 16, 2, 64)
-    out, lse = bindings.flashcore.flash_attn_with_kvcache(
-        q, pool, pool, cache_seqlens=LENGTHS, page_table=TABLE, cu_seqlens_q=STARTS, max_seqlen_q=40, return_softmax_lse=True
-    )
-    ((name, call),) = bindings.kernels.calls
-    assert (name, call.page_size, call.total_q, call.cu_seqlens_q) == ("flashcore_attention_varlen", 16, 50, STARTS.address)
-    assert (call.seqused_k, call.page_table, call.cu_seqlens_k) == (LENGTHS.address, TABLE.address, None)
-    assert (out.shape, lse.shape) == ((50, 4, 64), (4, 50))
 
 
 @pytest.mark.parametrize(
