@@ -21,6 +21,7 @@ from flashcore._tensors import (
     check_device,
     check_distinct,
     check_exactly,
+    check_table,
     get_ordinal,
     get_strides,
     make_operand,
@@ -238,7 +239,7 @@ def _check_tensors(tensors: Tensors) -> int:
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     if page_table is not None:
-        _check_table(page_table, q, batch)
+        check_table(page_table, q, batch)
     return new
 
 
@@ -257,12 +258,3 @@ def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, 
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
     if is_written:
         check_distinct(tensor, name)
-
-
-def _check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
-    check_device(table, query, "page_table")
-    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != batch or (table.numel() and table.stride(1) != 1):  # noqa: PLR2004
-        raise ValueError(
-            f"page_table: must be int32 of shape ({batch}, pages of a sequence) with contiguous rows, is {table.dtype} of shape "
-            f"{tuple(table.shape)} with strides {table.stride()}"
-        )

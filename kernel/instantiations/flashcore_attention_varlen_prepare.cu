@@ -7,7 +7,7 @@ constexpr int kThreads = 1024;
 
 extern "C" __global__ void __launch_bounds__(kThreads) flashcore_attention_varlen_prepare(
     const __grid_constant__ flashcore::attention::VarlenBatch batch) {
-    flashcore::attention::prepare<kThreads>(batch);
+    flashcore::attention::prepare<kThreads, false>(batch);
 }
 
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {

@@ -2,6 +2,8 @@
 // line per call with the operation, its result, and the error message of a refusal.
 #include <cmath>
 #include <cstdio>
+#include <string_view>
+#include <thread>
 
 #include "flashcore/attention/abi.h"
 #include "flashcore/attention/variants.h"
@@ -21,14 +23,15 @@ cudaError_t launch(const Params&, int, cudaStream_t) {
     return cudaSuccess;
 }
 
-// All variants have head dimension 64 and fp16.
-constexpr auto kAttention = [] {
+// All variants have head dimension 64 and fp16. Those with "paged" in their names read pages.
+constexpr flashcore::attention::Config attention_config(std::string_view name) {
     flashcore::attention::Config config{};
     config.head_dim = 64;
     config.tile_m = 192;
     config.tile_n = 128;
+    config.paged_kv = name.find("paged") != name.npos;
     return config;
-}();
+}
 constexpr auto kDecode = [] {
     flashcore::decode::Config config{};
     config.head_dim = 64;
@@ -44,13 +47,14 @@ constexpr auto kFp8Decode = [] {
 
 }  // namespace
 
-#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {kAttention, launch};
+#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();
 
@@ -73,9 +77,11 @@ void print_result(const char* operation, Result result, bool refused) {
 template <class Arguments, class Change>
 void check_call(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
-    runtime::has_context = false;  // as in a new thread
-    const int status = function(&arguments);
-    print_result(operation, status, status != 0);
+    std::thread([&] {
+        runtime::has_context = false;
+        const int status = function(&arguments);
+        print_result(operation, status, status != 0);
+    }).join();
 }
 
 template <class Arguments, class Change>
@@ -112,6 +118,18 @@ FlashcoreVarlenArguments varlen() {
     args.total_q = args.total_k = 256;
     args.cu_seqlens_q = args.cu_seqlens_k = reinterpret_cast<int32_t*>(memory);
     args.workspace_bytes = sizeof(memory);
+    return args;
+}
+
+// Eight pages of 16 keys, four for each sequence.
+FlashcoreVarlenArguments paged() {
+    auto args = varlen();
+    args.k = args.v = {memory, 16 * 128, 128, 64};
+    args.page_size = 16;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
+    args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.cu_seqlens_k = nullptr;
     return args;
 }
 
@@ -176,6 +194,20 @@ int main() {
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.dtype = 2; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.cache_dtype = 2, args.new_dtype = 3; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto&) {});
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = 0, args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.kv_heads = 1, args.k.head_stride = 3; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = int64_t{1} << 38; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_size = -16; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.pages = 0; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = int64_t{1} << 27; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.head_dim = 56; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = 4097; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = 60; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.sequence_stride = int64_t{1} << 33; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = int64_t{1} << 31; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.data = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });

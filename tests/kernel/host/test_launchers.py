@@ -39,6 +39,20 @@ decode 1 sq: must be from 1 to 16, but is 17
 decode 1 dtype: E4M3 queries need caches of E4M3
 decode 1 new_dtype: must be 0 (fp16), 1 (bf16) or 2 (E4M3), but is 3
 decode 1 page_table: must not be a null pointer
+paged 0
+paged 0
+paged 0
+paged 0
+paged 1 page_size: must be from 1 to 1073741824, but is -16
+paged 1 pages: must be from 1 to 1073741824, but is 0
+paged 1 table_width: must be from 0 to 67108864, but is 134217728
+paged 1 page_table: must not be a null pointer
+paged 1 head_dim: must be 64, 128 or 256 in pages, but is 56
+paged 1 k: the page stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8194 bytes
+paged 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+paged 1 v: the sequence stride must be below 2^33 bytes, but is 17179869184 bytes
+paged 1 v: all heads must be within 2^31 elements, but have 2147483712
+paged 1 k: must not be a null pointer
 stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer
 stream 1 out: must be aligned to 16 bytes, but is 4 bytes past a multiple
@@ -57,7 +71,17 @@ varlen 128
 
 def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Path) -> None:
     program = tmp_path / "launchers"
-    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HOST / 'runtime'}", f"-I{KERNEL / 'include'}", "-x", "c++"]
+    options = [
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        f"-I{HOST / 'runtime'}",
+        f"-I{KERNEL / 'include'}",
+        "-x",
+        "c++",
+    ]
     sources = [HOST / "launchers.cpp", *sorted((KERNEL / "src").glob("*.cu"))]
     subprocess.run(["g++", *options, *map(str, sources), "-o", str(program)], check=True, timeout=120)
     output = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -65,7 +89,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 5\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 13\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

@@ -31,6 +31,8 @@ class Ledger:
     late_query: bool = False  # an out-of-range consumer releases its query only after its barriers
     late_read: bool = False  # it reads the tile once more after it released the query
     early_write: bool = False  # the next tile is written before its slot is empty
+    paged: bool = False  # a producer warp each for keys, values and queries
+    tile_buffers: int = 2  # for the tiles that the warp of keys tells the others
 
     def fully_masked(self, tile: int, consumer: int) -> int:
         return self.masked[tile][consumer] if self.masked else 0
@@ -44,7 +46,8 @@ class Ledger:
     def places(self) -> list[tuple[str, int]]:
         """The slots of the rings, and next to each query slot the slot of its tile: t0 for q0."""
         slots = [(name, slot) for name, slots in self.stages.items() for slot in range(slots)]
-        return slots + [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
+        tiles = [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
+        return slots + tiles + [("p", buffer) for buffer in range(self.tile_buffers if self.paged else 0)]
 
 
 class Ring:
@@ -86,6 +89,30 @@ def producer(ledger: Ledger) -> list[Op]:
             load("v", ("v", tile, n_block))
     load_query(END)
     return ops
+
+
+def paged_producers(ledger: Ledger) -> list[list[Op]]:
+    """Return the operations of attention/paged_producer.cuh: the warps of keys, values and queries."""
+    programs: dict[str, list[Op]] = {"k": [], "v": [], "q": []}
+    rings = {name: Ring(slots) for name, slots in ledger.stages.items()}
+
+    def load(ops: list[Op], name: str, what: object) -> None:
+        ring = rings[name]
+        tile_slot = (f"t{name[1:]}", ring.slot) if name.startswith("q") else None
+        ops.append(("load", name, ring.slot, (ring.parity ^ ledger.producer_parity, what, tile_slot)))
+        ring.advance()
+
+    for tile in range(len(ledger.tiles) + 1):
+        buffer, last = tile % ledger.tile_buffers, tile == len(ledger.tiles)
+        programs["k"].append(("write", "p", buffer, tile))
+        for name, ops in programs.items():
+            ops.append(("meet", "producers", 0, None))
+            for n_block in reversed(range(0 if last or name == "q" else ledger.tiles[tile])):
+                load(ops, name, (name, tile, n_block))
+        for consumer in range(ledger.consumers):
+            programs["q"].append(("check", "p", buffer, tile))  # the warp of queries reads it again for each warpgroup
+            load(programs["q"], f"q{consumer}", END if last else ("q", tile))
+    return list(programs.values())
 
 
 class Consumer:

@@ -1,15 +1,16 @@
 """Search the barrier ledger of kernel/README.md for deadlocks and for tiles that are overwritten too early.
 
-The agents are one producer, consumer warpgroups (one agent each, because their warps do the same), and TMA. TMA may deliver
+The agents are one producer (in pages three), consumer warpgroups (one agent each, because their warps do the same), and TMA. TMA may deliver
 expected bytes at any later moment. The search visits every interleaving of their steps.
 """
 
 from __future__ import annotations
 
 import pytest
-from barrier_ledger import END, OUT_OF_RANGE, Consumer, Ledger, producer
+from barrier_ledger import END, OUT_OF_RANGE, Consumer, Ledger, paged_producers, producer
 
 State = tuple[object, ...]
+PRODUCERS = 3
 
 
 class Machine:
@@ -17,7 +18,8 @@ class Machine:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.programs = [producer(ledger), *(Consumer(ledger, i).ops for i in range(ledger.consumers))]
+        producers = paged_producers(ledger) if ledger.paged else [producer(ledger)]
+        self.programs = [*producers, *(Consumer(ledger, i).ops for i in range(ledger.consumers))]
         self.places = ledger.places
         self.full_at = {place: i for i, place in enumerate(self.places)}
         shared = ledger.consumers if ledger.empty_arrivals is None else ledger.empty_arrivals
@@ -28,7 +30,7 @@ class Machine:
         agents = len(self.programs)
         full = ((0, 1, 0),) * len(self.arrivals)  # phase, arrivals to come, copies to come
         empty = tuple((0, arrivals) for arrivals in self.arrivals)
-        barriers = ((0, 0),) * self.ledger.consumers  # generation, arrived
+        barriers = ((0, 0),) * (self.ledger.consumers + 1)  # generation, arrived. The last is that of the producers
         return ((0,) * agents, (None,) * agents, full, empty, barriers, (None,) * len(self.places), ())
 
     def successors(self, state: State) -> list[State]:
@@ -58,18 +60,13 @@ class Machine:
         kind, name, slot, what = self.programs[agent][counters[agent]]
         place = self.full_at.get((name, slot), -1)
         counters[agent] += 1
+        passes = True
         if kind in {"wait_empty", "wait_full"}:
-            phase = (empty if kind == "wait_empty" else full)[place][0]
-            if phase == what:  # the phase of this parity has not completed yet
-                return None
+            passes = (empty if kind == "wait_empty" else full)[place][0] != what  # the phase of this parity has completed
         elif kind == "expect_tx":
-            phase, pending, transfers = full[place]
-            if what == END:
-                full[place] = _complete(phase, pending - 1, transfers)
-            else:
-                copies.append((place, what))
-                copies.sort(key=repr)
-                full[place] = (phase, pending - 1, transfers + 1)
+            _expect(full, copies, place, what)
+        elif kind == "load":
+            passes = self.load(empty, full, slots, copies, place, what)
         elif kind == "write":
             slots[place] = what
         elif kind == "check":
@@ -77,9 +74,27 @@ class Machine:
         elif kind == "release":
             phase, pending = empty[place]
             empty[place] = (phase ^ 1, self.arrivals[place]) if pending == 1 else (phase, pending - 1)
-        elif not _ping_pong(kind, agent, slot, counters, asleep, barriers):
-            return None
-        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies)))
+        else:
+            passes = _pass_barrier(kind, agent, slot, counters, asleep, barriers)
+        return tuple(map(tuple, (counters, asleep, full, empty, barriers, slots, copies))) if passes else None
+
+    def load(
+        self,
+        empty: list[tuple[int, int]],
+        full: list[tuple[int, int, int]],
+        slots: list[object],
+        copies: list[object],
+        place: int,
+        load: object,
+    ) -> bool:
+        """Wait for a slot, write its tile and start a copy. One step, because no other agent fills this ring."""
+        parity, what, tile = load  # type: ignore[misc]
+        if empty[place][0] == parity:
+            return False
+        if tile is not None:
+            slots[self.full_at[tile]] = what
+        _expect(full, copies, place, what)
+        return True
 
 
 def _ping_pong(
@@ -94,6 +109,42 @@ def _ping_pong(
         return True
     barriers[slot] = ((generation + 1) % 4, 0) if arrived == 1 else (generation, 1)
     if kind == "sync" and arrived == 0:
+        asleep[agent] = generation
+        counters[agent] -= 1
+    return True
+
+
+def _expect(full: list[tuple[int, int, int]], copies: list[object], place: int, what: object) -> None:
+    """Arrive, and start a copy unless this is the end."""
+    phase, pending, transfers = full[place]
+    if what == END:
+        full[place] = _complete(phase, pending - 1, transfers)
+        return
+    copies.append((place, what))
+    copies.sort(key=repr)
+    full[place] = (phase, pending - 1, transfers + 1)
+
+
+def _pass_barrier(
+    kind: str, agent: int, slot: int, counters: list[int], asleep: list[int | None], barriers: list[tuple[int, int]]
+) -> bool:
+    if kind == "meet":
+        return _meet(agent, counters, asleep, barriers)
+    return _ping_pong(kind, agent, slot, counters, asleep, barriers)
+
+
+def _meet(agent: int, counters: list[int], asleep: list[int | None], barriers: list[tuple[int, int]]) -> bool:
+    """A named barrier of the three producer warps. The last to arrive wakes the others."""
+    generation, arrived = barriers[-1]
+    if asleep[agent] is not None:
+        if generation == asleep[agent]:
+            return False
+        asleep[agent] = None
+        return True
+    if arrived == PRODUCERS - 1:
+        barriers[-1] = ((generation + 1) % 4, 0)
+    else:
+        barriers[-1] = (generation, arrived + 1)
         asleep[agent] = generation
         counters[agent] -= 1
     return True
@@ -156,9 +207,12 @@ def search(ledger: Ledger) -> int:
             kv_stages=3,
             tma_store_epilogue=True,
         ),
+        Ledger(paged=True, tiles=(2, 1)),
+        Ledger(paged=True, tiles=(1, 2), query_in_registers=True, ping_pong_barrier=False, masked=((0, OUT_OF_RANGE), (1, 0))),
+        Ledger(paged=True, tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0))),
     ],
     ids=lambda ledger: (
-        f"{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
+        f"{'paged, ' * ledger.paged}{ledger.consumers} consumers, {ledger.q_stages} + {ledger.kv_stages} stages, tiles {ledger.tiles} "
         f"{ledger.masked}{' registers' if ledger.query_in_registers else ''}"
     ),
 )
@@ -179,11 +233,13 @@ def test_no_interleaving_deadlocks_or_overwrites(ledger: Ledger) -> None:
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_query=True), "deadlock"),
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), late_read=True), "found"),
         (Ledger(tiles=(1, 2), masked=((0, OUT_OF_RANGE), (1, 0)), early_write=True), "found"),
+        (Ledger(paged=True, tiles=(1, 1), tile_buffers=1), "found"),
+        (Ledger(paged=True, tiles=(2,), empty_arrivals=3, kv_stages=1), "deadlock"),
     ],
     ids=["one arrival frees a slot", "an arrival is missing", "producer waits for the wrong parity", "released before use",
          "a query is released before its QK has finished", "a TMA store with one query slot", "a ping-pong barrier is skipped",
          "an out-of-range warpgroup releases its query late", "a tile is read after its slot was released",
-         "a tile is written before its slot is empty"],
+         "a tile is written before its slot is empty", "paged, one buffer for tiles", "paged, an arrival is missing"],
 )  # fmt: skip
 def test_a_wrong_ledger_is_found(ledger: Ledger, message: str) -> None:
     with pytest.raises(AssertionError, match=message):

@@ -20,7 +20,7 @@ struct alignas(sm90::kSwizzleAtomBytes) SharedStorage {
     uint8_t k[kConfig.kv_stages][key_tile_bytes(kConfig)];
     uint8_t v[kConfig.kv_stages][key_tile_bytes(kConfig)];
     Tile tile[kConfig.consumer_warpgroups][kConfig.q_stages];  // arrives with the query. kNoTile ends the work
-    ProducerTile producer_tile;                                // only the producer uses it
+    ProducerTile producer_tiles[kConfig.paged_kv ? 2 : 1];     // only the producer uses it
     sm90::RingBarriers<kConfig.q_stages> q_ring[kConfig.consumer_warpgroups];
     sm90::RingBarriers<kConfig.kv_stages> k_ring;
     sm90::RingBarriers<kConfig.kv_stages> v_ring;

@@ -18,7 +18,7 @@ struct SequenceLengths {
 
 struct VarlenBatch {
     SequenceLengths q;
-    SequenceLengths k;
+    SequenceLengths k;  // of pages: no cu_seqlens, and `total` is the most keys of a sequence
     SequenceInfo* sequence_infos;  // one per sequence, and one more
     TileCounter* tile_counter;
     int batch;
@@ -48,6 +48,16 @@ FLASHCORE_HOST_DEVICE constexpr SequenceRange sequence_range(const SequenceLengt
     const int row_count = clamp(lengths.cu_seqlens[sequence + 1], begin, lengths.total) - begin;
     const int length = lengths.seqused == nullptr ? row_count : clamp(lengths.seqused[sequence], 0, row_count);
     return {begin + length, length};
+}
+
+// A sequence with keys in pages: its place in the page table, and its length, up to `total` keys. Null `seqused`: all have those.
+FLASHCORE_HOST_DEVICE constexpr SequenceRange paged_range(const SequenceLengths& lengths, int sequence) {
+    return {sequence, lengths.seqused == nullptr ? lengths.total : clamp(lengths.seqused[sequence], 0, lengths.total)};
+}
+
+template <bool kPaged>
+FLASHCORE_HOST_DEVICE constexpr SequenceRange key_range(const SequenceLengths& lengths, int sequence) {
+    return kPaged ? paged_range(lengths, sequence) : sequence_range(lengths, sequence);
 }
 
 // The workspace: the tile counter, in the place of one SequenceInfo, and then the sequence infos.
