@@ -32,7 +32,11 @@ class Ledger:
     late_read: bool = False  # it reads the tile once more after it released the query
     early_write: bool = False  # the next tile is written before its slot is empty
     paged: bool = False  # a producer warp each for keys, values and queries
-    tile_buffers: int = 2  # for the tiles that the warp of keys tells the others
+    tile_arrivals: int = 2  # on an empty barrier of the tiles that the warp of keys sends: values and queries
+    tile_parity: int = 1  # of the warp of keys' first waits there
+    early_send: bool = False  # the warp of keys arrives before it has written the tile
+    early_give: str = ""  # this warp releases a tile before it has read it for the last time
+    no_end: bool = False  # the warp of keys does not send the end
 
     def fully_masked(self, tile: int, consumer: int) -> int:
         return self.masked[tile][consumer] if self.masked else 0
@@ -40,14 +44,20 @@ class Ledger:
     @property
     def stages(self) -> dict[str, int]:
         queries = {f"q{consumer}": self.q_stages for consumer in range(self.consumers)}
-        return {**queries, "k": self.kv_stages, "v": self.kv_stages}
+        tiles = {"p": 2} if self.paged else {}
+        return {**queries, "k": self.kv_stages, "v": self.kv_stages, **tiles}
+
+    def empty_arrivals_of(self, name: str) -> int:
+        if name == "p":
+            return self.tile_arrivals
+        return 1 if name.startswith("q") else self.consumers if self.empty_arrivals is None else self.empty_arrivals
 
     @property
     def places(self) -> list[tuple[str, int]]:
         """The slots of the rings, and next to each query slot the slot of its tile: t0 for q0."""
         slots = [(name, slot) for name, slots in self.stages.items() for slot in range(slots)]
         tiles = [("t" + name[1:], slot) for name, slot in slots if name.startswith("q")]
-        return slots + tiles + [("p", buffer) for buffer in range(self.tile_buffers if self.paged else 0)]
+        return slots + tiles
 
 
 class Ring:
@@ -92,7 +102,7 @@ def producer(ledger: Ledger) -> list[Op]:
 
 
 def paged_producers(ledger: Ledger) -> list[list[Op]]:
-    """Return the operations of attention/paged_producer.cuh: the warps of keys, values and queries."""
+    """Return the operations of attention/paged_producer.cuh: the warps of keys, values and queries. The first sends tiles."""
     programs: dict[str, list[Op]] = {"k": [], "v": [], "q": []}
     rings = {name: Ring(slots) for name, slots in ledger.stages.items()}
 
@@ -103,16 +113,30 @@ def paged_producers(ledger: Ledger) -> list[list[Op]]:
         ring.advance()
 
     for tile in range(len(ledger.tiles) + 1):
-        buffer, last = tile % ledger.tile_buffers, tile == len(ledger.tiles)
-        programs["k"].append(("write", "p", buffer, tile))
+        last, tiles = tile == len(ledger.tiles), rings["p"]
+        programs["k"].extend([] if last and ledger.no_end else send_tile(ledger, tiles, tile))
         for name, ops in programs.items():
-            ops.append(("meet", "producers", 0, None))
+            take: list[Op] = [("take", "p", tiles.slot, (tiles.parity, tile))]
+            give: list[Op] = [("give", "p", tiles.slot, tile)]
+            early = name == ledger.early_give
+            if name != "k":
+                ops.extend(take + (give if early else []))
             for n_block in reversed(range(0 if last or name == "q" else ledger.tiles[tile])):
                 load(ops, name, (name, tile, n_block))
-        for consumer in range(ledger.consumers):
-            programs["q"].append(("check", "p", buffer, tile))  # the warp of queries reads it again for each warpgroup
-            load(programs["q"], f"q{consumer}", END if last else ("q", tile))
+            for consumer in range(ledger.consumers if name == "q" else 0):
+                load(ops, f"q{consumer}", END if last else ("q", tile))
+            if name != "k" and not last:  # the last read
+                ops.extend([("check", "p", tiles.slot, tile)] if early else give)
+        tiles.advance()
     return list(programs.values())
+
+
+def send_tile(ledger: Ledger, ring: Ring, tile: int) -> list[Op]:
+    """Return how the warp of keys sends a tile to the others: in one step, unless it arrives too early."""
+    parity, slot = ring.parity ^ ledger.tile_parity, ring.slot
+    if not ledger.early_send:
+        return [("send", "p", slot, (parity, tile))]
+    return [("wait_empty", "p", slot, parity), ("expect_tx", "p", slot, END), ("write", "p", slot, tile)]
 
 
 class Consumer:

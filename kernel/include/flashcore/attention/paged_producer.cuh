@@ -3,7 +3,6 @@
 #pragma once
 
 #include "flashcore/attention/page_box.h"
-#include "flashcore/attention/ping_pong_barrier.cuh"
 #include "flashcore/attention/producer.cuh"
 #include "flashcore/sm90/fragment.cuh"
 
@@ -11,8 +10,6 @@ namespace flashcore::attention {
 
 // Its number is that of the warp.
 enum class Operand { kKeys, kValues, kQueries };
-
-constexpr int kPagedProducerWarps = 3;
 
 // One operand per warp: the loop over KV blocks must be short. It shares the instruction cache with the consumers' main loop, and
 // one warp for all operands limited the kernel (kernel/TUNING-varlen.md).
@@ -30,35 +27,43 @@ public:
         : Base(params, shared), pages_(params.pages), lane_(static_cast<int>(threadIdx.x) % kWarpThreads) {}
 
     __device__ __forceinline__ void run() {
-        for (int buffer = 0; next_tile(buffer); buffer ^= 1) {
-            const ProducerTile& next = this->shared_.producer_tiles[buffer];
+        if (kOperand == Operand::kQueries && lane_ > 0) return;
+        for (;;) {
+            const ProducerTile& next = next_tile();
+            if (next.tile.row == kNoTile) break;
             if constexpr (kOperand == Operand::kQueries) {
-                if (lane_ == 0) this->load_query(next.tile);
+                this->load_query(next.tile);
             } else {
                 load(next);
+                __syncwarp();  // all lanes have read the tile
             }
+            if (!kIsKeys) tile_.release(this->shared_.producer_tile_ring, lane_ == 0);
+            tile_.advance();
         }
-        if (kOperand != Operand::kQueries || lane_ > 0) return;
-        for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
-            this->send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
+        if constexpr (kOperand == Operand::kQueries) {
+            for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
+                this->send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
+        }
     }
 
 private:
-    // The warp of keys writes the next tile for all. They have read the last tile of this buffer, because they have arrived at
-    // the barrier once since then. Returns false if there is no more tile.
-    __device__ __forceinline__ bool next_tile(int buffer) {
-        ProducerTile& next = this->shared_.producer_tiles[buffer];
+    // The warp of keys writes the next tile for all. With two slots it may load the keys of a tile while the others still load the
+    // tile before.
+    __device__ __forceinline__ const ProducerTile& next_tile() {
+        auto& ring = this->shared_.producer_tile_ring;
+        ProducerTile& next = this->shared_.producer_tiles[tile_.slot];
         if (kIsKeys && lane_ == 0) {
+            tile_.wait_empty(ring);
             const int index = this->scheduler_.get_next();
             if (index == kNoTile) {
                 next.tile.row = kNoTile;
             } else {
                 next = tile_at<kConfig.causal>(this->params_, index, kConfig.tile_m);
             }
+            tile_.arrive_and_expect_tx(ring, 0);
         }
-        __syncwarp();
-        ptx::named_barrier_sync(kPagedProducerBarrier, kPagedProducerWarps * kWarpThreads);
-        return next.tile.row != kNoTile;
+        tile_.wait_full(ring);
+        return next;
     }
 
     __device__ __forceinline__ void load(const ProducerTile& next) {
@@ -126,6 +131,7 @@ private:
     int keys_;          // of the current tile's sequence
     int first_column_;  // of the current tile's KV head
     const int* table_;  // of the sequence
+    sm90::RingPosition<kProducerTiles> tile_;
     typename Base::Position position_;
 };
 

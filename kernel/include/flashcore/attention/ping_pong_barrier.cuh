@@ -9,7 +9,6 @@ namespace flashcore::attention {
 
 constexpr int kFirstPingPongBarrier = 1;  // the consumers own the named barriers from here on, one each. 0 is __syncthreads
 constexpr int kFirstVerifyBarrier = 4;
-constexpr int kPagedProducerBarrier = 7;
 
 template <class Tuning>
 struct PingPongBarrier {
