@@ -55,6 +55,7 @@ class Arguments(ctypes.Structure):
         ("pages", ctypes.c_int64),
         ("table_width", ctypes.c_int64),
         ("table_stride", ctypes.c_int64),
+        ("min_queries", ctypes.c_int64),
         ("q", Operand),
         ("k", Operand),
         ("v", Operand),
@@ -87,6 +88,7 @@ def attention_varlen(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     max_ctas: int = 0,
+    min_queries: int = 0,
 ) -> Result:
     """Compute attention of every sequence separately, on the current stream of ``q``'s device.
 
@@ -96,16 +98,17 @@ def attention_varlen(
 
     With ``page_table``, int32 (sequences, pages of a sequence), ``k`` and ``v`` are (pages, keys of a page, kv heads, d), d is 64, 128 or
     256, and there is no ``cu_seqlens_k``. Sequence i has ``seqused_k[i]`` keys, by default all of its pages. Entries past them are not read.
+    Sequences of fewer than ``min_queries`` queries keep their rows, because ``decode_varlen`` computes them faster.
     """
     tensors = (q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, lse)
-    result: Result = _ENTRY(tensors, (causal, scale, max_ctas), return_lse=return_lse)
+    result: Result = _ENTRY(tensors, (causal, scale, max_ctas, min_queries), return_lse=return_lse)
     return result
 
 
 def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
     """Check what the C code cannot see, and fill the structure in."""
     q, k, v, out, *lengths, page_table, lse = tensors
-    causal, scale, max_ctas = options
+    causal, scale, max_ctas, min_queries = options
     paged = page_table is not None
     _check_rows(q, k, v, out, paged=paged)
     (rows, heads, head_dim), kv_heads = q.shape, k.shape[-2]
@@ -133,6 +136,7 @@ def _prepare(tensors: Tensors, options: tuple[Any, ...]) -> Launch:
         pages=k.shape[0] if paged else 0,
         table_width=page_table.shape[1] if paged else 0,
         table_stride=page_table.stride(0) if paged else 0,
+        min_queries=to_int(min_queries, "min_queries"),
         q=make_operand(q.stride(), ROWS, ROWS, HEADS),
         k=make_operand(k.stride(), *((0, 1, 2) if paged else (ROWS, ROWS, HEADS))),
         v=make_operand(v.stride(), *((0, 1, 2) if paged else (ROWS, ROWS, HEADS))),

@@ -67,6 +67,7 @@ Status check_varlen(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(check_attention(args));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
     FLASHCORE_RETURN_IF_FAILED(check_extent("total_k", args.total_k, 0));
+    FLASHCORE_RETURN_IF_FAILED(check_extent("min_queries", args.min_queries, 0, is_paged(args) ? kExtentLimit : 0));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
     FLASHCORE_RETURN_IF_FAILED(is_paged(args) ? check_pages(args) : check_pointer("cu_seqlens_k", args.cu_seqlens_k));
     FLASHCORE_RETURN_IF_FAILED(check_pointer("workspace", args.workspace, alignof(SequenceInfo)));
@@ -108,7 +109,7 @@ Status forward(const Arguments& args) {
     if (is_paged(args)) FLASHCORE_RETURN_IF_FAILED(fill_pages(args, variant->config, params));
 
     const int64_t keys = is_paged(args) ? capacity(args) : args.total_k;
-    const VarlenBatch varlen{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
+    const PagedBatch varlen{{{args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)},
                              {args.cu_seqlens_k, args.seqused_k, static_cast<int>(keys)},
                              sequence_infos,
                              params.tile_counter,
@@ -116,7 +117,8 @@ Status forward(const Arguments& args) {
                              params.heads,
                              variant->config.head_dim,
                              variant->config.tile_m,
-                             variant->config.causal};
+                             variant->config.causal},
+                            static_cast<int>(args.min_queries)};
     const auto stream = static_cast<cudaStream_t>(args.stream);
     const PrepareVariant& prepare =
         is_paged(args) ? flashcore_attention_paged_prepare_variant : flashcore_attention_varlen_prepare_variant;

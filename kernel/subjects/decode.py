@@ -89,7 +89,7 @@ LENGTHS: dict[str, Callable[[int, int], list[int]]] = {
 def build(root: pathlib.Path) -> dict[str, Any]:
     """Read the build and its limits from kernel/variants.toml."""
     table = tomllib.loads((root / "kernel/variants.toml").read_text(encoding="utf-8"))
-    groups = (table["decode"], table["decode_fp8"])
+    groups = (table["decode"], table["decode_ragged"], table["decode_fp8"])
     entries = [{**group["tiles"][entry["tile"]], **entry} for group in groups for entry in group["entries"]]
     return {
         **{key: table["decode"][key] for key in ("library", "launchers", "includes", "binding")},

@@ -49,6 +49,8 @@ DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
 
+DECODE_RAGGED = f"{DECODE}, .ragged = true"
+
 DECODE_FP8 = f"{DECODE}, .fp8_cache = true"
 
 STREAM = """\
@@ -79,12 +81,12 @@ constexpr int kThreads = {threads};
 }}  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
-    const __grid_constant__ flashcore::attention::VarlenBatch batch) {{
+    const __grid_constant__ flashcore::attention::BatchOf<{paged_kv}> batch) {{
     flashcore::attention::prepare<kThreads, {paged_kv}>(batch);
 }}
 
 extern "C" const flashcore::attention::PrepareVariant {symbol}_variant = {{
-    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::VarlenBatch>}};
+    {{kThreads}}, flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::PagedBatch>}};
 """
 
 TEMPLATES = {
@@ -92,12 +94,25 @@ TEMPLATES = {
     % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "PagedParams"},
     "varlen": VARLEN,
     "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
+    "decode_ragged": TILED
+    % {
+        "space": "decode",
+        "config": DECODE_RAGGED,
+        "function": "decode",
+        "variant": "RaggedDecodeVariant",
+        "params": "RaggedParams",
+    },
     "decode_fp8": TILED
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,
 }
-PARAMS = {"decode_fp8": "Fp8Params"}
-LISTED = {"attention": "attention/variants.h", "decode": "decode/variants.h", "decode_fp8": "decode/fp8_variants.h"}
+PARAMS = {"decode_fp8": "Fp8Params", "decode_ragged": "RaggedParams"}
+LISTED = {
+    "attention": "attention/variants.h",
+    "decode": "decode/variants.h",
+    "decode_ragged": "decode/ragged_variants.h",
+    "decode_fp8": "decode/fp8_variants.h",
+}
 """Operations whose launchers choose among several entry functions, and the header that lists these."""
 
 

@@ -11,6 +11,7 @@
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
 #include "flashcore/stream/config.h"
@@ -39,6 +40,11 @@ constexpr auto kDecode = [] {
     config.consumer_warps = 8;
     return config;
 }();
+constexpr auto kRaggedDecode = [] {
+    auto config = kDecode;
+    config.ragged = true;
+    return config;
+}();
 constexpr auto kFp8Decode = [] {
     auto config = kDecode;
     config.fp8_cache = true;
@@ -51,6 +57,8 @@ constexpr auto kFp8Decode = [] {
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
+#define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
+FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
@@ -66,7 +74,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
 
 namespace {
 
-alignas(32) char memory[1 << 20];  // stands for device memory. The launchers read only lengths and tables from it
+alignas(32) char memory[1 << 22];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
 void print_result(const char* operation, Result result, bool refused) {
@@ -141,6 +149,19 @@ FlashcoreDecodeArguments decode() {
     return args;
 }
 
+// Packed queries of at most 16 in each sequence, over eight pages of 32 keys.
+FlashcoreDecodeArguments ragged() {
+    auto args = decode();
+    args.sq = 16;
+    args.total_q = 20;
+    args.cu_seqlens_q = args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.k = args.v = {memory, 32 * 128, 128, 64};
+    args.page_size = 32;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
+    return args;
+}
+
 FlashcoreStreamArguments stream() {
     auto* const data = reinterpret_cast<float*>(memory);
     return {sizeof(FlashcoreStreamArguments), 0, 0, 1.0f, 1000, data, data, data, nullptr};
@@ -208,6 +229,19 @@ int main() {
     check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.sequence_stride = int64_t{1} << 33; });
     check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = int64_t{1} << 31; });
     check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.data = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = 17; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = -1; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.min_queries = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto&) {});
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 1024; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 48; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 8; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cu_seqlens_q = nullptr; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cache_dtype = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2, args.sq = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });

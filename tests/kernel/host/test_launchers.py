@@ -53,6 +53,19 @@ paged 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, 
 paged 1 v: the sequence stride must be below 2^33 bytes, but is 17179869184 bytes
 paged 1 v: all heads must be within 2^31 elements, but have 2147483712
 paged 1 k: must not be a null pointer
+paged 0
+paged 1 min_queries: must be from 0 to 1073741824, but is -1
+varlen 1 min_queries: must be from 0 to 0, but is 1
+ragged 0
+ragged 0
+ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 48
+ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 8
+ragged 1 cu_seqlens_q: must not be a null pointer
+ragged 1 total_q: must be from 0 to 1073741824, but is -1
+ragged 1 total_q: packed queries need a cache of 16 bits and no new keys
+ragged 1 total_q: packed queries need a cache of 16 bits and no new keys
+ragged 1 sq: packed queries times heads per KV head must be at most 128, but are 256
+ragged 0
 stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer
 stream 1 out: must be aligned to 16 bytes, but is 4 bytes past a multiple
@@ -89,7 +102,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 13\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 18\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

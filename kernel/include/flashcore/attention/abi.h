@@ -54,6 +54,7 @@ struct FlashcoreVarlenArguments {
     int64_t pages;        // pages of the pool. It and the next two only with pages
     int64_t table_width;  // entries of a sequence
     int64_t table_stride;  // from one sequence to the next
+    int64_t min_queries;   // sequences of fewer queries keep their rows of out and lse
     FlashcoreOperand q;    // batch_stride is not used
     FlashcoreOperand k;    // paged: (pages, page_size, kv_heads, head_dim), like v
     FlashcoreOperand v;

@@ -8,6 +8,7 @@
 
 #include "flashcore/core/dtype.h"
 #include "flashcore/core/operand.h"
+#include "flashcore/core/sequence_range.h"
 #include "flashcore/core/variant.h"
 #include "flashcore/decode/config.h"
 #include "flashcore/decode/split_scheduler.h"
@@ -90,10 +91,19 @@ struct Fp8Params : Params {
     DType new_dtype;  // of k_new and v_new
 };
 
+// Packed queries: a launch takes the sequences of 1 to max_queries queries. The batch strides of query and output are 0.
+struct RaggedParams : Params {
+    SequenceLengths queries;
+    int max_queries;
+};
+
 template <class Tuning>
-using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params, Params>;
+using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params, std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
+template <class Tuning>
+using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 
 using DecodeVariant = Variant<Config, Params>;
 using Fp8DecodeVariant = Variant<Config, Fp8Params>;
+using RaggedDecodeVariant = Variant<Config, RaggedParams>;
 
 }  // namespace flashcore::decode

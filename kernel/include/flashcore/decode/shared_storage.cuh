@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "flashcore/decode/config.h"
-#include "flashcore/decode/split_scheduler.h"
+#include "flashcore/decode/params.h"
 #include "flashcore/ptx/tma.cuh"
 #include "flashcore/sm90/pipeline.cuh"
 #include "flashcore/sm90/smem_descriptor.cuh"
@@ -21,7 +20,7 @@ struct alignas(kSharedAlignment) SharedStorage {
     float sums[kConfig.consumer_warps][kMergeRows][kConfig.head_dim + kMergePad];  // of every warp, half of its rows at a time
     float2 statistics[kConfig.consumer_warps][kRowTileRows];                       // max and sum of every warp's rows
     float2 totals[kConfig.consumer_warps][kRowTileRows];  // max and sum of every row tile, over its warps
-    Split work_queue[kWorkQueueSlots];                    // kNoWorkTile ends the work
+    SplitOf<Tuning> work_queue[kWorkQueueSlots];          // kNoWorkTile ends the work
     sm90::RingBarriers<kWorkQueueSlots> work_queue_ring;
     sm90::RingBarriers<kConfig.stages> ring;
     EvenPartition cta_ranges;  // ranges of the work list, written before __syncthreads

@@ -91,6 +91,24 @@ struct Split {
     int cta;        // CTA that processes the split
 };
 
+// A split of a sequence with packed queries, and what consumers need to know of these.
+struct RaggedSplit : Split {
+    int first_query;  // row of the sequence's first query
+    int queries;
+    int tile_shift;   // log2 of the row tiles of this sequence
+};
+
+constexpr int kLeftOut = -1;  // keys of a sequence that has no work in this launch
+
+// Length of a work tile in the work list, with the gap after it.
+template <bool kMayLeaveOut>
+FLASHCORE_HOST_DEVICE constexpr int length_of(const SplitPolicy& split_policy, int keys) {
+    if constexpr (kMayLeaveOut) {
+        if (keys == kLeftOut) return 0;
+    }
+    return tiles_of(split_policy, keys) + split_policy.gap;
+}
+
 // Fix-up info: how the splits of a work tile find each other in the workspace.
 struct FixupInfo {
     int split_index;    // number of this split
@@ -114,8 +132,8 @@ FLASHCORE_HOST_DEVICE constexpr FixupInfo fixup_info(const SplitPolicy& split_po
     return {split.cta - owner, cta_ranges.owner(split.origin + tiles - 1) - owner + 1, owner, 2 * owner};
 }
 
-// Iterates over the splits of one CTA in order. `SequenceKeys` returns the number of keys of a sequence.
-template <class SequenceKeys>
+// Iterates over the splits of one CTA in order. `SequenceKeys` returns the number of keys of a sequence, or kLeftOut if it may.
+template <class SequenceKeys, bool kMayLeaveOut = false>
 class SplitIterator {
 public:
     // `begin` is the position of the work tile that holds the first tile of the range.
@@ -163,7 +181,7 @@ private:
     }
 
     FLASHCORE_HOST_DEVICE void next_work_tile() {
-        position_.origin += tiles_ + split_policy_.gap;
+        position_.origin += kMayLeaveOut && keys_ == kLeftOut ? 0 : tiles_ + split_policy_.gap;
         next_tile_ = position_.origin;
         if (++position_.sequence == split_policy_.sequences) {
             position_.sequence = 0;
@@ -174,7 +192,7 @@ private:
 
     FLASHCORE_HOST_DEVICE void measure() {
         keys_ = sequence_keys_(position_.sequence);
-        tiles_ = tiles_of(split_policy_, keys_);
+        tiles_ = kMayLeaveOut && keys_ == kLeftOut ? 0 : tiles_of(split_policy_, keys_);
     }
 
     const SplitPolicy& split_policy_;
