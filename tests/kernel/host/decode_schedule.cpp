@@ -15,10 +15,10 @@ using namespace flashcore::decode;
 
 namespace {
 
-template <bool kMayLeaveOut>
+template <bool kRagged>
 void split(const SplitPolicy& split_policy, const std::vector<int>& keys, int ctas) {
     std::vector<int> origin{0};
-    for (const int one : keys) origin.push_back(origin.back() + length_of<kMayLeaveOut>(split_policy, one));
+    for (const int one : keys) origin.push_back(origin.back() + length_of<kRagged>(split_policy, one));
     const int row = origin.back();
     const EvenPartition cta_ranges(split_policy.work_tiles * row, ctas);
     std::printf("case %d\n", split_policy.work_tiles * row);
@@ -32,9 +32,9 @@ void split(const SplitPolicy& split_policy, const std::vector<int>& keys, int ct
         int sequence = 0;
         while (origin[sequence + 1] <= tile % row) ++sequence;
         const WorkPosition position{sequence, tile / row, tile / row * row + origin[sequence]};
-        SplitIterator<decltype(sequence_keys), kMayLeaveOut> splits(split_policy, cta_ranges, cta, position, sequence_keys);
+        SplitIterator<decltype(sequence_keys), kRagged> splits(split_policy, cta_ranges, cta, position, sequence_keys);
         for (Split split; splits.next(split);) {
-            const FixupInfo fixup = fixup_info(split_policy, cta_ranges, split);
+            const FixupInfo fixup = fixup_info<kRagged>(split_policy, cta_ranges, split);
             std::printf("%d %d %d %d %d %d %d %d %d %d\n", cta, split.sequence, split.work_tile, split.keys, split.first,
                         split.last, fixup.split_index, fixup.split_count, fixup.counter, fixup.first_partial);
         }

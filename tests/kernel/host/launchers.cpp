@@ -240,6 +240,7 @@ int main() {
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cache_dtype = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.splits = 2; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2; });
     check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2, args.sq = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });

@@ -62,8 +62,9 @@ ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is
 ragged 1 page_size: must be 0 (contiguous), or a power of two from 16 on, but is 8
 ragged 1 cu_seqlens_q: must not be a null pointer
 ragged 1 total_q: must be from 0 to 1073741824, but is -1
-ragged 1 total_q: packed queries need a cache of 16 bits and no new keys
-ragged 1 total_q: packed queries need a cache of 16 bits and no new keys
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
+ragged 1 total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits
 ragged 1 sq: packed queries times heads per KV head must be at most 128, but are 256
 ragged 0
 stream 1 count: must not be negative, but is -1

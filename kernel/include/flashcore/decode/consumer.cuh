@@ -32,15 +32,30 @@ public:
     __device__ __forceinline__ void run() {
         for (SplitOf<Tuning> split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
             load_query(split);
-            const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
+            const FixupInfo fixup = fixup_info<kConfig.ragged>(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-            attend(split);
-            if constexpr (kFp8) scale_maxima();
-            Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            if constexpr (kConfig.ragged) {
+                hold(split, fixup);
+                attend(split);
+                const HeldSplit held = shared_.held[warp_];
+                Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
+            } else {
+                attend(split);
+                if constexpr (kFp8) scale_maxima();
+                Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            }
         }
     }
 
 private:
+    // Keeps a split in shared memory, because registers are short in the loop over its keys. The warps of a split meet before its
+    // end is over, and each has a place of its own.
+    __device__ __forceinline__ void hold(const RaggedSplit& split, const FixupInfo& fixup) {
+        __syncwarp();
+        if (lane_ == 0) shared_.held[warp_] = {split, fixup};
+        __syncwarp();
+    }
+
     // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
     __device__ __forceinline__ SplitOf<Tuning> pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);

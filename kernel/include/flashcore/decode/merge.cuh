@@ -216,8 +216,10 @@ private:
 
     // A partial result in the workspace: the statistics of all rows, then their sums.
     __device__ __forceinline__ float2* partial_of(int split) const {
-        return reinterpret_cast<float2*>(params_.partials) + (fixup_.first_partial + split) * partial_pairs();
+        return reinterpret_cast<float2*>(params_.partials) + (first_partial() + split) * partial_pairs();
     }
+    // As in fixup_info. Ragged launches compute it here, where registers are not short.
+    __device__ __forceinline__ int first_partial() const { return kConfig.ragged ? 2 * fixup_.counter : fixup_.first_partial; }
     // The same for all sequences, also if some have fewer rows.
     __device__ __forceinline__ int64_t partial_pairs() const {
         return static_cast<int64_t>(kConfig.ragged ? params_.rows.per_work_tile : rows_.per_work_tile) * (1 + kPairs);

@@ -20,10 +20,10 @@ template <class Tuning>
 __device__ __forceinline__ PackedRows packed_rows(const Params& params, const SplitOf<Tuning>& split) {
     PackedRows rows = packed_rows<Tuning>(params);
     if constexpr (Tuning::config.ragged) {
-        rows.sq = split.queries;
-        rows.count = split.queries * rows.group;
-        rows.tile_shift = split.tile_shift;
-        rows.per_work_tile = kRowTileRows << split.tile_shift;
+        rows.sq = split.queries();
+        rows.count = rows.sq * rows.group;
+        rows.tile_shift = split.tile_shift();
+        rows.per_work_tile = kRowTileRows << rows.tile_shift;
     }
     return rows;
 }
@@ -44,8 +44,9 @@ struct WorkTile {
         : sequence(split.sequence),
           kv_head(kv_head_of(params, rows, split.work_tile)),
           first_row(params.row_work_tiles == 1 ? 0 : (split.work_tile - kv_head * params.row_work_tiles) * rows.per_work_tile) {}
+    // The rows of all sequences are one batch.
     __device__ __forceinline__ WorkTile(const Params& params, const PackedRows& rows, const RaggedSplit& split)
-        : sequence(split.sequence),
+        : sequence(0),
           kv_head(kv_head_of(params, rows, split.work_tile)),
           first_row(0),
           first_query(split.first_query) {}

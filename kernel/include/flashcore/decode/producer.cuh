@@ -89,11 +89,10 @@ private:
     __device__ __forceinline__ void add_queries(RaggedSplit& split) const {
         const SequenceRange range = sequence_range(params_.queries, split.sequence);
         const PackedRows rows = packed_rows<Tuning>(params_);
+        int shift = rows.tile_shift;
+        while (rows.heads == 1 && shift > 0 && kRowTileRows << (shift - 1) >= range.length * rows.group) --shift;
         split.first_query = range.end - range.length;
-        split.queries = range.length;
-        split.tile_shift = rows.tile_shift;
-        if (rows.heads > 1) return;
-        while (split.tile_shift > 0 && kRowTileRows << (split.tile_shift - 1) >= range.length * rows.group) --split.tile_shift;
+        split.shape = shift << kQueryBits | range.length;
     }
 
     // Consumers get a split when its first copies are in flight.

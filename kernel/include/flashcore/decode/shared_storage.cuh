@@ -10,6 +10,13 @@
 
 namespace flashcore::decode {
 
+// What a warp needs of a split when it has attended to all its keys.
+struct HeldSplit {
+    RaggedSplit split;
+    FixupInfo fixup;
+};
+struct NothingHeld {};
+
 // A tile consists of consecutive boxes: [box][head][column of swizzle atoms][key][64 elements] (sm90/smem_descriptor.cuh).
 template <class Tuning>
 struct alignas(kSharedAlignment) SharedStorage {
@@ -25,6 +32,7 @@ struct alignas(kSharedAlignment) SharedStorage {
     sm90::RingBarriers<kConfig.stages> ring;
     EvenPartition cta_ranges;  // ranges of the work list, written before __syncthreads
     unsigned finished_splits;  // splits of the work tile that finished before this one
+    [[no_unique_address]] std::conditional_t<kConfig.ragged, HeldSplit[kConfig.consumer_warps], NothingHeld> held;
 
     __device__ __forceinline__ void init_barriers() {
         work_queue_ring.init(kConfig.consumer_warps);
