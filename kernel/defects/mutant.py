@@ -97,8 +97,9 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     operation = _get_operation(entry)
     macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
     if operation == "decode":
-        macros["decode/fp8_variants.h"] = "FLASHCORE_DECODE_FP8_VARIANTS"
-    chosen = "decode/fp8_variants.h" if entry.endswith("_e4m3") else f"{operation}/variants.h"
+        macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
+    kind = "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    chosen = f"{operation}/{kind}variants.h"
     return {
         f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){f' X({symbol}_variant)' if header == chosen else ''}\n"
         for header, macro in macros.items()
