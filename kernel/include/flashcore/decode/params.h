@@ -45,6 +45,13 @@ struct PackedRows {
     FLASHCORE_HOST_DEVICE constexpr int tile_of(int warp) const { return warp & (tiles() - 1); }
     FLASHCORE_HOST_DEVICE constexpr int query_of(int row) const { return sq == 1 ? 0 : divide(row, group); }
 
+    // Log2 of the row tiles that so many queries need, or of the heads. Fewer row tiles leave more warps for the keys of each.
+    FLASHCORE_HOST_DEVICE constexpr int tile_shift_for(int queries) const {
+        int shift = tile_shift;
+        while (heads == 1 && shift > 0 && kRowTileRows << (shift - 1) >= queries * group) --shift;
+        return shift;
+    }
+
     // The head of a row of a work tile, and its row within that head.
     FLASHCORE_HOST_DEVICE constexpr int head_of(int row) const { return heads == 1 ? 0 : row / kRowTileRows; }
     FLASHCORE_HOST_DEVICE constexpr int row_of(int row) const { return heads == 1 ? row : row % kRowTileRows; }

@@ -85,14 +85,11 @@ public:
     }
 
 private:
-    // Row tiles are as many as the rows need, or one per head.
     __device__ __forceinline__ void add_queries(RaggedSplit& split) const {
         const SequenceRange range = sequence_range(params_.queries, split.sequence);
         const PackedRows rows = packed_rows<Tuning>(params_);
-        int shift = rows.tile_shift;
-        while (rows.heads == 1 && shift > 0 && kRowTileRows << (shift - 1) >= range.length * rows.group) --shift;
         split.first_query = range.end - range.length;
-        split.shape = shift << kQueryBits | range.length;
+        split.shape = rows.tile_shift_for(range.length) << kQueryBits | range.length;
     }
 
     // Consumers get a split when its first copies are in flight.
