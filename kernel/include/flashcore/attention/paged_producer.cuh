@@ -47,8 +47,8 @@ public:
     }
 
 private:
-    // The warp of keys writes the next tile for all. With two slots it may load the keys of a tile while the others still load the
-    // tile before.
+    // The warp of keys writes the next tile for all. With two slots it may load the keys of a tile while the others still load
+    // the tile before.
     __device__ __forceinline__ const ProducerTile& next_tile() {
         auto& ring = this->shared_.producer_tile_ring;
         ProducerTile& next = this->shared_.producer_tiles[tile_.slot];

@@ -68,8 +68,8 @@ __device__ __forceinline__ const Unit* query_row(const Params& params, const Pac
                                                  int row) {
     const QueryRow coordinate(rows, work_tile, row);
     const FlashcoreOperand& q = params.q;
-    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride + (work_tile.first_query + coordinate.query) * q.sequence_stride +
-           coordinate.head * q.head_stride;
+    return static_cast<const Unit*>(q.data) + work_tile.sequence * q.batch_stride +
+           (work_tile.first_query + coordinate.query) * q.sequence_stride + coordinate.head * q.head_stride;
 }
 
 }  // namespace flashcore::decode

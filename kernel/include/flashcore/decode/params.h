@@ -105,7 +105,8 @@ struct RaggedParams : Params {
 };
 
 template <class Tuning>
-using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params, std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
+using ParamsOf = std::conditional_t<Tuning::config.fp8_cache, Fp8Params,
+                                    std::conditional_t<Tuning::config.ragged, RaggedParams, Params>>;
 template <class Tuning>
 using SplitOf = std::conditional_t<Tuning::config.ragged, RaggedSplit, Split>;
 

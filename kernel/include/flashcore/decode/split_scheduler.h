@@ -162,7 +162,8 @@ public:
     FLASHCORE_HOST_DEVICE bool next(Split& split) {
         while (next_tile_ < end_) {
             const bool in_gap = next_tile_ >= position_.origin + tiles_;
-            const bool found = !in_gap && (splits_at_cta_ranges<kRagged>(split_policy_) ? split_at_cta_ranges(split) : split_by_length(split));
+            const bool found = !in_gap && (splits_at_cta_ranges<kRagged>(split_policy_) ? split_at_cta_ranges(split)
+                                                                                        : split_by_length(split));
             if (next_tile_ >= position_.origin + tiles_) next_work_tile();
             if (found) return true;
         }

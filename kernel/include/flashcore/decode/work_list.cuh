@@ -54,7 +54,9 @@ template <class Tuning>
 class WorkList {
 public:
     __device__ __forceinline__ WorkList(const ParamsOf<Tuning>& params, const SplitPolicy& split_policy, int lane)
-        : keys_(sequence_keys<Tuning>(params)), split_policy_(split_policy), per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
+        : keys_(sequence_keys<Tuning>(params)),
+          split_policy_(split_policy),
+          per_lane_(divide_up(split_policy.sequences, sm90::kWarpThreads)) {
         const int first = lane * per_lane_;
         const int last = min_int(first + per_lane_, split_policy.sequences);
         lane_tiles_ = first < last ? tiles(first) : 0;
