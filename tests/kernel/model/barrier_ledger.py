@@ -32,11 +32,9 @@ class Ledger:
     late_read: bool = False  # it reads the tile once more after it released the query
     early_write: bool = False  # the next tile is written before its slot is empty
     paged: bool = False  # a producer warp each for keys, values and queries
-    tile_arrivals: int = 2  # on an empty barrier of the tiles that the warp of keys sends: values and queries
-    tile_parity: int = 1  # of the warp of keys' first waits there
+    tile_arrivals: int = 2  # on an empty barrier of the tiles that the warp of keys sends
     early_send: bool = False  # the warp of keys arrives before it has written the tile
     early_give: str = ""  # this warp releases a tile before it has read it for the last time
-    no_end: bool = False  # the warp of keys does not send the end
 
     def fully_masked(self, tile: int, consumer: int) -> int:
         return self.masked[tile][consumer] if self.masked else 0
@@ -44,13 +42,11 @@ class Ledger:
     @property
     def stages(self) -> dict[str, int]:
         queries = {f"q{consumer}": self.q_stages for consumer in range(self.consumers)}
-        tiles = {"p": 2} if self.paged else {}
-        return {**queries, "k": self.kv_stages, "v": self.kv_stages, **tiles}
+        return {**queries, "k": self.kv_stages, "v": self.kv_stages, **({"p": 2} if self.paged else {})}
 
     def empty_arrivals_of(self, name: str) -> int:
-        if name == "p":
-            return self.tile_arrivals
-        return 1 if name.startswith("q") else self.consumers if self.empty_arrivals is None else self.empty_arrivals
+        own = {"p": self.tile_arrivals, "k": self.empty_arrivals or self.consumers, "v": self.empty_arrivals or self.consumers}
+        return own.get(name, 1)
 
     @property
     def places(self) -> list[tuple[str, int]]:
@@ -114,29 +110,27 @@ def paged_producers(ledger: Ledger) -> list[list[Op]]:
 
     for tile in range(len(ledger.tiles) + 1):
         last, tiles = tile == len(ledger.tiles), rings["p"]
-        programs["k"].extend([] if last and ledger.no_end else send_tile(ledger, tiles, tile))
+        programs["k"] += send_tile(ledger, tiles, tile)
         for name, ops in programs.items():
-            take: list[Op] = [("take", "p", tiles.slot, (tiles.parity, tile))]
-            give: list[Op] = [("give", "p", tiles.slot, tile)]
             early = name == ledger.early_give
             if name != "k":
-                ops.extend(take + (give if early else []))
+                ops += [("take", "p", tiles.slot, (tiles.parity, tile)), *([("give", "p", tiles.slot, tile)] if early else [])]
             for n_block in reversed(range(0 if last or name == "q" else ledger.tiles[tile])):
                 load(ops, name, (name, tile, n_block))
             for consumer in range(ledger.consumers if name == "q" else 0):
                 load(ops, f"q{consumer}", END if last else ("q", tile))
             if name != "k" and not last:  # the last read
-                ops.extend([("check", "p", tiles.slot, tile)] if early else give)
+                ops.append(("check" if early else "give", "p", tiles.slot, tile))
         tiles.advance()
     return list(programs.values())
 
 
 def send_tile(ledger: Ledger, ring: Ring, tile: int) -> list[Op]:
     """Return how the warp of keys sends a tile to the others: in one step, unless it arrives too early."""
-    parity, slot = ring.parity ^ ledger.tile_parity, ring.slot
-    if not ledger.early_send:
-        return [("send", "p", slot, (parity, tile))]
-    return [("wait_empty", "p", slot, parity), ("expect_tx", "p", slot, END), ("write", "p", slot, tile)]
+    parity = ring.parity ^ ledger.producer_parity
+    if ledger.early_send:
+        return [("wait_empty", "p", ring.slot, parity), ("expect_tx", "p", ring.slot, END), ("write", "p", ring.slot, tile)]
+    return [("send", "p", ring.slot, (parity, tile))]
 
 
 class Consumer:
