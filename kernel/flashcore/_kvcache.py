@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from flashcore._attention import RANK, attention
-from flashcore._decode import CHECK, HEAD_DIMS, MAX_QUERIES, launch_decode
+from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZES, launch_decode
+from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
 
 _CACHE: Mapping[str, Any] = {
-    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new")),
+    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new")),
     "rotary_seqlens": None,
     "window_size": NO_WINDOW,
     "attention_chunk": 0,
@@ -41,7 +42,7 @@ def flash_attn_with_kvcache(
     cache_batch_idx: Any = None,
     cache_leftpad: Any = None,
     page_table: torch.Tensor | None = None,
-    cu_seqlens_q: Any = None,
+    cu_seqlens_q: torch.Tensor | None = None,
     cu_seqlens_k_new: Any = None,
     max_seqlen_q: int | None = None,
     rotary_seqlens: Any = None,
@@ -63,11 +64,11 @@ def flash_attn_with_kvcache(
 ) -> Result:
     """Compute ``decode`` with FlashAttention-3's signature.
 
-    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries and other head dimensions use the prefill kernel,
-    over contiguous caches, with one length for all if it appends. The result is the output, or (output, log-sum-exp).
+    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries, other head dimensions and ``cu_seqlens_q`` use
+    the prefill kernel. It appends only to contiguous caches, with one length for all. The result is the output, or (output, log-sum-exp).
     """
     values = (
-        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
+        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_k_new, rotary_seqlens,
         window_size, attention_chunk, softcap, scheduler_metadata, sinks,
     )  # fmt: skip
     if values != _DEFAULTS:
@@ -77,15 +78,16 @@ def flash_attn_with_kvcache(
     max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
     try:
         _, queries, _, head_dim = q.shape
-        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS
+        is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
+    is_prefill = is_prefill or cu_seqlens_q is not None
     if is_prefill and k_cache.dtype in FP8_STORAGE:
         raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
     if is_prefill:
         return _prefill(
-            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, causal=causal, scale=softmax_scale,
-            return_lse=return_softmax_lse, max_ctas=max_ctas,
+            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
+            max_seqlen_q=max_seqlen_q, causal=causal, scale=softmax_scale, return_lse=return_softmax_lse, max_ctas=max_ctas,
         )  # fmt: skip
     tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, q_descale, k_descale, v_descale, None)
     return launch_decode(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
@@ -100,13 +102,18 @@ def _prefill(
     v: torch.Tensor | None,
     lengths: torch.Tensor | int | None,
     page_table: torch.Tensor | None,
+    cu_seqlens_q: torch.Tensor | None,
+    max_seqlen_q: int | None,
     **options: Any,
 ) -> Result:
     """Use the prefill kernel. NotImplementedError for what only decode can do."""
-    if page_table is not None:
-        raise NotImplementedError(
-            f"page_table: a paged cache needs {_DECODE}, q has shape {tuple(q.shape)}. Pass a contiguous cache"
-        )
+    if page_table is not None or cu_seqlens_q is not None:
+        if k is not None or v is not None:
+            raise NotImplementedError(
+                f"k, v: an append to pages or with cu_seqlens_q needs {_DECODE} in pages of {', '.join(map(str, PAGE_SIZES))} keys,"
+                f" q has shape {tuple(q.shape)}. Write the new keys into the cache first"
+            )
+        return _attend_to_pages(q, k_cache, v_cache, lengths, page_table, cu_seqlens_q, max_seqlen_q, **options)
     _check_caches(q, k_cache, v_cache)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
         return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
@@ -124,6 +131,82 @@ def _prefill(
     if k is not None and v is not None:
         end = _append(q, (k_cache, v_cache), (k, v), end)
     return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+
+
+def _needs_prefill(k_cache: torch.Tensor, page_table: torch.Tensor | None) -> bool:
+    return page_table is not None and k_cache.shape[1] not in PAGE_SIZES
+
+
+def _attend_to_pages(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    lengths: torch.Tensor | int | None,
+    page_table: torch.Tensor | None,
+    cu_seqlens_q: torch.Tensor | None,
+    max_seqlen_q: int | None,
+    **options: Any,
+) -> Result:
+    """Attend to caches in pages. A contiguous cache has one page per sequence."""
+    if q.shape[-1] not in HEAD_DIMS:
+        dims = ", ".join(map(str, HEAD_DIMS))
+        raise NotImplementedError(f"page_table, cu_seqlens_q: need a head dimension of {dims}, q has shape {tuple(q.shape)}")
+    packed, queries, batch = q, 0, q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
+    if cu_seqlens_q is None:
+        _check_rank("q", q)
+        packed, queries = q.flatten(0, 1), q.shape[1]
+        cu_seqlens_q, max_seqlen_q = _make_starts(q, batch, queries), queries
+    if page_table is None:
+        _check("k_cache", k_cache, q, (batch, *k_cache.shape[1:]))
+        page_table = torch.arange(0, batch, 1, dtype=torch.int32, device=q.device).view(batch, 1)
+    if type(lengths) is int:
+        lengths = torch.full((batch,), min(max(lengths, -1), MAX_INT32), dtype=torch.int32, device=q.device)
+    result = _attend_to_packed(packed, k_cache, v_cache, cu_seqlens_q, lengths, page_table, max_seqlen_q, **options)
+    if packed is q:
+        return result
+    out, lse = result if isinstance(result, tuple) else (result, None)
+    out = out.unflatten(0, (batch, queries))
+    return out if lse is None else (out, lse.view(q.shape[2], batch, queries).transpose(0, 1))
+
+
+def _attend_to_packed(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor | None,
+    page_table: torch.Tensor,
+    longest: int | None,
+    **options: Any,
+) -> Result:
+    """Attend to pages: sequences of few queries as decode, the others as prefill.
+
+    Each kernel reads the numbers of queries on the device and leaves the other's rows alone. So only ``longest``, a bound that holds
+    for every replay of a graph, may spare a launch.
+    """
+    known_shape = q.dim() == RANK - 1 and k_cache.dim() == RANK and q.shape[0] > 0  # else the prefill says what is wrong
+    short = count_short_queries(q.shape[1], k_cache.shape[2], q.shape[2], k_cache.shape[1]) if known_shape else 0
+    known = longest if type(longest) is int and longest > 0 else None
+    if known is not None and known <= short:
+        return decode_varlen(q, k_cache, v_cache, starts, max_queries=known, lengths=lengths, page_table=page_table, **options)
+    few = short > 0 and starts.numel() - 1 > 1 and not (known is not None and known * (starts.numel() - 1) == q.shape[0])
+    if not few:  # all sequences have the same number of queries, which are many
+        return attention_varlen(q, k_cache, v_cache, starts, seqused_k=lengths, page_table=page_table, **options)
+    return_lse = options.pop("return_lse")
+    lse = torch.empty((q.shape[1], q.shape[0]), dtype=torch.float32, device=q.device) if return_lse else None
+    out = decode_varlen(
+        q, k_cache, v_cache, starts, max_queries=short, lengths=lengths, page_table=page_table, lse=lse, **options
+    )
+    assert isinstance(out, torch.Tensor)
+    attention_varlen(
+        q, k_cache, v_cache, starts, min_queries=short + 1, seqused_k=lengths, page_table=page_table, out=out, lse=lse, **options
+    )
+    return out if lse is None else (out, lse)
+
+
+def _make_starts(q: torch.Tensor, batch: int, length: int) -> torch.Tensor:
+    """Return the first row of each sequence, and the end."""
+    return torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device)
 
 
 def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
@@ -167,16 +250,17 @@ def _prefill_varlen(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any
 ) -> Result:
     """Treat a contiguous cache as packed sequences, each with its own length."""
-    batch, queries, heads, _ = q.shape
+    batch, queries, heads, head_dim = q.shape
+    adjacent = all(cache.stride(0) == cache.shape[1] * cache.stride(1) for cache in (k_cache, v_cache))
+    if not adjacent and head_dim in HEAD_DIMS:
+        return _attend_to_pages(q, k_cache, v_cache, lengths, None, None, None, **options)
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if cache.stride(0) != cache.shape[1] * cache.stride(1):
             raise NotImplementedError(
                 f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
                 f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
             )
-    starts_q, starts_k = (
-        torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device) for length in (queries, k_cache.shape[1])
-    )
+    starts_q, starts_k = (_make_starts(q, batch, length) for length in (queries, k_cache.shape[1]))
     result = attention_varlen(
         q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
         seqused_k=lengths, **options,

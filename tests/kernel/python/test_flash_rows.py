@@ -22,7 +22,7 @@ from flashcore_ci.worker.tensors import largest_difference, upcast
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT = 2e-3  # the smallest limit of the gate max-diff
 ROWS = {row.id: row for row in load(ROOT / "gates/hopper.toml", root=ROOT).workloads if row.id.startswith("flash-")}
-DENSE, RAGGED, CACHE = "flash-fp16", "flash-varlen", "flash-kvcache-append5"
+DENSE, RAGGED, CACHE, PAGED = "flash-fp16", "flash-varlen", "flash-kvcache-append5", "flash-paged16"
 BUGS = [  # module, text, wrong text, and the workload that must fail
     ("_flash", "q, k, v, causal=causal,", "q, k, v, causal=not causal,", DENSE),
     ("_flash", "q, k, v, causal=causal,", "q, v, k, causal=causal,", DENSE),
@@ -32,6 +32,8 @@ BUGS = [  # module, text, wrong text, and the workload that must fail
     ("_kvcache", "(q, k_cache, v_cache, k, v,", "(q, v_cache, k_cache, k, v,", CACHE),
     ("_kvcache", "(q, k_cache, v_cache, k, v,", "(q, k_cache, v_cache, v, k,", CACHE),
     ("_kvcache", "k, v, None, cache_seqlens,", "k, v, None, cache_seqlens + 1,", CACHE),
+    ("_kvcache", "attention_varlen(packed, k_cache, v_cache,", "attention_varlen(packed, v_cache, k_cache,", PAGED),
+    ("_kvcache", "seqused_k=lengths, page_table=page_table", "seqused_k=lengths // 2, page_table=page_table", PAGED),
 ]
 
 
@@ -58,8 +60,20 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
     def attention(q: Any, k: Any, v: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
         return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd"}))
 
-    def attention_varlen(q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *, causal: bool, **_: Any) -> tuple[Any, Any]:
-        starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k}
+    def attention_varlen(
+        q: Any,
+        k: Any,
+        v: Any,
+        starts_q: Any,
+        starts_k: Any = None,
+        *,
+        causal: bool,
+        page_table: Any = None,
+        seqused_k: Any = None,
+        **_: Any,
+    ) -> tuple[Any, Any]:
+        pages = {} if page_table is None else {"page_table": page_table, "seqused_k": seqused_k}
+        starts = {subject.varlen.CUMULATIVE: starts_q, "cu_seqlens_k": starts_k, **pages}
         return get_results(subject.reference({"q": q, "k": k, "v": v, "causal": causal, "layout": "bshd", **starts}))
 
     def launch_decode(tensors: tuple[Any, ...], options: tuple[Any, ...], **_: Any) -> tuple[Any, Any]:
@@ -73,7 +87,7 @@ def replace_kernels(subject: ModuleType, modules: dict[str, ModuleType]) -> None
         return get_results(reference)
 
     vars(modules["_flash"]).update(attention=attention, attention_varlen=attention_varlen)
-    vars(modules["_kvcache"])["launch_decode"] = launch_decode
+    vars(modules["_kvcache"]).update(launch_decode=launch_decode, attention_varlen=attention_varlen)
 
 
 def find_largest_difference(row: str, modules: dict[str, ModuleType]) -> float:
@@ -95,7 +109,7 @@ def find_largest_difference(row: str, modules: dict[str, ModuleType]) -> float:
 
 
 def test_every_function_has_a_workload() -> None:
-    for row in (DENSE, RAGGED, CACHE):
+    for row in (DENSE, RAGGED, CACHE, PAGED):
         assert any(name.startswith(row) for name in ROWS)
     assert all(dict(row.params)["flash"] is True for row in ROWS.values())
 
