@@ -10,7 +10,7 @@ import torch
 from flashcore._attention import RANK, attention
 from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZES, launch_decode
 from flashcore._decode_varlen import count_short_queries, decode_varlen
-from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported
+from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._tensors import Result, check_distinct
 from flashcore._varlen import attention_varlen
@@ -21,7 +21,6 @@ _CACHE: Mapping[str, Any] = {
     "window_size": NO_WINDOW,
     "attention_chunk": 0,
     "softcap": 0.0,
-    "scheduler_metadata": None,
     "sinks": None,
 }
 _DEFAULTS = tuple(_CACHE.values())
@@ -64,33 +63,91 @@ def flash_attn_with_kvcache(
 ) -> Result:
     """Compute ``decode`` with FlashAttention-3's signature.
 
-    ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries, other head dimensions and ``cu_seqlens_q`` use
+    ``scheduler_metadata`` is ignored. ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries, other head dimensions and ``cu_seqlens_q`` use
     the prefill kernel. It appends only to contiguous caches, with one length for all. The result is the output, or (output, log-sum-exp).
     """
     values = (
         qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_k_new, rotary_seqlens,
-        window_size, attention_chunk, softcap, scheduler_metadata, sinks,
+        window_size, attention_chunk, softcap, sinks,
     )  # fmt: skip
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
-    max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
+    if torch.compiler.is_compiling():
+        out, lse = _call_operator(
+            (q, k_cache, v_cache), (k, v), cache_seqlens,
+            (cu_seqlens_q, page_table, q_descale, k_descale, v_descale), (max_seqlen_q, softmax_scale, causal, num_splits, sm_margin),
+        )  # fmt: skip
+        return (out, lse) if return_softmax_lse else out
+    return attend_to_cache(
+        q, k_cache, v_cache, k, v, cache_seqlens, page_table, cu_seqlens_q, max_seqlen_q, (q_descale, k_descale, v_descale),
+        causal=causal, scale=softmax_scale, splits=num_splits, max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
+        return_lse=return_softmax_lse,
+    )  # fmt: skip
+
+
+def _call_operator(
+    tensors: tuple[torch.Tensor, ...], new: tuple[torch.Tensor | None, ...], lengths: Any, optional: tuple[Any, ...], options: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Call the registered operator, which a graph can hold. Its lengths are a tensor."""
+    cu_seqlens_q, page_table, *scales = optional
+    max_seqlen_q, scale, causal, splits, sm_margin = options
+    if isinstance(lengths, int):
+        batch = tensors[0].shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        lengths = torch.full((batch,), lengths, dtype=torch.int32, device=tensors[0].device)
+    rest = (
+        cu_seqlens_q, None, None, lengths, page_table, *scales, max_seqlen_q, None, to_scale(scale), causal, splits, sm_margin
+    )  # fmt: skip
+    operators = torch.ops.flashcore
+    result: tuple[torch.Tensor, torch.Tensor]
+    if new == (None, None):
+        result = operators.fwd.default(*tensors, *rest)
+    else:
+        result = operators.fwd_append.default(*tensors, *new, *rest)
+    return result
+
+
+def attend_to_cache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None,
+    v: torch.Tensor | None,
+    lengths: torch.Tensor | int | None,
+    page_table: torch.Tensor | None,
+    cu_seqlens_q: torch.Tensor | None,
+    max_seqlen_q: int | None,
+    scales: tuple[Any, Any, Any],
+    *,
+    causal: bool,
+    scale: float | None,
+    splits: int,
+    max_ctas: int,
+    return_lse: bool,
+    out: torch.Tensor | None = None,
+    lse: torch.Tensor | None = None,
+) -> Result:
+    """Compute ``flash_attn_with_kvcache`` into ``out`` and ``lse``, which only decode fills without a copy."""
     try:
         _, queries, _, head_dim = q.shape
         is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
-    is_prefill = is_prefill or cu_seqlens_q is not None
-    if is_prefill and k_cache.dtype in FP8_STORAGE:
+    if not is_prefill and cu_seqlens_q is None:
+        tensors = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, lse)
+        return launch_decode(tensors, (causal, scale, splits, False, max_ctas, CHECK), return_lse=return_lse)
+    if k_cache.dtype in FP8_STORAGE:
         raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
-    if is_prefill:
-        return _prefill(
-            q, k_cache, v_cache, k=k, v=v, lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
-            max_seqlen_q=max_seqlen_q, causal=causal, scale=softmax_scale, return_lse=return_softmax_lse, max_ctas=max_ctas,
-        )  # fmt: skip
-    tensors = (q, k_cache, v_cache, k, v, None, cache_seqlens, page_table, q_descale, k_descale, v_descale, None)
-    return launch_decode(tensors, (causal, softmax_scale, num_splits, False, max_ctas, CHECK), return_lse=return_softmax_lse)
+    result = _prefill(
+        q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
+        max_seqlen_q=max_seqlen_q, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
+    )  # fmt: skip
+    for name, given, computed in zip(("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False):
+        if given is not None:
+            _check(name, given, computed, tuple(computed.shape))
+            given.copy_(computed)
+    return result
 
 
 def _prefill(

@@ -38,7 +38,7 @@ REFUSED_PREFILL = {**REFUSED, **SCALES, "num_splits": 4}
 REFUSED_CACHE = {
     **REFUSED,
     **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new"), TENSOR),
-    **dict.fromkeys(("rotary_seqlens", "scheduler_metadata"), TENSOR),
+    "rotary_seqlens": TENSOR,
 }
 NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
 FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2, 64)}
