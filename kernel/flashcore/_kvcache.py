@@ -143,7 +143,9 @@ def attend_to_cache(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
     )  # fmt: skip
-    for name, given, computed in zip(("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False):
+    for name, given, computed in zip(
+        ("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False
+    ):
         if given is not None:
             _check(name, given, computed, tuple(computed.shape))
             given.copy_(computed)

@@ -76,7 +76,7 @@ def parse(schema: str) -> tuple[list[str], str]:
     return names, "".join(LETTERS[kind] for kind in plain)
 
 
-def implement(library: Any, namespace: str, name: str, schema: str, kernel: Callable[..., Any], returns: int) -> None:
+def implement(library: Any, name: str, schema: str, kernel: Callable[..., Any], returns: int) -> None:
     """Register the kernel of an operator for CUDA: in C++ if it can be, in Python otherwise."""
     replay = find()
     if replay is None:
@@ -87,8 +87,10 @@ def implement(library: Any, namespace: str, name: str, schema: str, kernel: Call
     library.define(fallback + schema)
     library.impl(fallback, _recorded(kernel, names, replay, returns), KEY)
     out = names.index("out") if "out" in names else -1
-    if replay.flashcore_ops_register(*(text.encode() for text in (namespace, name, KEY, letters)), returns, out) != 0:
-        raise _library.LibraryError(f"{namespace}::{name}: PyTorch {torch.__version__} refuses the kernel. Install PyTorch 2.11 or newer")
+    if replay.flashcore_ops_register(*(text.encode() for text in (library.ns, name, KEY, letters)), returns, out) != 0:
+        raise _library.LibraryError(
+            f"{library.ns}::{name}: PyTorch {torch.__version__} refuses the kernel. Install PyTorch 2.11 or newer"
+        )
 
 
 def _recorded(kernel: Callable[..., Any], names: Sequence[str], replay: ctypes.CDLL, returns: int) -> Callable[..., Any]:
@@ -102,7 +104,11 @@ def _recorded(kernel: Callable[..., Any], names: Sequence[str], replay: ctypes.C
         except Exception as error:  # noqa: BLE001 - every error is raised again, by C++
             replay.flashcore_ops_fail(str(error).encode())
             empty = torch.empty(0, device=arguments[0].device)
-            return None if returns == WRITES else (empty, empty.clone(), *((empty.clone(), empty.clone()) if returns == FLASH3 else ()))
+            return (
+                None
+                if returns == WRITES
+                else (empty, empty.clone(), *((empty.clone(), empty.clone()) if returns == FLASH3 else ()))
+            )
         finally:
             _launch.recorder.launches = None
         if len(launches) == 1:

@@ -40,7 +40,9 @@ _TENSORS = (
 )  # fmt: skip
 _MIDDLE = ", ".join(f"{'int' if 'max' in name else 'Tensor'}? {name} = None" for name in _TENSORS)
 _WINDOW = "int window_size_left = -1, int window_size_right = -1, int attention_chunk = 0, float softcap = 0.0"
-_END = "Tensor? scheduler_metadata = None, int num_splits = {splits}, bool? pack_gqa = None, int sm_margin = 0, Tensor? sinks = None"
+_END = (
+    "Tensor? scheduler_metadata = None, int num_splits = {splits}, bool? pack_gqa = None, int sm_margin = 0, Tensor? sinks = None"
+)
 SCHEMAS = {
     "fwd": (
         "(Tensor q, Tensor k, Tensor v, Tensor(k_new!)? k_new = None, Tensor(v_new!)? v_new = None, Tensor? q_v = None, "
@@ -74,7 +76,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "softcap": 0.0, "is_rotary_interleaved": False, "num_splits": 0, "sm_margin": 0,
 }  # fmt: skip
 _REFUSED: Mapping[str, Any] = {
-    **dict.fromkeys(("q_v", "cu_seqlens_k_new", "kv_batch_idx", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")),
+    **dict.fromkeys(
+        ("q_v", "cu_seqlens_k_new", "kv_batch_idx", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")
+    ),
     "attention_chunk": 0,
     "softcap": 0.0,
 }
@@ -114,7 +118,7 @@ def _complete(arguments: Sequence[Any]) -> dict[str, Any]:
 def _fwd(*arguments: Any) -> Any:
     a = _complete(arguments)
     rest = _to_operator(a)
-    out, lse = ops.compute(a["out"], None, a["q"], a["k"], a["v"], (a["k_new"], a["v_new"]), rest, return_lse=True)
+    out, lse = ops.compute((a["out"], None), (a["q"], a["k"], a["v"]), (a["k_new"], a["v_new"]), rest, return_lse=True)
     return out, lse, None, None
 
 
@@ -124,7 +128,9 @@ def _flash_attn_forward(*arguments: Any) -> Any:
     a.update(dict(zip(NAMES, arguments, strict=False)))
     for name in ("k_new", "v_new", "out"):
         if a[name] is not None:
-            raise NotImplementedError(f"{name}: this operator writes to no argument. Call flashcore::fwd_append or flashcore::fwd_out")
+            raise NotImplementedError(
+                f"{name}: this operator writes to no argument. Call flashcore::fwd_append or flashcore::fwd_out"
+            )
     out, lse = ops.FWD(a["q"], a["k"], a["v"], *_to_operator(a))
     return out, lse, out.new_empty(0), out.new_empty(0)
 
@@ -133,7 +139,9 @@ def _bwd(*arguments: Any) -> Any:
     names, _ = _replay.parse(SCHEMAS["bwd"])
     a = {**dict.fromkeys(names), **dict(zip(names, arguments, strict=False))}
     left, right = (-1 if a[name] is None else a[name] for name in ("window_size_left", "window_size_right"))
-    refuse_unsupported({"seqused_q": None, "seqused_k": None, "softcap": 0.0}, (a["seqused_q"], a["seqused_k"], a["softcap"] or 0.0))
+    refuse_unsupported(
+        {"seqused_q": None, "seqused_k": None, "softcap": 0.0}, (a["seqused_q"], a["seqused_k"], a["softcap"] or 0.0)
+    )
     window = {"attention_chunk": 0, "page_table": None, "window_size_left": left, "window_size_right": right}
     causal = _is_causal({**a, **window, "is_causal": bool(a["is_causal"])})
     gradients = torch.ops.flashcore.bwd(
@@ -153,7 +161,12 @@ def _get_scheduler_metadata(batch_size: int, *arguments: Any) -> torch.Tensor:
 
 
 def flash_attn_qkvpacked_func(
-    qkv: torch.Tensor, softmax_scale: float | None = None, causal: bool = False, *rest: Any, num_heads_q: int | None = None, **options: Any
+    qkv: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    *rest: Any,
+    num_heads_q: int | None = None,
+    **options: Any,
 ) -> Result:
     """Compute ``flash_attn_func`` of one tensor: (batch, rows, 3, heads, d), or (batch, rows, all heads, d) with ``num_heads_q``."""
     if num_heads_q is None:
@@ -168,7 +181,9 @@ def flash_attn_qkvpacked_func(
 
 def flash_attn_combine(out_partial: Any, lse_partial: Any, out: Any = None, out_dtype: Any = None) -> Any:
     """Refuse: FlashCore merges splits inside its kernels."""
-    raise NotImplementedError("flash_attn_combine: FlashCore has no merge of partial outputs. Compute the whole attention in one call")
+    raise NotImplementedError(
+        "flash_attn_combine: FlashCore has no merge of partial outputs. Compute the whole attention in one call"
+    )
 
 
 def get_scheduler_metadata(batch_size: int, *_arguments: Any, **options: Any) -> torch.Tensor:
@@ -180,7 +195,7 @@ def get_scheduler_metadata(batch_size: int, *_arguments: Any, **options: Any) ->
 class _Finder(importlib.abc.MetaPathFinder):
     """Refuse FlashAttention-3's compiled module, because its second library of the namespace would end the process."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> None:
         if name == COMPILED:
             raise ImportError(CONFLICT.format(owner="FlashCore"), name=name)
 
@@ -196,7 +211,7 @@ def _define() -> Any:
         raise conflict from error
     for name, schema in SCHEMAS.items():
         library.define(name + schema)
-    _replay.implement(library, NAMESPACE, "fwd", SCHEMAS["fwd"], _fwd, _replay.FLASH3)
+    _replay.implement(library, "fwd", SCHEMAS["fwd"], _fwd, _replay.FLASH3)
     library.impl("_flash_attn_forward", _flash_attn_forward, "CompositeImplicitAutograd")
     library.impl("bwd", _bwd, _replay.KEY)
     library.impl("get_scheduler_metadata", _get_scheduler_metadata, _replay.KEY)

@@ -27,9 +27,7 @@ _OPTIONS = ", ".join((
 SCHEMAS = {
     "fwd": f"(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor)",
     "fwd_out": f"(Tensor(a!) out, Tensor(b!)? lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> ()",
-    "fwd_append": (
-        f"(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, {_OPTIONS}) -> (Tensor, Tensor)"
-    ),
+    "fwd_append": (f"(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, {_OPTIONS}) -> (Tensor, Tensor)"),
     "bwd": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
         "int? max_seqlen_q, int? max_seqlen_k, float? softmax_scale, bool causal) -> (Tensor, Tensor, Tensor)"
@@ -39,18 +37,25 @@ NO_GRADIENT = OPTIONAL_TENSORS[2:]
 """Arguments that the backward does not serve."""
 
 PACKED_RANK = 3
+Tensors = tuple[Any, ...]  # torch.Tensor or None
 PHILOX_WORDS = 2
 
 
-def compute(out: Any, lse: Any, q: Any, k: Any, v: Any, new: tuple[Any, Any], rest: tuple[Any, ...], *, return_lse: bool) -> Any:
+def compute(results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool) -> Any:
     """Choose the kernel for an operator's arguments, and launch it."""
     from flashcore._attention import attention
     from flashcore._flash import compute_max_ctas
     from flashcore._kvcache import attend_to_cache
     from flashcore._varlen import attention_varlen
 
+    (out, lse), (q, k, v) = results, tensors
     cu_q, cu_k, used_q, used_k, table, *scales, max_q, _, scale, causal, splits, margin = rest
-    shared = {"causal": causal, "scale": scale, "max_ctas": compute_max_ctas(q, margin) if margin else 0, "return_lse": return_lse}
+    shared = {
+        "causal": causal,
+        "scale": scale,
+        "max_ctas": compute_max_ctas(q, margin) if margin else 0,
+        "return_lse": return_lse,
+    }
     is_packed = cu_k is not None or used_q is not None
     if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, *scales))):
         return attend_to_cache(
@@ -67,15 +72,15 @@ def compute(out: Any, lse: Any, q: Any, k: Any, v: Any, new: tuple[Any, Any], re
 
 
 def _fwd(q: Any, k: Any, v: Any, *rest: Any) -> Any:
-    return compute(None, None, q, k, v, (None, None), _complete(rest), return_lse=True)
+    return compute((None, None), (q, k, v), (None, None), _complete(rest), return_lse=True)
 
 
 def _fwd_out(out: Any, lse: Any, q: Any, k: Any, v: Any, *rest: Any) -> None:
-    compute(out, lse, q, k, v, (None, None), _complete(rest), return_lse=lse is not None)
+    compute((out, lse), (q, k, v), (None, None), _complete(rest), return_lse=lse is not None)
 
 
 def _fwd_append(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, *rest: Any) -> Any:
-    return compute(None, None, q, k, v, (k_new, v_new), _complete(rest), return_lse=True)
+    return compute((None, None), (q, k, v), (k_new, v_new), _complete(rest), return_lse=True)
 
 
 _DEFAULTS = (*[None] * len(OPTIONAL_TENSORS), None, None, None, False, 1, 0)
@@ -86,8 +91,9 @@ def _complete(rest: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*rest, *_DEFAULTS[len(rest) :])
 
 
-def _bwd(dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, cu_q: Any, cu_k: Any, max_q: Any, max_k: Any, scale: Any, causal: Any) -> Any:
+def _bwd(*given: Any) -> Any:
     """Call PyTorch's backward. Its rows without keys have a log-sum-exp of +inf, ours of -inf."""
+    dout, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal = given
     if cu_q is None:
         max_q, max_k = q.shape[1], k.shape[1]
     elif max_q is None or max_k is None:
@@ -174,7 +180,7 @@ def register(library: Any) -> None:
         if returns is None:
             library.impl(name, kernel, _replay.KEY)
         else:
-            _replay.implement(library, NAMESPACE, name, SCHEMAS[name], kernel, returns)
+            _replay.implement(library, name, SCHEMAS[name], kernel, returns)
     torch.library.register_autograd(f"{NAMESPACE}::fwd", _backward, setup_context=_setup_context, lib=library)
 
 

@@ -161,7 +161,7 @@ class Library:
 
     def __init__(self, namespace: str, kind: str) -> None:
         assert kind == "DEF"
-        self.operators = Operators()
+        self.ns, self.operators = namespace, Operators()
         setattr(ops, namespace, self.operators)
 
     def define(self, schema: str) -> None:

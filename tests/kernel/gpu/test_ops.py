@@ -24,7 +24,7 @@ LIMIT, NOISE = 2.0, 1e-4  # of PyTorch's own error, and what rounding alone may 
 
 @pytest.fixture(scope="module")
 def operators(flashcore: Any) -> Any:
-    import flashcore.ops  # noqa: F401, PLC0415 - registers the namespace
+    import flashcore.ops  # noqa: F401 - registers the namespace
     import torch
 
     return torch.ops.flashcore
@@ -218,7 +218,9 @@ def test_replayed_launches_follow_addresses_shapes_and_options(operators: Any, f
     import torch
 
     with torch.no_grad():
-        for round_, (b, s, causal, scale) in itertools.product(range(3), itertools.product((1, 3), (64, 190), (False, True), (None, 0.3))):
+        for round_, (b, s, causal, scale) in itertools.product(
+            range(3), itertools.product((1, 3), (64, 190), (False, True), (None, 0.3))
+        ):
             q, k, v = (draw(b, s, heads, 128, seed=10 * round_ + i) for i, heads in enumerate((4, 2, 2)))
             expected = flashcore.attention(q, k, v, causal=causal, scale=scale, return_lse=True)
             out, lse = torch.empty_like(q), torch.empty_like(expected[1])
@@ -232,9 +234,9 @@ def test_replayed_launches_follow_addresses_shapes_and_options(operators: Any, f
 
 def test_an_operator_names_the_wrong_argument(operators: Any) -> None:
     q, k, v = make(SHAPES[1])
-    with pytest.raises(RuntimeError, match="^v: "):
+    with pytest.raises(RuntimeError, match=r"^v: "):
         operators.fwd(q, k, v[:, :, :1])
-    with pytest.raises(RuntimeError, match="^q_descale: "):
+    with pytest.raises(RuntimeError, match=r"^q_descale: "):
         operators.fwd(q, k, v, q_descale=q[0, 0, :, 0].float().contiguous())
 
 
@@ -267,7 +269,9 @@ def test_threads_share_operators_and_workspaces(operators: Any) -> None:
     """Eight threads on one stream, with workspaces that grow in between."""
     import torch
 
-    inputs = [(draw(b, 1, 8, 128, seed=b), draw(b, 700, 2, 128), draw(b, 700, 2, 128, seed=3)) for b in (1, 2, 5, 9, 17, 33, 40, 60)]
+    inputs = [
+        (draw(b, 1, 8, 128, seed=b), draw(b, 700, 2, 128), draw(b, 700, 2, 128, seed=3)) for b in (1, 2, 5, 9, 17, 33, 40, 60)
+    ]
     lengths = [torch.full((len(q),), 700, dtype=torch.int32, device="cuda") for q, _, _ in inputs]
     expected = [operators.fwd(*tensors, seqused_k=used)[0] for tensors, used in zip(inputs, lengths, strict=True)]
     torch.cuda.synchronize()
@@ -290,7 +294,7 @@ def test_threads_share_operators_and_workspaces(operators: Any) -> None:
 def test_tensors_on_another_device_give_the_same_bits(operators: Any) -> None:
     import torch
 
-    if torch.cuda.device_count() < 2:  # noqa: PLR2004
+    if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
     for name, (q, k, v), used in (
         ("prefill", make(SHAPES[1]), None),
@@ -304,7 +308,7 @@ def test_tensors_on_another_device_give_the_same_bits(operators: Any) -> None:
 
 
 def test_flash_attention_3s_operator_gives_the_same_bits(flashcore: Any) -> None:
-    import flashcore.fa3  # noqa: F401, PLC0415 - before the module that it defines
+    import flashcore.fa3  # before the module that it defines
     import torch
 
     flash_attn_interface = importlib.import_module("flash_attn_interface")
