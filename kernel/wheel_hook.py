@@ -39,7 +39,7 @@ FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", f"-Wl,--version-script={KERNEL
 class Hook(BuildHookInterface):  # type: ignore[misc]
     """Hatchling's hook."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
         """Add the libraries and the tag."""
         self.folder = Path(tempfile.mkdtemp(prefix="flashcore-wheel-"))
         for path in collect(Path(os.environ.get("FLASHCORE_LIBRARIES", "")), self.folder):
@@ -47,7 +47,7 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
         build_data["pure_python"] = False
         build_data["tag"] = TAG
 
-    def finalize(self, version: str, build_data: dict[str, Any], artifact: str) -> None:
+    def finalize(self, *_arguments: Any) -> None:
         """Remove the copies."""
         shutil.rmtree(self.folder)
 
@@ -71,7 +71,7 @@ def collect(built: Path, folder: Path) -> list[Path]:
 def compile_replay(out: Path) -> Path:
     """Compile the C++ part of PyTorch's operators. It links to no PyTorch."""
     include = KERNEL / "third_party/torch/include"
-    subprocess.run(
+    subprocess.run(  # noqa: S603 - the compiler of this machine, on a file of this folder
         [os.environ.get("CXX", "g++"), *FLAGS, "-isystem", str(include), "-DTORCH_TARGET_VERSION=0x020b000000000000",
          str(KERNEL / "src/torch_ops.cpp"), "-o", str(out)],
         check=True,
@@ -106,7 +106,9 @@ def drop_moved_versions(path: Path) -> None:
         elf = ELFFile(file)
         needed = next(section for section in elf.iter_sections() if isinstance(section, GNUVerNeedSection))
         symbols = next(section for section in elf.iter_sections() if isinstance(section, GNUVerSymSection))
-        moved = {version["vna_other"] for _, versions in needed.iter_versions() for version in versions if version.name == MOVED_IN}
+        moved = {
+            version["vna_other"] for _, versions in needed.iter_versions() for version in versions if version.name == MOVED_IN
+        }
         names = {i: symbol.name for i, symbol in enumerate(symbols.iter_symbols()) if symbol["ndx"] in moved}
         names = {i: elf.get_section(symbols["sh_link"]).get_symbol(i).name for i in names}
         entries = list(_list_entries(file, needed["sh_offset"], elf.get_section(needed["sh_link"])))

@@ -104,7 +104,12 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
     used |= {*SCALES, *({"cu_seqlens_q"} & known)}
-    no_effect = {*HINTS, "scheduler_metadata", "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
+    no_effect = {
+        *HINTS,
+        "scheduler_metadata",
+        "max_seqlen_q",
+        "rotary_interleaved",
+    }  # the last two only matter with unsupported arguments
     assert known <= refused | used | no_effect
     assert refused <= known
 
@@ -113,7 +118,11 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
 def test_hints_and_defaults_change_nothing(bindings: Any, window: Any) -> None:
     bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
     bindings.flashcore.flash_attn_with_kvcache(
-        **make_arguments("flash_attn_with_kvcache"), pack_gqa=False, window_size=window, max_seqlen_q=1, scheduler_metadata=LENGTHS
+        **make_arguments("flash_attn_with_kvcache"),
+        pack_gqa=False,
+        window_size=window,
+        max_seqlen_q=1,
+        scheduler_metadata=LENGTHS,
     )
     assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 

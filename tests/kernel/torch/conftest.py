@@ -47,4 +47,6 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         _launch.current_stream = lambda _device: 0
         flashcore.load(kernels)
         import flashcore.ops
-    return SimpleNamespace(flashcore=flashcore, ops=torch.ops.flashcore, kernels=ctypes.CDLL(str(kernels)), folder=folder, torch=torch)
+    return SimpleNamespace(
+        flashcore=flashcore, ops=torch.ops.flashcore, kernels=ctypes.CDLL(str(kernels)), folder=folder, torch=torch
+    )
