@@ -44,8 +44,8 @@ PHILOX_WORDS = 2
 def compute(results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool) -> Any:
     """Choose the kernel for an operator's arguments, and launch it."""
     from flashcore._attention import attention
+    from flashcore._cache import attend_to_cache
     from flashcore._flash import compute_max_ctas
-    from flashcore._kvcache import attend_to_cache
     from flashcore._varlen import attention_varlen
 
     (out, lse), (q, k, v) = results, tensors
@@ -59,7 +59,8 @@ def compute(results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, .
     is_packed = cu_k is not None or used_q is not None
     if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, *scales))):
         return attend_to_cache(
-            q, k, v, *new, used_k, table, cu_q, max_q, tuple(scales), splits=splits, out=out, lse=lse, **shared
+            (q, k, v, *new), lengths=used_k, page_table=table, cu_seqlens_q=cu_q, max_seqlen_q=max_q, scales=tuple(scales),
+            splits=splits, out=out, lse=lse, **shared,
         )  # fmt: skip
     for name, scale in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
         if scale is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from typing import Any
 
 import pytest
@@ -104,12 +103,8 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
     used |= {*SCALES, *({"cu_seqlens_q"} & known)}
-    no_effect = {
-        *HINTS,
-        "scheduler_metadata",
-        "max_seqlen_q",
-        "rotary_interleaved",
-    }  # the last two only matter with unsupported arguments
+    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
+    no_effect |= {"scheduler_metadata"}
     assert known <= refused | used | no_effect
     assert refused <= known
 
@@ -118,11 +113,7 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
 def test_hints_and_defaults_change_nothing(bindings: Any, window: Any) -> None:
     bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func"), **HINTS, window_size=window, softcap=0)
     bindings.flashcore.flash_attn_with_kvcache(
-        **make_arguments("flash_attn_with_kvcache"),
-        pack_gqa=False,
-        window_size=window,
-        max_seqlen_q=1,
-        scheduler_metadata=LENGTHS,
+        **make_arguments("flash_attn_with_kvcache"), window_size=window, max_seqlen_q=1, scheduler_metadata=LENGTHS
     )
     assert [name for name, _ in bindings.kernels.calls] == ["flashcore_attention_forward", "flashcore_decode"]
 
@@ -304,38 +295,3 @@ def test_unsupported_caches_are_named_in_one_line(
         bindings.flashcore.flash_attn_with_kvcache(**arguments)
     assert bindings.kernels.calls == []
     assert arguments["k_cache"].written == arguments["v_cache"].written == []
-
-
-@pytest.mark.parametrize("name", ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"])
-def test_a_graph_holds_the_operator_with_the_same_launch(bindings: Any, name: str) -> None:
-    """The operator of the stand-in is its kernel, so both calls end in the same structure, but for the log-sum-exp."""
-    arguments = {**make_arguments(name), "causal": True, "softmax_scale": 0.5, "sm_margin": 2}
-    if name == "flash_attn_with_kvcache":
-        arguments["cache_seqlens"] = LENGTHS
-    launches = []
-    for compiling in (False, True):
-        torch.state.compiling = compiling
-        out = getattr(bindings.flashcore, name)(**arguments)
-        assert isinstance(out, torch.Tensor)
-        function, structure = bindings.kernels.calls[-1]
-        launches.append((function, {field: getattr(structure, field) for field in ("causal", "scale", "max_ctas", "batch")}))
-        assert bool(structure.lse) is compiling
-    assert launches[0] == launches[1]
-
-
-def test_an_append_in_a_graph_needs_a_tensor_of_lengths(bindings: Any) -> None:
-    torch.state.compiling = True
-    new = {name: torch.empty(3, 1, 2, 64) for name in "kv"}
-    bindings.flashcore.flash_attn_with_kvcache(**make_arguments("flash_attn_with_kvcache"), **new, cache_seqlens=7)
-    function, structure = bindings.kernels.calls[-1]
-    assert (function, structure.new_keys, bool(structure.lengths)) == ("flashcore_decode", 1, True)
-
-
-@pytest.mark.parametrize("name", PREFILLS)
-def test_a_required_gradient_goes_to_the_operator(bindings: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called = []
-    monkeypatch.setattr(sys.modules["flashcore.ops"], "FWD", lambda *arguments: called.append(arguments) or ("out", "lse"))
-    arguments = make_arguments(name)
-    arguments["k"] = torch.Tensor(arguments["k"].shape, arguments["k"].strides, requires_grad=True)
-    assert getattr(bindings.flashcore, name)(**arguments, return_attn_probs=True) == ("out", "lse")
-    assert len(called[0]) == 3 + len(sys.modules["flashcore.ops"].OPTIONAL_TENSORS) + 6
