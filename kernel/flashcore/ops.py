@@ -153,18 +153,19 @@ def _fake_bwd(_dout: Any, q: Any, k: Any, v: Any, *_rest: Any) -> Any:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
-    """Keep what the backward needs. NotImplementedError names what it does not serve."""
+    """Keep what the backward needs."""
     q, k, v, *rest = inputs
     tensors = dict(zip(OPTIONAL_TENSORS, rest, strict=False))
-    for name in NO_GRADIENT:
-        if tensors[name] is not None:
-            raise NotImplementedError(f"{name}: FlashCore computes no gradient with it. Use torch.no_grad()")
+    ctx.refused = [name for name in NO_GRADIENT if tensors[name] is not None]
     ctx.save_for_backward(q, k, v, *output, tensors["cu_seqlens_q"], tensors["cu_seqlens_k"])
     ctx.options = tuple(rest[len(OPTIONAL_TENSORS) :][:4])
     ctx.mark_non_differentiable(output[1])
 
 
 def _backward(ctx: Any, dout: Any, _dlse: Any) -> tuple[Any, ...]:
+    """Compute the gradients. NotImplementedError names what has none."""
+    if ctx.refused:
+        raise NotImplementedError(f"{ctx.refused[0]}: FlashCore computes no gradient with it. Use torch.no_grad()")
     q, k, v, out, lse, cu_q, cu_k = ctx.saved_tensors
     gradients = torch.ops.flashcore.bwd(dout.contiguous(), q, k, v, out, lse, cu_q, cu_k, *ctx.options)
     return (*gradients, *[None] * len(_DEFAULTS))

@@ -113,6 +113,15 @@ def test_shapes_and_schemas_pass_opcheck(operators: SimpleNamespace) -> None:
     check(operators.ops.fwd_out.default, (operators.torch.empty_like(q), None, q, q, q), test_utils=passes)
 
 
+@pytest.mark.parametrize("name", ["seqused_k", "page_table"])
+def test_a_backward_that_is_not_served_is_refused_by_name(operators: SimpleNamespace, name: str) -> None:
+    q, pool = make(operators, 2, 1, 4, 64).requires_grad_(), make(operators, 2, 64, 4, 64)
+    value = operators.torch.ones((2, 1) if name == "page_table" else 2, dtype=operators.torch.int32)
+    out, _ = operators.ops.fwd(q, pool, pool, **{name: value})
+    with pytest.raises(NotImplementedError, match=f"^{name}: FlashCore computes no gradient"):
+        out.sum().backward()
+
+
 def run_alone(operators: SimpleNamespace, code: str) -> str:
     """Run code in a new process with the package, and return what it printed."""
     text = f"import sys\nsys.path.insert(0, {str(KERNEL)!r})\nimport torch\n{code}"
