@@ -100,9 +100,9 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
         macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
     kind = "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
     chosen = f"{operation}/{kind}variants.h"
+    variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {
-        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){f' X({symbol}_variant)' if header == chosen else ''}\n"
-        for header, macro in macros.items()
+        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){variants[header]}\n" for header, macro in macros.items()
     }
 
 
