@@ -58,7 +58,8 @@ def find_difference(flashcore: Any, case: Case, short: int) -> str:
     """Return what is wrong with a mixed batch, or an empty string."""
     arguments, keys = make_case(case)
     out, lse = attend(flashcore, arguments)
-    again, again_lse = attend(flashcore, arguments, max(sq for sq, _ in case.lengths) + 3)
+    longest = max(sq for sq, _ in case.lengths) + 3
+    again, again_lse = attend(flashcore, arguments, longest if longest > short + 3 else None)  # a short bound splits keys in another way
     if not torch.equal(out, again) or not torch.equal(lse, again_lse):
         return "the second call gives other bits"
     packed, packed_lse = compute_packed(flashcore, arguments, keys)

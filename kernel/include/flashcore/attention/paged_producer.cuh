@@ -29,13 +29,12 @@ public:
     __device__ __forceinline__ void run() {
         if (kOperand == Operand::kQueries && lane_ > 0) return;
         for (;;) {
-            const ProducerTile& next = next_tile();
+            const ProducerTile next = read_tile(next_tile());
             if (next.tile.row == kNoTile) break;
             if constexpr (kOperand == Operand::kQueries) {
                 this->load_query(next.tile);
             } else {
                 load(next);
-                __syncwarp();  // all lanes have read the tile
             }
             if (!kIsKeys) tile_.release(this->shared_.producer_tile_ring, lane_ == 0);
             tile_.advance();
@@ -64,6 +63,19 @@ private:
         }
         tile_.wait_full(ring);
         return next;
+    }
+
+    // Lane 0 reads for its warp, because lane 0 releases the slot. So no other lane's read has to be ordered before that.
+    __device__ __forceinline__ ProducerTile read_tile(const ProducerTile& shared) const {
+        static_assert(sizeof(ProducerTile) % sizeof(int) == 0, "a tile is shuffled in words");
+        if (kOperand == Operand::kQueries) return shared;
+        ProducerTile tile{};
+        if (lane_ == 0) tile = shared;
+        int* const words = reinterpret_cast<int*>(&tile);
+#pragma unroll
+        for (int i = 0; i < static_cast<int>(sizeof(ProducerTile) / sizeof(int)); ++i)
+            words[i] = __shfl_sync(sm90::kFullWarpMask, words[i], 0);
+        return tile;
     }
 
     __device__ __forceinline__ void load(const ProducerTile& next) {
