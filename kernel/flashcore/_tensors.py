@@ -67,6 +67,16 @@ def check_exactly(tensor: torch.Tensor, query: torch.Tensor, name: str, dtype: t
         )
 
 
+def check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
+    """ValueError unless it is int32, has a row per sequence, and is on the query's device."""
+    check_device(table, query, "page_table")
+    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != batch or (table.numel() and table.stride(1) != 1):  # noqa: PLR2004
+        raise ValueError(
+            f"page_table: must be int32 of shape ({batch}, pages of a sequence) with contiguous rows, is {table.dtype} of shape "
+            f"{tuple(table.shape)} with strides {table.stride()}"
+        )
+
+
 def check_distinct(tensor: torch.Tensor, name: str) -> None:
     """ValueError unless every element has its own memory."""
     extent = 1  # elements from the first to the last, over the dimensions so far

@@ -13,6 +13,7 @@
 #include "flashcore/decode/fp8_variants.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/plan.h"
+#include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::DecodeVariant name;
@@ -21,6 +22,9 @@ FLASHCORE_DECODE_VARIANTS(FLASHCORE_DECLARE)
 #define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::Fp8DecodeVariant name;
 FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_DECLARE)
 #undef FLASHCORE_DECLARE
+#define FLASHCORE_DECLARE(name) extern "C" const flashcore::decode::RaggedDecodeVariant name;
+FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_DECLARE)
+#undef FLASHCORE_DECLARE
 
 namespace flashcore::decode {
 namespace {
@@ -28,6 +32,7 @@ namespace {
 #define FLASHCORE_ADDRESS(name) &name,
 constexpr const DecodeVariant* kVariants[] = {FLASHCORE_DECODE_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 constexpr const Fp8DecodeVariant* kFp8Variants[] = {FLASHCORE_DECODE_FP8_VARIANTS(FLASHCORE_ADDRESS) nullptr};
+constexpr const RaggedDecodeVariant* kRaggedVariants[] = {FLASHCORE_DECODE_RAGGED_VARIANTS(FLASHCORE_ADDRESS) nullptr};
 #undef FLASHCORE_ADDRESS
 // The last one is null, so that a build of a single entry function has no empty list.
 
@@ -40,17 +45,30 @@ constexpr int64_t kSwizzleRowBytes = 128;
 constexpr int kNoPages = 31;  // page_shift of a contiguous cache
 
 bool has_fp8_cache(const Arguments& args) { return args.cache_dtype == kE4m3; }
+bool is_packed(const Arguments& args) { return args.total_q > 0; }
 DType cache_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? kE4m3 : args.dtype); }
 DType new_type(const Arguments& args) { return static_cast<DType>(has_fp8_cache(args) ? args.new_dtype : args.dtype); }
 
 int64_t capacity(const Arguments& args) { return args.page_size > 0 ? args.table_width * args.page_size : args.capacity; }
 
+Status check_packed(const Arguments& args) {
+    FLASHCORE_RETURN_IF_FAILED(check_extent("total_q", args.total_q, 0));
+    const bool plain = !has_fp8_cache(args) && args.new_keys == 0 && args.splits == 0 && args.deterministic == 0;
+    if (!is_packed(args) || plain) return Status::kOk;
+    return fail(Status::kInvalidArgument, "total_q: packed queries need a cache of 16 bits, no new keys and no chosen splits");
+}
+
+bool is_power_of_two(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
 Status check_cache(const Arguments& args) {
     constexpr int kPageSizes[] = {0, 16, 64, 128, 256};
     bool supported = false;
     for (const int size : kPageSizes) supported = supported || args.page_size == size;
-    if (!supported)
-        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), 16, 64, 128 or 256, but is %d", args.page_size);
+    if (is_packed(args) && args.page_size >= kMmaKeys && is_power_of_two(args.page_size)) supported = true;
+    if (!supported) {
+        return fail(Status::kInvalidArgument, "page_size: must be 0 (contiguous), %s, but is %d",
+                    is_packed(args) ? "or a power of two from 16 on" : "16, 64, 128 or 256", args.page_size);
+    }
     if (args.page_size > 0) {
         FLASHCORE_RETURN_IF_FAILED(check_extent("table_width", args.table_width, 0, kExtentLimit / args.page_size));
         FLASHCORE_RETURN_IF_FAILED(check_extent("pages", args.pages, capacity(args) > 0 ? 1 : 0));
@@ -80,16 +98,18 @@ Status check_numbers(const Arguments& args) {
     if (args.dtype == kE4m3) numbers.dtype = static_cast<int32_t>(DType::kBf16);  // as the output
     FLASHCORE_RETURN_IF_FAILED(check_attention(numbers));
     FLASHCORE_RETURN_IF_FAILED(check_extent("sq", args.sq, 1, kMaxQueries));
+    FLASHCORE_RETURN_IF_FAILED(check_packed(args));
     FLASHCORE_RETURN_IF_FAILED(check_cache(args));
     return check_count("splits", args.splits);
 }
 
-// The entry function of a launch: one of the two is set.
+// The entry function of a launch: one of them is set.
 struct Choice {
     const DecodeVariant* plain = nullptr;
     const Fp8DecodeVariant* fp8 = nullptr;
+    const RaggedDecodeVariant* ragged = nullptr;
 
-    const Config& config() const { return fp8 != nullptr ? fp8->config : plain->config; }
+    const Config& config() const { return fp8 != nullptr ? fp8->config : ragged != nullptr ? ragged->config : plain->config; }
 };
 
 bool serves(const Config& config, const Arguments& args) {
@@ -101,12 +121,16 @@ Status find_variant(const Arguments& args, Choice& choice) {
         for (const Fp8DecodeVariant* candidate : kFp8Variants) {
             if (candidate != nullptr && serves(candidate->config, args)) choice.fp8 = candidate;
         }
+    } else if (is_packed(args)) {
+        for (const RaggedDecodeVariant* candidate : kRaggedVariants) {
+            if (candidate != nullptr && serves(candidate->config, args)) choice.ragged = candidate;
+        }
     } else {
         for (const DecodeVariant* candidate : kVariants) {
             if (candidate != nullptr && serves(candidate->config, args)) choice.plain = candidate;
         }
     }
-    if (choice.fp8 != nullptr || choice.plain != nullptr) return Status::kOk;
+    if (choice.fp8 != nullptr || choice.ragged != nullptr || choice.plain != nullptr) return Status::kOk;
     return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256, but is %lld", static_cast<long long>(args.head_dim));
 }
 
@@ -126,6 +150,10 @@ Status plan_launch(const Arguments& args, Choice& choice, Device& device, Plan& 
                           args.deterministic != 0,
                           args.splits};
     launch_plan = plan(choice.config(), problem, device.multiprocessors, args.max_ctas);
+    if (choice.ragged != nullptr && launch_plan.row_work_tiles > 1) {
+        return fail(Status::kInvalidArgument, "sq: packed queries times heads per KV head must be at most %d, but are %d",
+                    launch_plan.rows.per_work_tile, launch_plan.rows.count);
+    }
     if (launch_plan.tiles > kExtentLimit) {
         return fail(Status::kInvalidArgument, "batch: batch * heads * KV tiles must not exceed 2^30, but is %lld",
                     static_cast<long long>(launch_plan.tiles));
@@ -149,12 +177,14 @@ Status check_pointers(const Arguments& args, const Plan& launch_plan) {
     const auto rows = [&](const char* name, const FlashcoreOperand& operand, int64_t length, int64_t heads, int bytes) {
         return check_tensor({name,
                              operand.data,
-                             {args.head_dim, length, heads, args.batch},
+                             {args.head_dim, length, heads, is_packed(args) ? 1 : args.batch},
                              {operand.sequence_stride * bytes, operand.head_stride * bytes, operand.batch_stride * bytes},
                              {}});
     };
-    FLASHCORE_RETURN_IF_FAILED(rows("q", args.q, args.sq, args.heads, bytes_of(static_cast<DType>(args.dtype))));
-    FLASHCORE_RETURN_IF_FAILED(rows("out", args.out, args.sq, args.heads, kBytesPerElement));
+    if (is_packed(args)) FLASHCORE_RETURN_IF_FAILED(check_pointer("cu_seqlens_q", args.cu_seqlens_q));
+    const int64_t queries = is_packed(args) ? args.total_q : args.sq;
+    FLASHCORE_RETURN_IF_FAILED(rows("q", args.q, queries, args.heads, bytes_of(static_cast<DType>(args.dtype))));
+    FLASHCORE_RETURN_IF_FAILED(rows("out", args.out, queries, args.heads, kBytesPerElement));
     if (args.new_keys == 0) return Status::kOk;
     const int bytes = bytes_of(new_type(args));
     FLASHCORE_RETURN_IF_FAILED(rows("k_new", args.k_new, args.new_keys, args.kv_heads, bytes));
@@ -259,6 +289,33 @@ void fill_scales(const Arguments& args, Fp8Params& params) {
     params.new_dtype = new_type(args);
 }
 
+void fill_queries(const Arguments& args, RaggedParams& params) {
+    params.q.batch_stride = params.out.batch_stride = 0;
+    params.queries = {args.cu_seqlens_q, args.seqused_q, static_cast<int>(args.total_q)};
+    params.max_queries = static_cast<int>(args.sq);
+}
+
+template <class LaunchParams>
+Status fill_all(const Arguments& args, const Config& config, const Plan& launch_plan, LaunchParams& params) {
+    fill(args, launch_plan, params);
+    return encode_maps(args, config, params);
+}
+
+Status launch(const Arguments& args, const Choice& choice, const Plan& launch_plan) {
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    if (choice.ragged != nullptr) {
+        RaggedParams params{};
+        FLASHCORE_RETURN_IF_FAILED(fill_all(args, choice.config(), launch_plan, params));
+        fill_queries(args, params);
+        return check(choice.ragged->launch(params, launch_plan.ctas, stream), "launch");
+    }
+    Fp8Params params{};
+    FLASHCORE_RETURN_IF_FAILED(fill_all(args, choice.config(), launch_plan, params));
+    if (choice.plain != nullptr) return check(choice.plain->launch(params, launch_plan.ctas, stream), "launch");
+    fill_scales(args, params);
+    return check(choice.fp8->launch(params, launch_plan.ctas, stream), "launch");
+}
+
 Status decode(const Arguments& args) {
     Choice choice;
     Device device;
@@ -269,13 +326,7 @@ Status decode(const Arguments& args) {
     DeviceScope scope;
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     if (args.check != 0) FLASHCORE_RETURN_IF_FAILED(check_tables(args));
-    Fp8Params params{};
-    fill(args, launch_plan, params);
-    FLASHCORE_RETURN_IF_FAILED(encode_maps(args, choice.config(), params));
-    const auto stream = static_cast<cudaStream_t>(args.stream);
-    if (choice.plain != nullptr) return check(choice.plain->launch(params, launch_plan.ctas, stream), "launch");
-    fill_scales(args, params);
-    return check(choice.fp8->launch(params, launch_plan.ctas, stream), "launch");
+    return launch(args, choice, launch_plan);
 }
 
 }  // namespace

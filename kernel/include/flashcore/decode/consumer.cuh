@@ -30,21 +30,36 @@ public:
 
     // A split is known before its first tile arrives, so its query loads at the same time.
     __device__ __forceinline__ void run() {
-        for (Split split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
+        for (SplitOf<Tuning> split = pop_split(); split.work_tile != kNoWorkTile; split = pop_split()) {
             load_query(split);
-            const FixupInfo fixup = fixup_info(params_.split_policy, shared_.cta_ranges, split);
+            const FixupInfo fixup = fixup_info<kConfig.ragged>(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-            attend(split);
-            if constexpr (kFp8) scale_maxima();
-            Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            if constexpr (kConfig.ragged) {
+                hold(split, fixup);
+                attend(split);
+                const HeldSplit held = shared_.held[warp_];
+                Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
+            } else {
+                attend(split);
+                if constexpr (kFp8) scale_maxima();
+                Merge<Tuning>(params_, shared_, split, fixup, warp_, lane_).run(state_);
+            }
         }
     }
 
 private:
+    // Keeps a split in shared memory, because registers are short in the loop over its keys. The warps of a split meet before its
+    // end is over, and each has a place of its own.
+    __device__ __forceinline__ void hold(const RaggedSplit& split, const FixupInfo& fixup) {
+        __syncwarp();
+        if (lane_ == 0) shared_.held[warp_] = {split, fixup};
+        __syncwarp();
+    }
+
     // Waits for the next split. Only the lane that releases the slot reads it and gives it to the others.
-    __device__ __forceinline__ Split pop_split() {
+    __device__ __forceinline__ SplitOf<Tuning> pop_split() {
         work_queue_.wait_full(shared_.work_queue_ring);
-        const Split split = from_first_lane(shared_.work_queue[work_queue_.slot]);
+        const SplitOf<Tuning> split = from_first_lane(shared_.work_queue[work_queue_.slot]);
         work_queue_.release(shared_.work_queue_ring, lane_ == 0);
         work_queue_.advance();
         return split;
@@ -61,8 +76,8 @@ private:
         return copy;
     }
 
-    __device__ __forceinline__ void load_query(const Split& split) {
-        const PackedRows rows = packed_rows<Tuning>(params_);
+    __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split) {
+        const PackedRows rows = packed_rows<Tuning>(params_, split);
         const WorkTile work_tile(params_, rows, split);
         const int first_row = work_tile.first_row + rows.tile_of(warp_) * kRowTileRows + lane_ / sm90::kQuadLanes;
 #pragma unroll
@@ -150,13 +165,13 @@ private:
         }
     }
 
-    __device__ __forceinline__ void attend(const Split& split) {
+    __device__ __forceinline__ void attend(const SplitOf<Tuning>& split) {
         keys_ = split.keys;
         state_ = {};
 #pragma unroll 1
         for (int tile = split.first; tile < split.last; ++tile) {
             ring_.wait_full(shared_.ring);
-            attend(tile);
+            attend(split, tile);
             __syncwarp();
             ring_.release(shared_.ring, lane_ == 0);
             ring_.advance();
@@ -165,15 +180,16 @@ private:
 
     // The groups of a tile are divided among the warps of a row tile. The choice depends only on the position in the
     // sequence, so the order of additions does too.
-    __device__ __forceinline__ void attend(int tile) {
-        const PackedRows rows = packed_rows<Tuning>(params_);
+    __device__ __forceinline__ void attend(const SplitOf<Tuning>& split, int tile) {
+        const PackedRows rows = packed_rows<Tuning>(params_, split);
+        const int tile_shift = kConfig.ragged ? rows.tile_shift : params_.rows.tile_shift;
         const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kGroupKeys;
         const int first_key = tile << params_.split_policy.tile_shift;
         const int groups = min_int(divide_up(keys_ - first_key, kGroupKeys), groups_per_tile);
         const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
-        const int warps_per_row_tile = kConfig.consumer_warps >> params_.rows.tile_shift;
+        const int warps_per_row_tile = kConfig.consumer_warps >> tile_shift;
 #pragma unroll 1
-        for (int group = ((warp_ >> params_.rows.tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
+        for (int group = ((warp_ >> tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
              group += warps_per_row_tile) {
             const int key = group * kGroupKeys;
             if constexpr (kFp8) {
