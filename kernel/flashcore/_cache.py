@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
+from flashcore._append import append
 from flashcore._attention import RANK, attention
 from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZES, launch_decode
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
-from flashcore._tensors import Result, check_distinct
+from flashcore._tensors import Result, check_distinct, to_int
 from flashcore._varlen import attention_varlen
 
 HEAD_DIM_STEP = 8  # of the prefill kernel
@@ -33,6 +34,7 @@ def attend_to_cache(
     return_lse: bool,
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
+    new_starts: torch.Tensor | None = None,
 ) -> Result:
     """Attend to the tensors query, caches of keys and values, new keys and new values.
 
@@ -44,14 +46,14 @@ def attend_to_cache(
         is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
-    if not is_prefill and cu_seqlens_q is None:
+    if not is_prefill and cu_seqlens_q is None and new_starts is None:
         everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, lse)
         return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK), return_lse=return_lse)
     if k_cache.dtype in FP8_STORAGE:
         raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
     result = _prefill(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
-        max_seqlen_q=max_seqlen_q, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
+        max_seqlen_q=max_seqlen_q, new_starts=new_starts, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
     )  # fmt: skip
     for name, given, computed in zip(
         ("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False
@@ -73,33 +75,65 @@ def _prefill(
     page_table: torch.Tensor | None,
     cu_seqlens_q: torch.Tensor | None,
     max_seqlen_q: int | None,
+    new_starts: torch.Tensor | None,
     **options: Any,
 ) -> Result:
-    """Use the prefill kernel. NotImplementedError for what only decode can do."""
-    if page_table is not None or cu_seqlens_q is not None:
-        if k is not None or v is not None:
-            raise NotImplementedError(
-                f"k, v: an append to pages or with cu_seqlens_q needs {_DECODE} in pages of {', '.join(map(str, PAGE_SIZES))} keys,"
-                f" q has shape {tuple(q.shape)}. Write the new keys into the cache first"
-            )
-        return _attend_to_pages((q, k_cache, v_cache), lengths, page_table, cu_seqlens_q, max_seqlen_q, **options)
-    _check_caches(q, k_cache, v_cache)
-    if k is None and v is None and isinstance(lengths, torch.Tensor):
-        return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
-    if isinstance(lengths, torch.Tensor):
-        raise NotImplementedError(
-            f"k, v: an append with different lengths needs {_DECODE}, q has shape {tuple(q.shape)};"
-            f" pass one number as cache_seqlens"
-        )
-    capacity = k_cache.shape[1]
-    end = capacity if lengths is None else lengths
+    """Use the prefill kernel, after PyTorch has appended the new rows."""
     if (k is None) != (v is None):
         raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
+    if new_starts is not None and k is None:
+        raise ValueError("cu_seqlens_k_new: must be None without new keys. Pass k and v")
+    is_packed = page_table is not None or cu_seqlens_q is not None
+    if is_packed and q.shape[-1] not in HEAD_DIMS:
+        raise NotImplementedError(
+            f"page_table, cu_seqlens_q: need a head dimension of {', '.join(map(str, HEAD_DIMS))}, q has shape {tuple(q.shape)}"
+        )
+    if not is_packed:
+        _check_caches(q, k_cache, v_cache)
+    if k is not None and (is_packed or isinstance(lengths, torch.Tensor)):
+        lengths = _append_rows((q, k_cache, v_cache, k, v), lengths, page_table, cu_seqlens_q, new_starts)
+        k = v = None
+    if is_packed:
+        return _attend_to_pages((q, k_cache, v_cache), lengths, page_table, cu_seqlens_q, max_seqlen_q, **options)
+    if k is None and v is None and isinstance(lengths, torch.Tensor):
+        return _prefill_varlen(q, k_cache, v_cache, lengths, **options)
+    capacity = k_cache.shape[1]
+    end = capacity if lengths is None else lengths
     if type(end) is not int or not 0 <= end <= capacity:
         raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {capacity}, is {end!r}")
     if k is not None and v is not None:
         end = _append(q, (k_cache, v_cache), (k, v), end)
     return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+
+
+def _append_rows(
+    tensors: Tensors,
+    lengths: torch.Tensor | int | None,
+    page_table: torch.Tensor | None,
+    cu_seqlens_q: torch.Tensor | None,
+    new_starts: torch.Tensor | None,
+) -> torch.Tensor:
+    """Append to pages, or to sequences of different lengths, and return the new lengths."""
+    q, k_cache, v_cache, k, v = tensors
+    batch = _check_before_append(q, (k_cache, v_cache), cu_seqlens_q)
+    if not isinstance(lengths, torch.Tensor):
+        lengths = torch.full(
+            (batch,), min(max(to_int(lengths, "cache_seqlens"), -1), MAX_INT32), dtype=torch.int32, device=q.device
+        )
+    if tuple(lengths.shape) != (batch,):
+        raise ValueError(f"cache_seqlens: must have shape {(batch,)}, has {tuple(lengths.shape)}")
+    return append((k_cache, v_cache), (k, v), lengths, page_table, new_starts)
+
+
+def _check_before_append(q: torch.Tensor, caches: Tensors, cu_seqlens_q: torch.Tensor | None) -> int:
+    """Return the number of sequences. Refuse what the prefill refuses, before anything is written."""
+    if q.dim() != RANK - (cu_seqlens_q is not None):
+        raise ValueError(f"q: must have {RANK - (cu_seqlens_q is not None)} dimensions, has {q.dim()}")
+    if q.shape[-1] % HEAD_DIM_STEP or q.shape[-1] > max(HEAD_DIMS):
+        raise ValueError(f"q: the head dimension must be a multiple of {HEAD_DIM_STEP} up to {max(HEAD_DIMS)}, is {q.shape[-1]}")
+    for name, cache in zip(("k_cache", "v_cache"), caches, strict=True):
+        _check(name, cache, q, (*caches[0].shape[:-1], q.shape[-1]))
+    return q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
 
 
 def _needs_prefill(k_cache: torch.Tensor, page_table: torch.Tensor | None) -> bool:
@@ -116,9 +150,6 @@ def _attend_to_pages(
 ) -> Result:
     """Attend to caches in pages. A contiguous cache has one page per sequence."""
     q, k_cache, v_cache = tensors
-    if q.shape[-1] not in HEAD_DIMS:
-        dims = ", ".join(map(str, HEAD_DIMS))
-        raise NotImplementedError(f"page_table, cu_seqlens_q: need a head dimension of {dims}, q has shape {tuple(q.shape)}")
     packed, queries, batch = q, 0, q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.numel() - 1
     if cu_seqlens_q is None:
         _check_rank("q", q)

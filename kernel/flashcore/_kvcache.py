@@ -12,7 +12,7 @@ from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to
 from flashcore._tensors import Result
 
 _CACHE: Mapping[str, Any] = {
-    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new")),
+    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_leftpad")),
     "rotary_seqlens": None,
     "window_size": NO_WINDOW,
     "attention_chunk": 0,
@@ -61,14 +61,15 @@ def flash_attn_with_kvcache(
     the prefill kernel. It appends only to contiguous caches, with one length for all. The result is the output, or (output, log-sum-exp).
     """
     values = (
-        qv, rotary_cos, rotary_sin, cache_batch_idx, cache_leftpad, cu_seqlens_k_new, rotary_seqlens,
-        window_size, attention_chunk, softcap, sinks,
+        qv, rotary_cos, rotary_sin, cache_leftpad, rotary_seqlens, window_size, attention_chunk, softcap, sinks,
     )  # fmt: skip
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
-    if torch.compiler.is_compiling():
+    if cache_batch_idx is not None:
+        page_table = make_table(cache_batch_idx, page_table)
+    if torch.compiler.is_compiling() and cu_seqlens_k_new is None:
         out, lse = _call_operator(
             (q, k_cache, v_cache), (k, v), cache_seqlens,
             (cu_seqlens_q, page_table, q_descale, k_descale, v_descale), (max_seqlen_q, softmax_scale, causal, num_splits, sm_margin),
@@ -77,8 +78,17 @@ def flash_attn_with_kvcache(
     return attend_to_cache(
         (q, k_cache, v_cache, k, v), lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, scales=(q_descale, k_descale, v_descale), causal=causal, scale=softmax_scale, splits=num_splits,
-        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0, return_lse=return_softmax_lse,
+        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0, return_lse=return_softmax_lse, new_starts=cu_seqlens_k_new,
     )  # fmt: skip
+
+
+def make_table(batch_index: torch.Tensor, page_table: torch.Tensor | None) -> torch.Tensor:
+    """Take each sequence of the cache for one page, so that any of them can serve a query."""
+    if page_table is not None:
+        raise ValueError("cache_batch_idx: must be None with a page table. Choose the rows of the table")
+    if not isinstance(batch_index, torch.Tensor) or batch_index.dim() != 1:
+        raise ValueError(f"cache_batch_idx: must be a tensor of one dimension, is {batch_index!r:.40}")
+    return batch_index.view(batch_index.shape[0], 1)
 
 
 def _call_operator(

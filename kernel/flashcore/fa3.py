@@ -16,7 +16,7 @@ import torch
 
 from flashcore import _replay, ops
 from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_unsupported
-from flashcore._kvcache import flash_attn_with_kvcache
+from flashcore._kvcache import flash_attn_with_kvcache, make_table
 from flashcore._tensors import Result
 
 __all__ = [
@@ -76,9 +76,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "softcap": 0.0, "is_rotary_interleaved": False, "num_splits": 0, "sm_margin": 0,
 }  # fmt: skip
 _REFUSED: Mapping[str, Any] = {
-    **dict.fromkeys(
-        ("q_v", "cu_seqlens_k_new", "kv_batch_idx", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")
-    ),
+    **dict.fromkeys(("q_v", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")),
     "attention_chunk": 0,
     "softcap": 0.0,
 }
@@ -117,8 +115,12 @@ def _complete(arguments: Sequence[Any]) -> dict[str, Any]:
 
 def _fwd(*arguments: Any) -> Any:
     a = _complete(arguments)
-    rest = _to_operator(a)
-    out, lse = ops.compute((a["out"], None), (a["q"], a["k"], a["v"]), (a["k_new"], a["v_new"]), rest, return_lse=True)
+    if a["kv_batch_idx"] is not None:
+        a["page_table"] = make_table(a["kv_batch_idx"], a["page_table"])
+    rest, new = _to_operator(a), (a["k_new"], a["v_new"])
+    out, lse = ops.compute(
+        (a["out"], None), (a["q"], a["k"], a["v"]), new, rest, return_lse=True, new_starts=a["cu_seqlens_k_new"]
+    )
     return out, lse, None, None
 
 
@@ -126,7 +128,7 @@ def _flash_attn_forward(*arguments: Any) -> Any:
     """Compose the functional operator of ``flashcore::``, which has shapes and gradients."""
     a = {**_complete(arguments), "num_splits": 1}
     a.update(dict(zip(NAMES, arguments, strict=False)))
-    for name in ("k_new", "v_new", "out"):
+    for name in ("k_new", "v_new", "out", "cu_seqlens_k_new", "kv_batch_idx"):
         if a[name] is not None:
             raise NotImplementedError(
                 f"{name}: this operator writes to no argument. Call flashcore::fwd_append or flashcore::fwd_out"

@@ -41,7 +41,9 @@ Tensors = tuple[Any, ...]  # torch.Tensor or None
 PHILOX_WORDS = 2
 
 
-def compute(results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool) -> Any:
+def compute(
+    results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool, new_starts: Any = None
+) -> Any:
     """Choose the kernel for an operator's arguments, and launch it."""
     from flashcore._attention import attention
     from flashcore._cache import attend_to_cache
@@ -60,7 +62,7 @@ def compute(results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, .
     if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, *scales))):
         return attend_to_cache(
             (q, k, v, *new), lengths=used_k, page_table=table, cu_seqlens_q=cu_q, max_seqlen_q=max_q, scales=tuple(scales),
-            splits=splits, out=out, lse=lse, **shared,
+            splits=splits, out=out, lse=lse, new_starts=new_starts, **shared,
         )  # fmt: skip
     for name, scale in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
         if scale is not None:

@@ -37,7 +37,7 @@ SCALES = dict.fromkeys(("q_descale", "k_descale", "v_descale"), TENSOR)
 REFUSED_PREFILL = {**REFUSED, **SCALES, "num_splits": 4}
 REFUSED_CACHE = {
     **REFUSED,
-    **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new"), TENSOR),
+    **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_leftpad"), TENSOR),
     "rotary_seqlens": TENSOR,
 }
 NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
@@ -102,6 +102,7 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
+    used |= {"cache_batch_idx", "cu_seqlens_k_new"} & known
     used |= {*SCALES, *({"cu_seqlens_q"} & known)}
     no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
     no_effect |= {"scheduler_metadata"}
@@ -273,17 +274,8 @@ def test_many_queries_over_different_lengths_are_a_varlen_prefill(bindings: Any)
             1,
             with_head_dim(96, page_table=torch.empty(3, 5, dtype=torch.int32)),
         ),
-        (NotImplementedError, r"^k, v: an append with", 1, with_head_dim(96, k=NEW["k"], v=NEW["v"], cache_seqlens=LENGTHS)),
-        (
-            NotImplementedError,
-            r"^k, v: an append to pages .* Write the new keys",
-            17,
-            {**NEW, "cache_seqlens": LENGTHS, "page_table": TABLE},
-        ),
-        (NotImplementedError, r"^k, v: an append to pages", 1, {**NEW, "cache_seqlens": LENGTHS, "cu_seqlens_q": STARTS}),
         (ValueError, r"^k_cache: must be .* \(3, 100, 2, 64\) like q, is .* \(4, 100", 17, {**FOUR, "cu_seqlens_q": STARTS}),
         (ValueError, r"^q: must have 3 dimensions \(rows", 17, {"cu_seqlens_q": STARTS}),
-        (NotImplementedError, r"^k, v: ", 17, {**NEW, "cache_seqlens": LENGTHS}),
         (NotImplementedError, r"^k_cache: ", 1, with_head_dim(96, k_cache=APART_96, v_cache=APART_96, cache_seqlens=LENGTHS)),
     ],
 )
