@@ -40,9 +40,7 @@ def append(
         counts = torch.full_like(before, count)
         rows = tuple(tensor.flatten(0, 1) for tensor in new)
     else:
-        index = torch.arange(new[0].shape[0], device=lengths.device)
-        sequence = torch.searchsorted(starts[1:].long(), index, right=True).clamp(max=batch - 1)
-        offset = index - starts.long()[sequence]
+        sequence, offset = locate(starts, new[0].shape[0])
         counts = starts.long().diff()
         rows = new
     length = before[sequence]
@@ -61,6 +59,13 @@ def append(
         values = torch.where(has_row[:, None, None], tensor[source], cache[page, place])
         cache.index_put_((page, place), values)
     return (before + counts).clamp(max=capacity).to(torch.int32)
+
+
+def locate(starts: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sequence of each packed row, and its place there. Rows behind the last sequence count as its own."""
+    index = torch.arange(rows, device=starts.device)
+    sequence = torch.searchsorted(starts[1:].long(), index, right=True).clamp(max=starts.shape[0] - 2)
+    return sequence, index - starts.long()[sequence]
 
 
 def _check(

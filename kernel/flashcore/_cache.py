@@ -12,6 +12,7 @@ from flashcore._decode import CHECK, HEAD_DIMS, MAX_INT32, MAX_QUERIES, PAGE_SIZ
 from flashcore._decode_varlen import count_short_queries, decode_varlen
 from flashcore._fp8 import FP8_STORAGE
 from flashcore._launch import Tensors
+from flashcore._packed import attend_behind_padding, make_starts, unpack
 from flashcore._tensors import Result, check_distinct, to_int
 from flashcore._varlen import attention_varlen
 
@@ -35,10 +36,11 @@ def attend_to_cache(
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     new_starts: torch.Tensor | None = None,
+    padding: torch.Tensor | None = None,
 ) -> Result:
     """Attend to the tensors query, caches of keys and values, new keys and new values.
 
-    Results go into ``out`` and ``lse``, which only decode fills without a copy.
+    Results go into ``out`` and ``lse``, which packed sequences copy.
     """
     q, k_cache, v_cache, k, v = tensors
     try:
@@ -46,22 +48,25 @@ def attend_to_cache(
         is_prefill = queries > MAX_QUERIES or head_dim not in HEAD_DIMS or (queries > 0 and _needs_prefill(k_cache, page_table))
     except (AttributeError, TypeError, ValueError):  # not a query: decode reports what it is
         is_prefill = False
-    if not is_prefill and cu_seqlens_q is None and new_starts is None:
+    if not is_prefill and cu_seqlens_q is None and new_starts is None and padding is None:
         everything = (q, k_cache, v_cache, k, v, out, lengths, page_table, *scales, lse)
         return launch_decode(everything, (causal, scale, splits, False, max_ctas, CHECK), return_lse=return_lse)
+    for name, factor in zip(("q_descale", "k_descale", "v_descale"), scales, strict=True):
+        if factor is not None:
+            raise NotImplementedError(f"{name}: FlashCore takes it only over a cache of E4M3, with {_DECODE}. Pass None")
     if k_cache.dtype in FP8_STORAGE:
         raise NotImplementedError(f"k_cache: a cache of E4M3 needs {_DECODE}, q has shape {tuple(q.shape)}")
     result = _prefill(
         q, k_cache, v_cache, k=k, v=v, lengths=lengths, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
-        max_seqlen_q=max_seqlen_q, new_starts=new_starts, causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
+        max_seqlen_q=max_seqlen_q, new_starts=new_starts, padding=padding, results=(out, lse),
+        causal=causal, scale=scale, return_lse=return_lse, max_ctas=max_ctas,
     )  # fmt: skip
-    for name, given, computed in zip(
-        ("out", "lse"), (out, lse), result if isinstance(result, tuple) else (result,), strict=False
-    ):
-        if given is not None:
-            _check(name, given, computed, tuple(computed.shape))
-            given.copy_(computed)
-    return result
+    final = list(result) if isinstance(result, tuple) else [result]
+    for i, (name, given) in enumerate(zip(("out", "lse")[: len(final)], (out, lse), strict=False)):
+        if given is not None and given is not final[i]:
+            _check(name, given, final[i], tuple(final[i].shape))
+            final[i] = given.copy_(final[i])
+    return (final[0], final[1]) if return_lse else final[0]
 
 
 def _prefill(
@@ -76,13 +81,12 @@ def _prefill(
     cu_seqlens_q: torch.Tensor | None,
     max_seqlen_q: int | None,
     new_starts: torch.Tensor | None,
+    padding: torch.Tensor | None,
+    results: Tensors,
     **options: Any,
 ) -> Result:
-    """Use the prefill kernel, after PyTorch has appended the new rows."""
-    if (k is None) != (v is None):
-        raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
-    if new_starts is not None and k is None:
-        raise ValueError("cu_seqlens_k_new: must be None without new keys. Pass k and v")
+    """Use the prefill kernel, after PyTorch has appended the new rows. Only equal lengths without pages fill ``results``."""
+    _check_new(k, v, new_starts)
     is_packed = page_table is not None or cu_seqlens_q is not None
     if is_packed and q.shape[-1] not in HEAD_DIMS:
         raise NotImplementedError(
@@ -90,9 +94,11 @@ def _prefill(
         )
     if not is_packed:
         _check_caches(q, k_cache, v_cache)
-    if k is not None and (is_packed or isinstance(lengths, torch.Tensor)):
+    if k is not None and (is_packed or padding is not None or isinstance(lengths, torch.Tensor)):
         lengths = _append_rows((q, k_cache, v_cache, k, v), lengths, page_table, cu_seqlens_q, new_starts)
         k = v = None
+    if padding is not None:
+        return _attend_behind_padding((q, k_cache, v_cache), lengths, padding, page_table, cu_seqlens_q, **options)
     if is_packed:
         return _attend_to_pages((q, k_cache, v_cache), lengths, page_table, cu_seqlens_q, max_seqlen_q, **options)
     if k is None and v is None and isinstance(lengths, torch.Tensor):
@@ -103,7 +109,24 @@ def _prefill(
         raise ValueError(f"cache_seqlens: must be a tensor or a whole number from 0 to {capacity}, is {end!r}")
     if k is not None and v is not None:
         end = _append(q, (k_cache, v_cache), (k, v), end)
-    return attention(q, k_cache[:, :end], v_cache[:, :end], **options)
+    return attention(q, k_cache[:, :end], v_cache[:, :end], out=results[0], lse=results[1], **options)
+
+
+def _check_new(k: Any, v: Any, starts: Any) -> None:
+    """ValueError unless both new keys and new values are given, or nothing that is new."""
+    if (k is None) != (v is None):
+        raise ValueError(f"{'k' if k is None else 'v'}: is missing. Pass both new keys and new values")
+    if starts is not None and k is None:
+        raise ValueError("cu_seqlens_k_new: must be None without new keys. Pass k and v")
+
+
+def _attend_behind_padding(
+    tensors: Tensors, lengths: Any, padding: torch.Tensor, page_table: torch.Tensor | None, starts: Any, **options: Any
+) -> Result:
+    capacity = tensors[1].shape[1] * (1 if page_table is None else page_table.shape[1])
+    if not isinstance(lengths, torch.Tensor):
+        lengths = torch.full_like(padding, capacity if lengths is None else to_int(lengths, "cache_seqlens"))
+    return attend_behind_padding(tensors, lengths.clamp(max=capacity), padding, page_table, starts, **options)
 
 
 def _append_rows(
@@ -154,18 +177,14 @@ def _attend_to_pages(
     if cu_seqlens_q is None:
         _check_rank("q", q)
         packed, queries = q.flatten(0, 1), q.shape[1]
-        cu_seqlens_q, max_seqlen_q = _make_starts(q, batch, queries), queries
+        cu_seqlens_q, max_seqlen_q = make_starts(q, batch, queries), queries
     if page_table is None:
         _check("k_cache", k_cache, q, (batch, *k_cache.shape[1:]))
         page_table = torch.arange(0, batch, 1, dtype=torch.int32, device=q.device).view(batch, 1)
     if type(lengths) is int:
         lengths = torch.full((batch,), min(max(lengths, -1), MAX_INT32), dtype=torch.int32, device=q.device)
     result = _attend_to_packed((packed, k_cache, v_cache), cu_seqlens_q, lengths, page_table, max_seqlen_q, **options)
-    if packed is q:
-        return result
-    out, lse = result if isinstance(result, tuple) else (result, None)
-    out = out.unflatten(0, (batch, queries))
-    return out if lse is None else (out, lse.view(q.shape[2], batch, queries).transpose(0, 1))
+    return result if packed is q else unpack(result, q)
 
 
 def _attend_to_packed(
@@ -200,11 +219,6 @@ def _attend_to_packed(
         q, k_cache, v_cache, starts, min_queries=short + 1, seqused_k=lengths, page_table=page_table, out=out, lse=lse, **options
     )
     return out if lse is None else (out, lse)
-
-
-def _make_starts(q: torch.Tensor, batch: int, length: int) -> torch.Tensor:
-    """Return the first row of each sequence, and the end."""
-    return torch.arange(0, batch * length + 1, length, dtype=torch.int32, device=q.device)
 
 
 def _append(q: torch.Tensor, caches: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...], start: int) -> int:
@@ -248,7 +262,7 @@ def _prefill_varlen(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor, **options: Any
 ) -> Result:
     """Treat a contiguous cache as packed sequences, each with its own length."""
-    batch, queries, heads, head_dim = q.shape
+    batch, queries, _, head_dim = q.shape
     adjacent = all(cache.stride(0) == cache.shape[1] * cache.stride(1) for cache in (k_cache, v_cache))
     if not adjacent and head_dim in HEAD_DIMS:
         return _attend_to_pages((q, k_cache, v_cache), lengths, None, None, None, **options)
@@ -258,11 +272,9 @@ def _prefill_varlen(
                 f"{name}: q of shape {tuple(q.shape)} and a tensor as cache_seqlens need sequences that are adjacent in memory,"
                 f" the batch stride is {cache.stride(0)}, must be {cache.shape[1] * cache.stride(1)}"
             )
-    starts_q, starts_k = (_make_starts(q, batch, length) for length in (queries, k_cache.shape[1]))
+    starts_q, starts_k = (make_starts(q, batch, length) for length in (queries, k_cache.shape[1]))
     result = attention_varlen(
         q.flatten(0, 1), k_cache.flatten(0, 1), v_cache.flatten(0, 1), starts_q, starts_k,
         seqused_k=lengths, **options,
     )  # fmt: skip
-    out, lse = result if isinstance(result, tuple) else (result, None)
-    out = out.unflatten(0, (batch, queries))
-    return out if lse is None else (out, lse.view(heads, batch, queries).transpose(0, 1))
+    return unpack(result, q)

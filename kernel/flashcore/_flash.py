@@ -1,7 +1,7 @@
 """FlashAttention-3's prefill functions on FlashCore's kernels.
 
-An unsupported argument raises NotImplementedError before any launch. ``pack_gqa`` and ``deterministic`` are ignored, because they
-change no forward result. In a graph, and where a gradient is required, the registered operator is called, else the kernel.
+An unsupported argument raises NotImplementedError before any launch. ``pack_gqa``, ``deterministic`` and ``num_splits`` are ignored,
+because they may only change how the same forward result is computed. In a graph, and where a gradient is required, the registered operator is called, else the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _PREFILL: Mapping[str, Any] = {
     "attention_chunk": 0,
     "softcap": 0.0,
     "sinks": None,
-    "num_splits": 1,
 }
 _DEFAULTS = tuple(_PREFILL.values())
 
@@ -52,9 +51,11 @@ def flash_attn_func(
 
     ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp.
     """
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
+    if num_splits != 1:
+        to_int(num_splits, "num_splits")
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         rest = (None, None, to_scale(softmax_scale), causal, 1, sm_margin)
         out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest)
@@ -95,9 +96,11 @@ def flash_attn_varlen_func(
 
     ``max_seqlen_q`` and ``max_seqlen_k`` serve the backward. The rest is as in ``flash_attn_func``.
     """
-    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks, num_splits)
+    values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
+    if num_splits != 1:
+        to_int(num_splits, "num_splits")
     if torch.compiler.is_compiling() or needs_gradient(q, k, v):
         out, lse = ops.FWD(
             q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None, None, None, None, max_seqlen_q, max_seqlen_k,
@@ -128,15 +131,12 @@ def compute_max_ctas(q: torch.Tensor, sm_margin: int) -> int:
 
 
 def refuse_unsupported(defaults: Mapping[str, Any], values: tuple[Any, ...]) -> None:
-    """Raise NotImplementedError for the first value that is not the default. A list equals a tuple, 0 splits equal 1."""
+    """Raise NotImplementedError for the first value that is not the default. A list equals a tuple."""
     for (name, default), value in zip(defaults.items(), values, strict=True):
         comparable = tuple(value) if type(value) is list else value
         if comparable is default or (default is not None and not isinstance(comparable, torch.Tensor) and comparable == default):
             continue
-        if name != "num_splits":
-            raise NotImplementedError(f"{name}: FlashCore supports only {default!r}, not {_format(value)}")
-        if to_int(value, name) > 1:
-            raise NotImplementedError(f"{name}: FlashCore does not split the keys of a prefill, is {value}. Pass 1")
+        raise NotImplementedError(f"{name}: FlashCore supports only {default!r}, not {_format(value)}")
 
 
 def _format(value: Any) -> str:

@@ -9,11 +9,11 @@ import torch
 
 from flashcore._cache import attend_to_cache
 from flashcore._flash import NO_WINDOW, compute_max_ctas, refuse_unsupported, to_scale
+from flashcore._rotary import rotate
 from flashcore._tensors import Result
 
 _CACHE: Mapping[str, Any] = {
-    **dict.fromkeys(("qv", "rotary_cos", "rotary_sin", "cache_leftpad")),
-    "rotary_seqlens": None,
+    "qv": None,
     "window_size": NO_WINDOW,
     "attention_chunk": 0,
     "softcap": 0.0,
@@ -57,19 +57,23 @@ def flash_attn_with_kvcache(
 ) -> Result:
     """Compute ``decode`` with FlashAttention-3's signature.
 
-    ``scheduler_metadata`` is ignored. ``k`` and ``v`` are appended to the caches at ``cache_seqlens``. More than 16 queries, other head dimensions and ``cu_seqlens_q`` use
-    the prefill kernel. It appends only to contiguous caches, with one length for all. The result is the output, or (output, log-sum-exp).
+    ``scheduler_metadata`` is ignored. ``k`` and ``v`` are appended to the caches at ``cache_seqlens``, after ``rotary_cos`` and ``rotary_sin``
+    have turned ``q`` and ``k``. More than 16 queries, other head dimensions, ``cache_leftpad`` and ``cu_seqlens_q`` use the prefill kernel.
+    The result is the output, or (output, log-sum-exp).
     """
-    values = (
-        qv, rotary_cos, rotary_sin, cache_leftpad, rotary_seqlens, window_size, attention_chunk, softcap, sinks,
-    )  # fmt: skip
+    values = (qv, window_size, attention_chunk, softcap, sinks)
     if values != _DEFAULTS:
         refuse_unsupported(_CACHE, values)
     if k is not None and cache_seqlens is None:
         raise ValueError("cache_seqlens: is None with new keys. Pass the lengths before the append")
     if cache_batch_idx is not None:
         page_table = make_table(cache_batch_idx, page_table)
-    if torch.compiler.is_compiling() and cu_seqlens_k_new is None:
+    if rotary_cos is not None or rotary_sin is not None:
+        q, k = rotate(
+            q, k, (rotary_cos, rotary_sin), cache_seqlens if rotary_seqlens is None else rotary_seqlens,
+            (cu_seqlens_q, cu_seqlens_k_new), interleaved=rotary_interleaved, causal=causal,
+        )  # fmt: skip
+    if torch.compiler.is_compiling() and cu_seqlens_k_new is None and cache_leftpad is None:
         out, lse = _call_operator(
             (q, k_cache, v_cache), (k, v), cache_seqlens,
             (cu_seqlens_q, page_table, q_descale, k_descale, v_descale), (max_seqlen_q, softmax_scale, causal, num_splits, sm_margin),
@@ -79,16 +83,17 @@ def flash_attn_with_kvcache(
         (q, k_cache, v_cache, k, v), lengths=cache_seqlens, page_table=page_table, cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=max_seqlen_q, scales=(q_descale, k_descale, v_descale), causal=causal, scale=softmax_scale, splits=num_splits,
         max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0, return_lse=return_softmax_lse, new_starts=cu_seqlens_k_new,
+        padding=cache_leftpad,
     )  # fmt: skip
 
 
 def make_table(batch_index: torch.Tensor, page_table: torch.Tensor | None) -> torch.Tensor:
-    """Take each sequence of the cache for one page, so that any of them can serve a query."""
-    if page_table is not None:
-        raise ValueError("cache_batch_idx: must be None with a page table. Choose the rows of the table")
+    """Choose rows of the page table. Without one, each sequence of the cache is a page, so that any of them can serve a query."""
     if not isinstance(batch_index, torch.Tensor) or batch_index.dim() != 1:
         raise ValueError(f"cache_batch_idx: must be a tensor of one dimension, is {batch_index!r:.40}")
-    return batch_index.view(batch_index.shape[0], 1)
+    if page_table is None:
+        return batch_index.view(batch_index.shape[0], 1)
+    return page_table[batch_index.long().clamp(0, page_table.shape[0] - 1)]
 
 
 def _call_operator(
@@ -105,7 +110,7 @@ def _call_operator(
     )  # fmt: skip
     operators = torch.ops.flashcore
     result: tuple[torch.Tensor, torch.Tensor]
-    if new == (None, None):
+    if new[0] is None and new[1] is None:
         result = operators.fwd.default(*tensors, *rest)
     else:
         result = operators.fwd_append.default(*tensors, *new, *rest)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from flashcore import _launch, _library
+from flashcore import _launch, _library, _tensors
 
 FUNCTIONAL, WRITES, FLASH3 = range(3)
 """What an operator returns: see kernel/src/torch_ops.cpp."""
@@ -25,6 +25,12 @@ LETTERS = {"Tensor": "T", "Tensor?": "U", "int": "i", "int?": "I", "float": "f",
 MAX_RANK = 4
 KEY = "CUDA"
 """The key of the dispatcher. Tests without a GPU use CPU."""
+
+_lent: dict[tuple[int, int, int], _tensors.Workspace] = {}
+"""Workspaces that replayed launches use, by address of the entry function, device and stream."""
+
+_superseded: list[_tensors.Workspace] = []
+"""Smaller ones that another thread may be about to use. They double in size, so few are kept."""
 
 
 class Recording(ctypes.Structure):
@@ -62,6 +68,8 @@ def find() -> ctypes.CDLL | None:
             raise _library.LibraryError(f"PyTorch {torch.__version__} has no {missing.decode()}. Install PyTorch 2.11 or newer")
         library.flashcore_ops_register.argtypes = [*[ctypes.c_char_p] * 4, ctypes.c_int, ctypes.c_int64]
         library.flashcore_ops_keep.argtypes = [ctypes.c_void_p]
+        library.flashcore_ops_lend.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        library.flashcore_ops_lend.restype = None
         library.flashcore_ops_fail.argtypes = [ctypes.c_char_p]
         library.flashcore_ops_fail.restype = library.flashcore_ops_clear.restype = None
         _library.on_load(library.flashcore_ops_clear)
@@ -156,3 +164,17 @@ def _keep(launched: _launch.Launched, arguments: dict[str, Any], result: Any, re
         device=launch.device,
     )
     replay.flashcore_ops_keep(ctypes.byref(recording))
+    _lend(entry.function, recording, replay)
+
+
+def _lend(function: str, recording: Recording, replay: ctypes.CDLL) -> None:
+    """Let replayed launches of the current stream use the workspace that Python's launches use. A capture's is its own."""
+    stream = _launch.current_stream(recording.device)
+    key = (recording.launch, recording.device, stream)
+    workspace, before = _tensors.find_workspace(function, recording.device, stream), _lent.get(key)
+    if workspace is None or (before is not None and before[1] >= workspace[1]):
+        return
+    if before is not None:
+        _superseded.append(before)
+    _lent[key] = workspace
+    replay.flashcore_ops_lend(*key, *workspace[:2])

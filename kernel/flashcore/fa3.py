@@ -17,6 +17,7 @@ import torch
 from flashcore import _replay, ops
 from flashcore._flash import flash_attn_func, flash_attn_varlen_func, refuse_unsupported
 from flashcore._kvcache import flash_attn_with_kvcache, make_table
+from flashcore._rotary import rotate
 from flashcore._tensors import Result
 
 __all__ = [
@@ -76,7 +77,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "softcap": 0.0, "is_rotary_interleaved": False, "num_splits": 0, "sm_margin": 0,
 }  # fmt: skip
 _REFUSED: Mapping[str, Any] = {
-    **dict.fromkeys(("q_v", "leftpad_k", "rotary_cos", "rotary_sin", "seqlens_rotary", "sinks")),
+    **dict.fromkeys(("q_v", "sinks")),
     "attention_chunk": 0,
     "softcap": 0.0,
 }
@@ -117,10 +118,17 @@ def _fwd(*arguments: Any) -> Any:
     a = _complete(arguments)
     if a["kv_batch_idx"] is not None:
         a["page_table"] = make_table(a["kv_batch_idx"], a["page_table"])
-    rest, new = _to_operator(a), (a["k_new"], a["v_new"])
+    rest, starts = _to_operator(a), (a["cu_seqlens_q"], a["cu_seqlens_k_new"])
+    if a["rotary_cos"] is not None or a["rotary_sin"] is not None:
+        positions = a["seqused_k"] if a["seqlens_rotary"] is None else a["seqlens_rotary"]
+        a["q"], a["k_new"] = rotate(
+            a["q"], a["k_new"], (a["rotary_cos"], a["rotary_sin"]), positions, starts,
+            interleaved=a["is_rotary_interleaved"], causal=_is_causal(a),
+        )  # fmt: skip
     out, lse = ops.compute(
-        (a["out"], None), (a["q"], a["k"], a["v"]), new, rest, return_lse=True, new_starts=a["cu_seqlens_k_new"]
-    )
+        (a["out"], None), (a["q"], a["k"], a["v"]), (a["k_new"], a["v_new"]), rest, return_lse=True, new_starts=starts[1],
+        padding=a["leftpad_k"],
+    )  # fmt: skip
     return out, lse, None, None
 
 
@@ -128,11 +136,9 @@ def _flash_attn_forward(*arguments: Any) -> Any:
     """Compose the functional operator of ``flashcore::``, which has shapes and gradients."""
     a = {**_complete(arguments), "num_splits": 1}
     a.update(dict(zip(NAMES, arguments, strict=False)))
-    for name in ("k_new", "v_new", "out", "cu_seqlens_k_new", "kv_batch_idx"):
+    for name in ("k_new", "v_new", "out", "cu_seqlens_k_new", "kv_batch_idx", "leftpad_k", "rotary_cos", "rotary_sin"):
         if a[name] is not None:
-            raise NotImplementedError(
-                f"{name}: this operator writes to no argument. Call flashcore::fwd_append or flashcore::fwd_out"
-            )
+            raise NotImplementedError(f"{name}: this operator has no cache that it writes. Call flash_attn_3::fwd")
     out, lse = ops.FWD(a["q"], a["k"], a["v"], *_to_operator(a))
     return out, lse, out.new_empty(0), out.new_empty(0)
 

@@ -42,8 +42,9 @@ PHILOX_WORDS = 2
 
 
 def compute(
-    results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool, new_starts: Any = None
-) -> Any:
+    results: Tensors, tensors: Tensors, new: Tensors, rest: tuple[Any, ...], *, return_lse: bool, new_starts: Any = None,
+    padding: Any = None,
+) -> Any:  # fmt: skip
     """Choose the kernel for an operator's arguments, and launch it."""
     from flashcore._attention import attention
     from flashcore._cache import attend_to_cache
@@ -59,13 +60,13 @@ def compute(
         "return_lse": return_lse,
     }
     is_packed = cu_k is not None or used_q is not None
-    if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, *scales))):
+    if not is_packed and (splits != 1 or any(tensor is not None for tensor in (*new, cu_q, used_k, table, padding, *scales))):
         return attend_to_cache(
             (q, k, v, *new), lengths=used_k, page_table=table, cu_seqlens_q=cu_q, max_seqlen_q=max_q, scales=tuple(scales),
-            splits=splits, out=out, lse=lse, new_starts=new_starts, **shared,
+            splits=splits, out=out, lse=lse, new_starts=new_starts, padding=padding, **shared,
         )  # fmt: skip
-    for name, scale in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
-        if scale is not None:
+    for name, factor in zip(OPTIONAL_TENSORS[-3:], scales, strict=True):
+        if factor is not None:
             raise NotImplementedError(f"{name}: FlashCore takes it only over a cache. Pass None")
     if is_packed:
         return attention_varlen(

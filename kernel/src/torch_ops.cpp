@@ -2,7 +2,8 @@
 //
 // Python defines the operators, checks arguments and prepares launches (flashcore/ops.py). The first call with some shapes, strides
 // and options goes there through a fallback operator, which leaves a recording of its launch. Later calls with other addresses replay
-// the recording. A replay that is refused goes to the fallback as well, so messages come from one place.
+// the recording, in the workspace of Python's launches. A replay that is refused goes to the fallback as well, so messages come from
+// one place.
 #include <dlfcn.h>
 
 #include <array>
@@ -10,15 +11,14 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include "torch_abi.h"
+#include "torch_workspaces.h"
 
 // One launch, as Python passes it. Words are 8 bytes.
 struct FlashcoreRecording {
@@ -40,11 +40,6 @@ struct FlashcoreRecording {
     int64_t device;
 };
 
-namespace std {
-// Containers call it since GCC 11. Defined here, the library needs no newer C++ library.
-void __throw_bad_array_new_length() { throw std::bad_alloc(); }
-}  // namespace std
-
 namespace flashcore::torch_ops {
 namespace {
 
@@ -55,143 +50,6 @@ constexpr int kFunctional = 0;           // returns a new output and log-sum-exp
 constexpr int kWrites = 1;               // returns nothing
 constexpr int kFlash3 = 2;               // returns the output, which may be an argument, the log-sum-exp, and two undefined tensors
 
-// The functions of PyTorch's stable ABI. They are looked up in the PyTorch that Python has loaded, so this library links to none.
-struct TorchAbi {
-    decltype(&aoti_torch_call_dispatcher) call_dispatcher;
-    decltype(&aoti_torch_delete_tensor_object) delete_tensor_object;
-    decltype(&aoti_torch_device_type_cpu) device_type_cpu;
-    decltype(&aoti_torch_device_type_cuda) device_type_cuda;
-    decltype(&aoti_torch_dtype_bfloat16) dtype_bfloat16;
-    decltype(&aoti_torch_dtype_float16) dtype_float16;
-    decltype(&aoti_torch_dtype_float32) dtype_float32;
-    decltype(&aoti_torch_dtype_uint8) dtype_uint8;
-    decltype(&aoti_torch_empty_strided) empty_strided;
-    decltype(&aoti_torch_get_data_ptr) get_data_ptr;
-    decltype(&aoti_torch_get_device_index) get_device_index;
-    decltype(&aoti_torch_get_device_type) get_device_type;
-    decltype(&aoti_torch_get_dim) get_dim;
-    decltype(&aoti_torch_get_dtype) get_dtype;
-    decltype(&aoti_torch_get_sizes) get_sizes;
-    decltype(&aoti_torch_get_strides) get_strides;
-    decltype(&aoti_torch_library_impl) library_impl;
-    decltype(&aoti_torch_library_init_impl) library_init_impl;
-    decltype(&aoti_torch_new_tensor_handle) new_tensor_handle;
-    decltype(&aoti_torch_new_uninitialized_tensor) new_uninitialized_tensor;
-    decltype(&aoti_torch_zero_) zero_;
-    AOTITorchError (*get_current_cuda_stream)(int32_t device, void** stream);  // only declared for builds with CUDA
-
-    // Returns the first name that is missing, or null.
-    const char* bind(void* library) {
-        const char* missing = nullptr;
-        const auto find = [&](const char* name, auto& function) {
-            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-            if (function == nullptr && missing == nullptr) missing = name;
-        };
-        find("aoti_torch_call_dispatcher", call_dispatcher);
-        find("aoti_torch_delete_tensor_object", delete_tensor_object);
-        find("aoti_torch_device_type_cpu", device_type_cpu);
-        find("aoti_torch_device_type_cuda", device_type_cuda);
-        find("aoti_torch_dtype_bfloat16", dtype_bfloat16);
-        find("aoti_torch_dtype_float16", dtype_float16);
-        find("aoti_torch_dtype_float32", dtype_float32);
-        find("aoti_torch_dtype_uint8", dtype_uint8);
-        find("aoti_torch_empty_strided", empty_strided);
-        find("aoti_torch_get_data_ptr", get_data_ptr);
-        find("aoti_torch_get_device_index", get_device_index);
-        find("aoti_torch_get_device_type", get_device_type);
-        find("aoti_torch_get_dim", get_dim);
-        find("aoti_torch_get_dtype", get_dtype);
-        find("aoti_torch_get_sizes", get_sizes);
-        find("aoti_torch_get_strides", get_strides);
-        find("aoti_torch_library_impl", library_impl);
-        find("aoti_torch_library_init_impl", library_init_impl);
-        find("aoti_torch_new_tensor_handle", new_tensor_handle);
-        find("aoti_torch_new_uninitialized_tensor", new_uninitialized_tensor);
-        find("aoti_torch_zero_", zero_);
-        const char* const required = missing;
-        find("aoti_torch_get_current_cuda_stream", get_current_cuda_stream);  // a build without CUDA only defines operators
-        return required;
-    }
-};
-
-TorchAbi torch_abi;
-
-// Shares an object that counts its owners. std::shared_ptr needs a newer C library than manylinux_2_28 has.
-template <class T>
-class Shared {
-public:
-    Shared() = default;
-    explicit Shared(T* object) : object_(object) {}
-    Shared(const Shared& other) : object_(other.object_) {
-        if (object_ != nullptr) object_->owners.fetch_add(1, std::memory_order_relaxed);
-    }
-    Shared& operator=(Shared other) {
-        std::swap(object_, other.object_);
-        return *this;
-    }
-    ~Shared() {
-        if (object_ != nullptr && object_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete object_;
-    }
-    T* operator->() const { return object_; }
-    T& operator*() const { return *object_; }
-    explicit operator bool() const { return object_ != nullptr; }
-
-private:
-    T* object_ = nullptr;
-};
-
-void check(AOTITorchError error, const char* what) {
-    if (error != AOTI_TORCH_SUCCESS) throw std::runtime_error(std::string("flashcore: PyTorch failed in ") + what);
-}
-
-// Owns a tensor.
-class Tensor {
-public:
-    Tensor() = default;
-    explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
-    Tensor(Tensor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-    Tensor& operator=(Tensor&& other) noexcept {
-        std::swap(handle_, other.handle_);
-        return *this;
-    }
-    ~Tensor() {
-        if (handle_ != nullptr) torch_abi.delete_tensor_object(handle_);
-    }
-    AtenTensorHandle get() const { return handle_; }
-    StableIValue release() { return reinterpret_cast<StableIValue>(std::exchange(handle_, nullptr)); }
-
-private:
-    AtenTensorHandle handle_ = nullptr;
-};
-
-uint64_t address_of(AtenTensorHandle tensor) {
-    void* data = nullptr;
-    check(torch_abi.get_data_ptr(tensor, &data), "data_ptr");
-    return reinterpret_cast<uint64_t>(data);
-}
-
-// A new contiguous tensor.
-Tensor empty(const int64_t* sizes, int64_t rank, int32_t dtype, int32_t device_type, int64_t device) {
-    std::array<int64_t, 4> strides{};
-    int64_t stride = 1;
-    for (int64_t i = rank; i-- > 0;) {
-        strides[i] = stride;
-        stride *= sizes[i] > 1 ? sizes[i] : 1;
-    }
-    AtenTensorHandle handle = nullptr;
-    check(torch_abi.empty_strided(rank, sizes, strides.data(), dtype, device_type, static_cast<int32_t>(device),
-                                   &handle),
-          "empty");
-    return Tensor(handle);
-}
-
-void* current_stream(int64_t device) {
-    if (torch_abi.get_current_cuda_stream == nullptr) throw std::runtime_error("flashcore: PyTorch has no CUDA. Install one with CUDA");
-    void* stream = nullptr;
-    check(torch_abi.get_current_cuda_stream(static_cast<int32_t>(device), &stream), "current_stream");
-    return stream;
-}
-
 // A capture needs a workspace of its own, which Python keeps. The default stream cannot be captured.
 bool is_capturing(void* stream) {
     using Query = int (*)(void*, int*);
@@ -201,44 +59,6 @@ bool is_capturing(void* stream) {
     }();
     int status = 0;
     return stream != nullptr && (query == nullptr || query(stream, &status) != 0 || status != 0);
-}
-
-// Zero at first, for one entry function on one stream. A launch holds it until it is in the stream: the memory came from this
-// stream, so its next user runs after the launch.
-struct Workspace {
-    std::atomic<int> owners{1};
-    Tensor memory;
-    int64_t bytes = 0;
-    uint64_t address = 0;
-};
-
-struct WorkspaceKey {
-    const void* launch;
-    int64_t device;
-    void* stream;
-    bool operator==(const WorkspaceKey& o) const { return launch == o.launch && device == o.device && stream == o.stream; }
-};
-
-struct WorkspaceHash {
-    size_t operator()(const WorkspaceKey& key) const {
-        return std::hash<const void*>()(key.launch) ^ (std::hash<void*>()(key.stream) << 1) ^ static_cast<size_t>(key.device);
-    }
-};
-
-Shared<Workspace> get_workspace(const WorkspaceKey& key, int32_t device_type, int64_t bytes) {
-    static std::mutex mutex;
-    static auto* workspaces = new std::unordered_map<WorkspaceKey, Shared<Workspace>, WorkspaceHash>;
-    const std::lock_guard<std::mutex> lock(mutex);
-    Shared<Workspace>& workspace = (*workspaces)[key];
-    if (!workspace || workspace->bytes < bytes) {
-        Shared<Workspace> larger(new Workspace);
-        larger->memory = empty(&bytes, 1, torch_abi.dtype_uint8(), device_type, key.device);
-        check(torch_abi.zero_(larger->memory.get()), "zero_");
-        larger->bytes = bytes;
-        larger->address = address_of(larger->memory.get());
-        workspace = larger;
-    }
-    return workspace;
 }
 
 struct Recording {
@@ -332,6 +152,9 @@ bool replay(const Operator& op, const Recording& recording, StableIValue* stack)
     const FlashcoreRecording& plan = recording.plan;
     void* const stream = op.has_streams ? current_stream(plan.device) : nullptr;
     if (is_capturing(stream)) return false;
+    const uint64_t workspace =
+        find_workspace({reinterpret_cast<const void*>(plan.launch), plan.device, stream}, plan.workspace_bytes);
+    if (workspace == 0) return false;
     std::array<uint64_t, kMaxWords> words;
     std::memcpy(words.data(), recording.words.data(), recording.words.size() * sizeof(uint64_t));
     for (const auto& [word, argument] : recording.addresses) words[word] = address_of(tensor_of(op, stack, argument));
@@ -345,9 +168,7 @@ bool replay(const Operator& op, const Recording& recording, StableIValue* stack)
         lse = empty(plan.lse_sizes, plan.lse_rank, torch_abi.dtype_float32(), op.device_type, plan.device);
         words[plan.lse_word] = address_of(lse.get());
     }
-    const auto workspace = get_workspace({reinterpret_cast<const void*>(plan.launch), plan.device, stream}, op.device_type,
-                                         plan.workspace_bytes);
-    words[plan.workspace_word] = workspace->address;
+    words[plan.workspace_word] = workspace;
     words[plan.stream_word] = reinterpret_cast<uint64_t>(stream);
     if (plan.launch(words.data()) != 0) return false;
     if (out.get() == nullptr && op.returns == kFlash3) {
@@ -442,6 +263,12 @@ extern "C" int flashcore_ops_keep(const FlashcoreRecording* plan) {
     recording->plan.addresses = nullptr;
     pending = recording;
     return 0;
+}
+
+// Lends a workspace, zero at first, to the replayed launches of an entry function on a stream. The launches there run in order.
+extern "C" void flashcore_ops_lend(const void* launch, int64_t device, void* stream, void* address, int64_t bytes) {
+    using namespace flashcore::torch_ops;
+    keep_workspace({launch, device, stream}, {reinterpret_cast<uint64_t>(address), bytes});
 }
 
 // Lets the operator whose fallback runs in this thread raise this message.

@@ -59,7 +59,9 @@ def find_difference(flashcore: Any, case: Case, short: int) -> str:
     arguments, keys = make_case(case)
     out, lse = attend(flashcore, arguments)
     longest = max(sq for sq, _ in case.lengths) + 3
-    again, again_lse = attend(flashcore, arguments, longest if longest > short + 3 else None)  # a short bound splits keys in another way
+    again, again_lse = attend(
+        flashcore, arguments, longest if longest > short + 3 else None
+    )  # a short bound splits keys in another way
     if not torch.equal(out, again) or not torch.equal(lse, again_lse):
         return "the second call gives other bits"
     packed, packed_lse = compute_packed(flashcore, arguments, keys)

@@ -28,7 +28,8 @@ def test_opcheck_accepts_every_operator(operators: Any) -> None:
     q, k, v = make(SHAPES[1], grad=True)
     check(operators.fwd.default, (q, k, v), {"causal": True})
     starts = torch.tensor([0, 100, 300], dtype=torch.int32, device="cuda")
-    check(operators.fwd.default, (q[0], k[0], v[0], starts, starts), {"max_seqlen_q": 200, "max_seqlen_k": 200, "causal": True})
+    packed = [tensor[0].detach().requires_grad_() for tensor in (q, k, v)]
+    check(operators.fwd.default, (*packed, starts, starts), {"max_seqlen_q": 200, "max_seqlen_k": 200, "causal": True})
     q, k, v = (tensor.detach() for tensor in (q, k, v))
     out, lse = operators.fwd(q, k, v, causal=True)
     check(operators.bwd.default, (out, q, k, v, out, lse, None, None, None, None, None, True))

@@ -31,7 +31,7 @@ def attend(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     if causal:
         row = torch.arange(q.shape[2], device=q.device)[:, None] + (k.shape[2] - q.shape[2])
         hidden = torch.arange(k.shape[2], device=q.device) > row
-        scores = scores.masked_fill(hidden, -1e30)
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
         return (torch.softmax(scores, -1).masked_fill(hidden.all(1)[:, None], 0.0) @ v).transpose(1, 2)
     return (torch.softmax(scores, -1) @ v).transpose(1, 2)
 

@@ -34,12 +34,8 @@ REFUSED = {
     "sinks": TENSOR,
 }
 SCALES = dict.fromkeys(("q_descale", "k_descale", "v_descale"), TENSOR)
-REFUSED_PREFILL = {**REFUSED, **SCALES, "num_splits": 4}
-REFUSED_CACHE = {
-    **REFUSED,
-    **dict.fromkeys(("rotary_cos", "rotary_sin", "cache_leftpad"), TENSOR),
-    "rotary_seqlens": TENSOR,
-}
+REFUSED_PREFILL = {**REFUSED, **SCALES}
+REFUSED_CACHE = REFUSED
 NEW = {"k": torch.empty(3, 20, 2, 64), "v": torch.empty(3, 20, 2, 64)}
 FOUR = {"k_cache": torch.empty(4, 100, 2, 64), "v_cache": torch.empty(4, 100, 2, 64)}
 ONE_HEAD = {"k": torch.empty(3, 20, 1, 64), "v": torch.empty(3, 20, 1, 64)}
@@ -102,10 +98,10 @@ def test_every_argument_is_used_refused_or_a_hint(bindings: Any, name: str) -> N
     refused = set(REFUSED_CACHE if name == "flash_attn_with_kvcache" else REFUSED_PREFILL)
     used = {"q", "k", "v", "softmax_scale", "causal", "sm_margin"} | set(make_arguments(name))
     used |= {"return_attn_probs", "return_softmax_lse", "cache_seqlens", "page_table", "num_splits", "seqused_q", "seqused_k"}
-    used |= {"cache_batch_idx", "cu_seqlens_k_new"} & known
+    used |= {"cache_batch_idx", "cache_leftpad", "cu_seqlens_k_new"} & known
+    used |= {"rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved"} & known
     used |= {*SCALES, *({"cu_seqlens_q"} & known)}
-    no_effect = {*HINTS, "max_seqlen_q", "rotary_interleaved"}  # the last two only matter with unsupported arguments
-    no_effect |= {"scheduler_metadata"}
+    no_effect = {*HINTS, "max_seqlen_q", "scheduler_metadata"}  # the bound only matters with packed queries
     assert known <= refused | used | no_effect
     assert refused <= known
 
@@ -157,8 +153,8 @@ def test_values_of_wrong_types_are_named_in_one_line(
     assert bindings.kernels.calls == []
 
 
-@pytest.mark.parametrize("splits", [0, 1])
-def test_a_prefill_accepts_one_split(bindings: Any, splits: int) -> None:
+@pytest.mark.parametrize("splits", [0, 1, 4])
+def test_a_prefill_takes_the_number_of_splits_for_a_hint(bindings: Any, splits: int) -> None:
     bindings.flashcore.flash_attn_func(**make_arguments("flash_attn_func", num_splits=splits))
     assert len(bindings.kernels.calls) == 1
 

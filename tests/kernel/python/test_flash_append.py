@@ -63,7 +63,10 @@ def test_an_index_into_the_batch_is_a_table_of_whole_sequences(bindings: Any, ap
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        (r"^cache_batch_idx: must be None with a page table", {"cache_batch_idx": INDEX, "page_table": TABLE}),
+        (r"^cache_batch_idx: must be a tensor of one dimension, is 7", {"cache_batch_idx": 7, "page_table": TABLE}),
+        (r"^rotary_sin: is missing. Pass both", {**NEW, "rotary_cos": TABLE}),
+        (r"^rotary_cos: needs new keys", {"rotary_cos": TABLE, "rotary_sin": TABLE}),
+        (r"^rotary_sin: must be \(positions, half of at most 64 columns\)", {**NEW, "rotary_cos": TABLE, "rotary_sin": INDEX}),
         (r"^cu_seqlens_k_new: must be None without new keys", {"cu_seqlens_k_new": STARTS}),
         (r"^cache_seqlens: must have shape \(3,\), has \(4,\)", {**NEW, "cache_seqlens": STARTS}),
         (r"^k_cache: must be torch.float16 of shape", {**NEW, "k_cache": torch.empty(3, 100, 2, 128), "page_table": TABLE}),

@@ -1,4 +1,4 @@
-// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (D=64 over E4M3: 32).
+// A consumer warp attends from 16 query rows to its part of the keys of a split, 16 or 32 keys at a time.
 #pragma once
 
 #include "flashcore/decode/fp8.cuh"
@@ -22,6 +22,8 @@ public:
     using Offset = std::conditional_t<kFp8, Fp8LdmatrixOffset<kRowBytes>, sm90::LdmatrixOffset>;
     static constexpr int kGroupParts = kFp8 && kConfig.head_dim == 64 ? 2 : 1;  // more would spill
     static constexpr int kGroupKeys = kGroupParts * kMmaKeys;  // that a warp takes at a time
+    // With several row tiles few warps share the keys, so that each must have more of them in flight.
+    static constexpr int kWideParts = kConfig.ragged && kConfig.head_dim <= 128 ? 2 : 1;
     static constexpr int kKSteps = kConfig.head_dim / Traits::kMmaK;
     static constexpr int kKStepsPerAtom = Traits::kSwizzleAtomColumns / Traits::kMmaK;
 
@@ -183,24 +185,34 @@ private:
     __device__ __forceinline__ void attend(const SplitOf<Tuning>& split, int tile) {
         const PackedRows rows = packed_rows<Tuning>(params_, split);
         const int tile_shift = kConfig.ragged ? rows.tile_shift : params_.rows.tile_shift;
-        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kGroupKeys;
+        if constexpr (kWideParts > 1) {
+            if (rows.heads == 1 && tile_shift > 0) {
+                attend_groups<kWideParts>(rows, tile_shift, tile);
+                return;
+            }
+        }
+        attend_groups<kGroupParts>(rows, tile_shift, tile);
+    }
+
+    template <int kParts>
+    __device__ __forceinline__ void attend_groups(const PackedRows& rows, int tile_shift, int tile) {
+        constexpr int kKeys = kParts * kMmaKeys;
+        const int groups_per_tile = (1 << params_.split_policy.tile_shift) / kKeys;
         const int first_key = tile << params_.split_policy.tile_shift;
-        const int groups = min_int(divide_up(keys_ - first_key, kGroupKeys), groups_per_tile);
+        const int groups = min_int(divide_up(keys_ - first_key, kKeys), groups_per_tile);
         const int head = rows.heads == 1 ? 0 : rows.tile_of(warp_);
         const int warps_per_row_tile = kConfig.consumer_warps >> tile_shift;
 #pragma unroll 1
         for (int group = ((warp_ >> tile_shift) - tile * groups_per_tile) & (warps_per_row_tile - 1); group < groups;
              group += warps_per_row_tile) {
-            const int key = group * kGroupKeys;
-            if constexpr (kFp8) {
-                uint32_t offsets[kGroupParts];
+            const int key = group * kKeys;
+            uint32_t offsets[kParts];
 #pragma unroll
-                for (int part = 0; part < kGroupParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
+            for (int part = 0; part < kParts; ++part) offsets[part] = tile_offset(rows, head, key + part * kMmaKeys);
+            if constexpr (kFp8) {
                 attend_fp8(offsets, first_key + key);
             } else {
-                const uint32_t offset = tile_offset(rows, head, key);
-                attend(ptx::shared_address(shared_.k[ring_.slot]) + offset, ptx::shared_address(shared_.v[ring_.slot]) + offset,
-                       first_key + key);
+                attend_keys(offsets, first_key + key);
             }
         }
     }
@@ -212,31 +224,39 @@ private:
         return (((box * rows.heads + head) << params_.box_shift) * kConfig.head_dim) * cache_bytes(kConfig) + box_key * kRowBytes;
     }
 
-    // Attends to 16 keys of one head.
-    __device__ __forceinline__ void attend(uint32_t keys, uint32_t values, int first_key) {
+    // Attends to a group of keys of one head, in parts of 16 that may be in different boxes and share a max.
+    template <int kParts>
+    __device__ __forceinline__ void attend_keys(const uint32_t (&offsets)[kParts], int first_key) {
         const uint32_t atom_column_bytes = sm90::kSwizzleBytes << params_.box_shift;
+        const uint32_t keys = ptx::shared_address(shared_.k[ring_.slot]), values = ptx::shared_address(shared_.v[ring_.slot]);
         const int key = first_key + lane_ % sm90::kQuadLanes * 2;  // this lane's first key. The others are 1, 8 and 9 further
-        float scores[2][4] = {};
+        float scores[2 * kParts][4] = {};
 #pragma unroll
         for (int k_step = 0; k_step < kKSteps; ++k_step) {
-            uint32_t k[4];
-            ptx::load_matrix_x4(k,
-                                keys + k_step / kKStepsPerAtom * atom_column_bytes + ldmatrix_offset_(k_step % kKStepsPerAtom));
-            ptx::mma_16x8x16<Element>(scores[0], query_[k_step], k[0], k[2]);
-            ptx::mma_16x8x16<Element>(scores[1], query_[k_step], k[1], k[3]);
+#pragma unroll
+            for (int part = 0; part < kParts; ++part) {
+                uint32_t k[4];
+                ptx::load_matrix_x4(k, keys + offsets[part] + k_step / kKStepsPerAtom * atom_column_bytes +
+                                           ldmatrix_offset_(k_step % kKStepsPerAtom));
+                ptx::mma_16x8x16<Element>(scores[2 * part], query_[k_step], k[0], k[2]);
+                ptx::mma_16x8x16<Element>(scores[2 * part + 1], query_[k_step], k[1], k[3]);
+            }
         }
         mask(scores, key);
         softmax(scores);
-        uint32_t probabilities[4];
-        pack_probabilities(probabilities, scores);
-        const uint32_t exists[2] = {pair_mask(key), pair_mask(key + sm90::kMmaN)};
 #pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-            uint32_t v[4];
-            ptx::load_matrix_x4_transposed(
-                v, values + k_step / kKStepsPerAtom * atom_column_bytes + ldmatrix_offset_(k_step % kKStepsPerAtom));
-            ptx::mma_16x8x16<Element>(state_.output[2 * k_step], probabilities, v[0] & exists[0], v[1] & exists[1]);
-            ptx::mma_16x8x16<Element>(state_.output[2 * k_step + 1], probabilities, v[2] & exists[0], v[3] & exists[1]);
+        for (int part = 0; part < kParts; ++part) {
+            uint32_t probabilities[4];
+            pack_probabilities(probabilities, scores, 2 * part);
+            const uint32_t exists[2] = {pair_mask(key + part * kMmaKeys), pair_mask(key + part * kMmaKeys + sm90::kMmaN)};
+#pragma unroll
+            for (int k_step = 0; k_step < kKSteps; ++k_step) {
+                uint32_t v[4];
+                ptx::load_matrix_x4_transposed(v, values + offsets[part] + k_step / kKStepsPerAtom * atom_column_bytes +
+                                                      ldmatrix_offset_(k_step % kKStepsPerAtom));
+                ptx::mma_16x8x16<Element>(state_.output[2 * k_step], probabilities, v[0] & exists[0], v[1] & exists[1]);
+                ptx::mma_16x8x16<Element>(state_.output[2 * k_step + 1], probabilities, v[2] & exists[0], v[3] & exists[1]);
+            }
         }
     }
 
