@@ -156,7 +156,10 @@ def find_workspace(operation: str, device: int, stream: int) -> Workspace | None
 def _is_graph_stream(device: int, stream: int) -> bool:
     """Return whether torch.compile runs and records its graphs on this stream. Their memory pool refuses what outlives a run."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
-    manager = None if trees is None else trees.get_manager(device, create_if_none_exists=False)
+    try:
+        manager = None if trees is None else trees.get_manager(device, create_if_none_exists=False)
+    except AssertionError:  # this thread has no graphs
+        manager = None
     return manager is not None and manager.stream.cuda_stream == stream
 
 

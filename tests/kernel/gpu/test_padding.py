@@ -38,7 +38,7 @@ def make_cache(size: int | None, *, index: bool) -> tuple[Any, dict[str, Any], l
     return caches, arguments, [cache[chosen.long()] if index else cache for cache in plain]
 
 
-@pytest.mark.parametrize(("queries", "packed"), itertools.product((1, 5, 40), (False, True)))
+@pytest.mark.parametrize(("queries", "packed"), list(itertools.product((1, 5, 40), (False, True))))
 @pytest.mark.parametrize(("size", "index"), [(None, False), (None, True), (1, False), (16, False), (48, True), (128, False)])
 def test_padding_hides_the_first_keys(flashcore: Any, size: int | None, queries: int, *, index: bool, packed: bool) -> None:
     import torch
@@ -71,7 +71,7 @@ def turn(rows: Any, cos: Any, sin: Any, first: int, *, interleaved: bool, counts
     return result.to(rows.dtype)
 
 
-@pytest.mark.parametrize(("interleaved", "causal", "packed"), itertools.product((False, True), repeat=3))
+@pytest.mark.parametrize(("interleaved", "causal", "packed"), list(itertools.product((False, True), repeat=3)))
 @pytest.mark.parametrize(("columns", "size"), [(64, None), (128, 16), (32, 48)])
 def test_rotary_turns_queries_and_new_keys(
     flashcore: Any, columns: int, size: int | None, *, interleaved: bool, causal: bool, packed: bool
