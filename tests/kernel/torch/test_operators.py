@@ -46,6 +46,20 @@ def test_replayed_launches_get_the_addresses_of_the_call(operators: SimpleNamesp
     assert first(operators.ops.fwd(q, k, k, softmax_scale=0.25)[1]) == 0.25
 
 
+def test_replayed_launches_borrow_pythons_workspace(operators: SimpleNamespace) -> None:
+    from flashcore import _tensors
+
+    q = make(operators, 2, 8, 4, 64)
+    for _ in range(2):
+        operators.ops.fwd(q, q, q)
+    workspace = _tensors.find_workspace("flashcore_attention_forward", 0, 0)
+    assert workspace is not None
+    before = workspace[2][0].item()
+    operators.ops.fwd(q, q, q)  # the stand-in adds one
+    operators.flashcore.attention(q, q, q)
+    assert workspace[2][0].item() == before + 2
+
+
 def test_results_go_to_the_callers_tensors(operators: SimpleNamespace) -> None:
     q, out = make(operators, 2, 8, 4, 64), make(operators, 2, 8, 4, 64)
     lse = operators.torch.zeros(2, 4, 8)

@@ -78,69 +78,10 @@ private:
         return copy;
     }
 
-    __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split) {
-        const PackedRows rows = packed_rows<Tuning>(params_, split);
-        const WorkTile work_tile(params_, rows, split);
-        const int first_row = work_tile.first_row + rows.tile_of(warp_) * kRowTileRows + lane_ / sm90::kQuadLanes;
-#pragma unroll
-        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
-            const int row = first_row + r * sm90::kCoreMatrixRows;
-            hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
-            if constexpr (kFp8) {
-                load_scaled_row(rows, work_tile, row, r);
-            } else {
-                load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row),
-                         r);
-            }
-        }
-    }
-
-    // Loads a row as the A operand in fp16, with the columns in the order of fp8.cuh. A bf16 row is brought into the range of
-    // fp16 by a power of two, which the scale of the scores takes back.
-    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r) {
-        using Word = std::conditional_t<kConfig.dtype == DType::kE4m3, uint16_t, uint32_t>;  // two columns
-        using Unit = std::conditional_t<kConfig.dtype == DType::kE4m3, uint8_t, uint16_t>;
-        const auto* const words = reinterpret_cast<const Word*>(query_row<Unit>(params_, rows, work_tile, row));
-        const bool exists = rows.exists(row);
-        float largest = 0.0f;
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int word = k_step * (kFp8UnitColumns / 2) + lane_ % sm90::kQuadLanes * 2 + half;
-                const uint32_t pair = exists ? __ldg(words + word) : 0;
-                query_[k_step][half * 2 + r] = kConfig.dtype == DType::kE4m3 ? fp8_pair_to_fp16(pair) : pair;
-                if constexpr (kConfig.dtype == DType::kBf16) {
-                    largest = fmaxf(largest, fmaxf(fabsf(__uint_as_float(pair << 16)), fabsf(__uint_as_float(pair & 0xFFFF0000u))));
-                }
-            }
-        }
-        float factor = 1.0f;
-        if constexpr (kConfig.dtype == DType::kBf16) {
-            factor = fp16_range_factor(sm90::quad_max(largest));
-#pragma unroll
-            for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    uint32_t& pair = query_[k_step][half * 2 + r];
-                    pair = ptx::pack<__half>(__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor);
-                }
-            }
-        }
-        const int head = work_tile.kv_head + rows.head_of(row);
-        const float descale = scale_of(params_.k_scale, work_tile.sequence, head) * scale_of(params_.q_scale, work_tile.sequence, head);
-        const ScoreFactor scale = score_factor(params_, __fdiv_rn(descale, factor));
-        row_scales_.log2[r] = scale.log2;
-        const __half2 sign = __float2half2_rn(scale.sign);
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                auto& pair = reinterpret_cast<__half2&>(query_[k_step][half * 2 + r]);
-                pair = __hmul2(pair, sign);
-            }
-        }
-    }
+    // In query_rows.cuh.
+    __device__ __forceinline__ void load_query(const SplitOf<Tuning>& split);
+    __device__ __forceinline__ void load_scaled_row(const PackedRows& rows, const WorkTile& work_tile, int row, int r);
+    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r);
 
     // From here on a max is a power of two's exponent, so that rows with different scales merge alike.
     __device__ __forceinline__ void scale_maxima() {
@@ -153,18 +94,6 @@ private:
     __device__ __forceinline__ float scale_log2(int r) const {
         if constexpr (kFp8) return row_scales_.log2[r];
         return params_.scale_log2;
-    }
-
-    // Loads a row as the A operand. Rows that do not exist are zero.
-    __device__ __forceinline__ void load_row(const uint32_t* row, bool exists, int r) {
-#pragma unroll
-        for (int k_step = 0; k_step < kKSteps; ++k_step) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int word = k_step * (Traits::kMmaK / 2) + half * 4 + lane_ % sm90::kQuadLanes;
-                query_[k_step][half * 2 + r] = exists ? __ldg(row + word) : 0;
-            }
-        }
     }
 
     __device__ __forceinline__ void attend(const SplitOf<Tuning>& split) {
@@ -268,55 +197,10 @@ private:
         }
     }
 
-    // Attends to a group of keys of one head, in parts of 16 that may be in different boxes. More keys at once hide more latency,
-    // and share a max.
-    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key) {
-        const int key = first_key + lane_ % sm90::kQuadLanes * 2;
-        float scores[2 * kGroupParts][4] = {};
-#pragma unroll
-        for (int step = 0; step < kKSteps / 2; ++step) {
-#pragma unroll
-            for (int part = 0; part < kGroupParts; ++part) {
-                uint32_t k[4];
-                ptx::load_matrix_x4(k, ptx::shared_address(shared_.k[ring_.slot]) + offsets[part] + fp8_offset(step));
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    ptx::mma_16x8x16<MmaElement>(scores[2 * part + i % 2], query_[2 * step + i / 2], fp8_pair_to_fp16(k[i]),
-                                                 fp8_high_pair_to_fp16(k[i]));
-                }
-            }
-        }
-        mask(scores, key);
-        softmax(scores);
-#pragma unroll
-        for (int part = 0; part < kGroupParts; ++part) {
-            uint32_t probabilities[4];
-            pack_probabilities(probabilities, scores, 2 * part);
-            const uint32_t exists[2] = {pair_mask(key + part * kMmaKeys), pair_mask(key + part * kMmaKeys + sm90::kMmaN)};
-#pragma unroll
-            for (int step = 0; step < kKSteps / 2; ++step) {
-                uint32_t v[4];
-                ptx::load_matrix_x4_transposed(v, ptx::shared_address(shared_.v[ring_.slot]) + offsets[part] + fp8_offset(step));
-                attend_to_fp8_values(step, v, probabilities, exists);
-            }
-        }
-    }
-
-    // A transposed unit holds the columns 2n and 2n + 1 of two keys in each lane. One mma takes the even columns, one the odd.
+    // In attend_fp8.cuh.
+    __device__ __forceinline__ void attend_fp8(const uint32_t (&offsets)[kGroupParts], int first_key);
     __device__ __forceinline__ void attend_to_fp8_values(int step, const uint32_t (&v)[4], const uint32_t (&probabilities)[4],
-                                                         const uint32_t (&exists)[2]) {
-        constexpr uint32_t kSelectors[2] = {0x6420, 0x7531};  // even and odd bytes of two words
-#pragma unroll
-        for (int unit = 0; unit < 2; ++unit) {
-#pragma unroll
-            for (int parity = 0; parity < 2; ++parity) {
-                const uint32_t keys =
-                    __byte_perm(v[unit * 2] & exists[0], v[unit * 2 + 1] & exists[1], kSelectors[parity]);
-                ptx::mma_16x8x16<MmaElement>(state_.output[2 * (2 * step + unit) + parity], probabilities,
-                                             fp8_pair_to_fp16(keys), fp8_high_pair_to_fp16(keys));
-            }
-        }
-    }
+                                                         const uint32_t (&exists)[2]);
 
     // Offset of 32 columns in a box.
     __device__ __forceinline__ uint32_t fp8_offset(int step) const {
@@ -392,3 +276,6 @@ private:
 };
 
 }  // namespace flashcore::decode
+
+#include "flashcore/decode/attend_fp8.cuh"
+#include "flashcore/decode/query_rows.cuh"
