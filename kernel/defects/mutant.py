@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import Any
 
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
-VARLEN = "kernel/src/varlen.cu"  # needs an entry function that mutants lack
+VARLEN = "src/varlen.cu"
+PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
 
 SUBJECT = ""
 """The mutant's name. The worker sets it to the subject's name in the suite."""
@@ -28,6 +29,10 @@ _library: pathlib.Path | None = None
 def _get_operation(entry: str) -> str:
     """Return the operation in an entry function's name, flashcore_OPERATION_..."""
     return entry.split("_")[1]
+
+
+def _is_paged(entry: str) -> bool:
+    return "_paged_" in entry
 
 
 def _load_original(entry: str) -> ModuleType:
@@ -61,22 +66,29 @@ def build(root: pathlib.Path) -> dict[str, Any]:
             )
         sources[file] = sources[file].replace(old, new)
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
+    symbols = {symbol: instantiation}
+    if _is_paged(entry):
+        symbols[f"{symbol}_prepare"] = prepare = f"instantiations/{PREPARE}.cu"
+        for file in (prepare, VARLEN):
+            text = sources.get(file) or _read(root, file)
+            sources[file] = re.sub(r"\bflashcore_attention_(paged|varlen)_prepare(?=_variant\b|\b)", f"{symbol}_prepare", text)
     sources |= _list_variants(entry, symbol)
     folder = f"build/mutants/{SUBJECT}"
     for file, text in sources.items():
         _write(root / folder / file, text)
     original = _load_original(entry).build(root)
-    (spec,) = (spec for spec in original["entries"] if spec["symbol"] == entry)
+    names = {symbol: entry, f"{symbol}_prepare": PREPARE}
+    specs = {spec["symbol"]: spec for spec in original["entries"]}
     return {
         "library": f"lib{symbol}.so",
         "launchers": [
             f"{folder}/{name}" if (name := file.removeprefix("kernel/")) in sources else file
             for file in original["launchers"]
-            if file != VARLEN
+            if _is_paged(entry) or file != f"kernel/{VARLEN}"
         ],
         "includes": [f"{folder}/include", *original["includes"]],
         "binding": [*original["binding"], _get_file(entry)],
-        "entries": [{**spec, "symbol": symbol, "source": f"{folder}/{instantiation}"}],
+        "entries": [{**specs[names[name]], "symbol": name, "source": f"{folder}/{file}"} for name, file in symbols.items()],
     }
 
 
@@ -85,11 +97,12 @@ def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     operation = _get_operation(entry)
     macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
     if operation == "decode":
-        macros["decode/fp8_variants.h"] = "FLASHCORE_DECODE_FP8_VARIANTS"
-    chosen = "decode/fp8_variants.h" if entry.endswith("_e4m3") else f"{operation}/variants.h"
+        macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
+    kind = "fp8_" if entry.endswith("_e4m3") else "ragged_" if "_ragged_" in entry else ""
+    chosen = f"{operation}/{kind}variants.h"
+    variants = {header: f" X({symbol}_variant)" if header == chosen else "" for header in macros}
     return {
-        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){f' X({symbol}_variant)' if header == chosen else ''}\n"
-        for header, macro in macros.items()
+        f"include/flashcore/{header}": f"#pragma once\n#define {macro}(X){variants[header]}\n" for header, macro in macros.items()
     }
 
 
@@ -97,9 +110,10 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the original's work."""
     entry = _get_entry()
     original = _load_original(entry).problem(_drop_defect(params))
-    if original["entries"] != [entry]:
+    if original["entries"] != ([PREPARE, entry] if _is_paged(entry) else [entry]):
         raise ValueError(f"{SUBJECT}: mutates {entry}, but these parameters launch {original['entries']}")
-    return {**original, "entries": [_make_symbol()]}
+    symbol = _make_symbol()
+    return {**original, "entries": [f"{symbol}_prepare", symbol] if _is_paged(entry) else [symbol]}
 
 
 def load(library: pathlib.Path) -> None:

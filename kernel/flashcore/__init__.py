@@ -14,6 +14,7 @@ from flashcore._library import LibraryError, load
 if TYPE_CHECKING:
     from flashcore._attention import attention
     from flashcore._decode import decode
+    from flashcore._decode_varlen import decode_varlen
     from flashcore._flash import flash_attn_func, flash_attn_varlen_func
     from flashcore._kvcache import flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
@@ -24,6 +25,7 @@ __all__ = [
     "attention",
     "attention_varlen",
     "decode",
+    "decode_varlen",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
@@ -35,6 +37,7 @@ _MODULES = {
     "attention": "_attention",
     "attention_varlen": "_varlen",
     "decode": "_decode",
+    "decode_varlen": "_decode_varlen",
     "flash_attn_func": "_flash",
     "flash_attn_varlen_func": "_flash",
     "flash_attn_with_kvcache": "_kvcache",

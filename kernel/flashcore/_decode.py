@@ -21,6 +21,7 @@ from flashcore._tensors import (
     check_device,
     check_distinct,
     check_exactly,
+    check_table,
     get_ordinal,
     get_strides,
     make_operand,
@@ -60,12 +61,15 @@ class Arguments(ctypes.Structure):
         ("pages", ctypes.c_int64),
         ("table_width", ctypes.c_int64),
         ("new_keys", ctypes.c_int64),
+        ("total_q", ctypes.c_int64),
         ("q", Operand),
         ("k", Operand),
         ("v", Operand),
         ("k_new", Operand),
         ("v_new", Operand),
         ("out", Operand),
+        ("cu_seqlens_q", ctypes.c_void_p),
+        ("seqused_q", ctypes.c_void_p),
         ("lengths", ctypes.c_void_p),
         ("page_table", ctypes.c_void_p),
         ("q_scale", ctypes.c_void_p),
@@ -238,7 +242,7 @@ def _check_tensors(tensors: Tensors) -> int:
     if lse is not None:
         check_exactly(lse, q, "lse", torch.float32, (batch, heads, sq))
     if page_table is not None:
-        _check_table(page_table, q, batch)
+        check_table(page_table, q, batch)
     return new
 
 
@@ -257,12 +261,3 @@ def _check(tensors: Tensors, tensor: torch.Tensor, name: str, shape: tuple[int, 
         raise ValueError(f"{name}: must have shape {shape}, is {tuple(tensor.shape)}")
     if is_written:
         check_distinct(tensor, name)
-
-
-def _check_table(table: torch.Tensor, query: torch.Tensor, batch: int) -> None:
-    check_device(table, query, "page_table")
-    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != batch or (table.numel() and table.stride(1) != 1):  # noqa: PLR2004
-        raise ValueError(
-            f"page_table: must be int32 of shape ({batch}, pages of a sequence) with contiguous rows, is {table.dtype} of shape "
-            f"{tuple(table.shape)} with strides {table.stride()}"
-        )

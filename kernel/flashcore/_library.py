@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 ABI_VERSION = 2
@@ -20,6 +21,8 @@ ENTRY_POINTS = {
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _libraries: dict[str, ctypes.CDLL] = {}
+_on_load: list[Callable[[], None]] = []
+REPLAY = "libflashcore_torch.so"
 
 
 class LibraryError(RuntimeError):
@@ -34,6 +37,22 @@ def load(path: str | os.PathLike[str]) -> None:
         raise LibraryError(f"{path} exports no FlashCore operation. Build it with flashcore-ci build")
     for name in operations:
         _libraries[name] = library
+    for forget in _on_load:
+        forget()
+
+
+def on_load(forget: Callable[[], None]) -> None:
+    """Call this function after every later ``load``, because what it keeps belongs to another library."""
+    _on_load.append(forget)
+
+
+def find_replay() -> ctypes.CDLL | None:
+    """Open the C++ part of PyTorch's operators, which is optional."""
+    path = next((path for path in _list_candidates("torch") if path.is_file() and path.name == REPLAY), None)
+    try:
+        return None if path is None else ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(f"cannot load {path}: {error}") from error
 
 
 def get_library(operation: str) -> ctypes.CDLL:

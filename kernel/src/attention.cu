@@ -27,7 +27,7 @@ Status forward(const Arguments& args) {
     FLASHCORE_RETURN_IF_FAILED(describe(args.device, device));
     FLASHCORE_RETURN_IF_FAILED(scope.enter(args.device));
     const Plan launch_plan = plan(variant->config, problem, device.multiprocessors, args.max_ctas);
-    Params params{};
+    PagedParams params{};
     FLASHCORE_RETURN_IF_FAILED(fill(args, variant->config, params));
     params.schedule = launch_plan.schedule;
     return check(variant->launch(params, launch_plan.ctas, static_cast<cudaStream_t>(args.stream)), "launch");

@@ -4,6 +4,7 @@ Parameters: ``dtype`` (fp16, bf16), ``b``, ``h``, ``hkv`` (default h), ``sq``, `
 ``max_ctas``, and
 
 - ``input``: see draws.py. ``scale``: of the inputs. ``lengths``: see varlen.py
+- ``page``: keys of a page, or 0. With pages ``strided`` means one tensor of keys and values, heads first
 - ``strided``: views whose gaps hold NaN. ``offset``: the last batch starts past 2^31 elements
 - ``flash``: call FlashAttention-3's function instead of the binding
 """
@@ -48,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "offset": False,
     "max_ctas": 0,
     "lengths": "equal",
+    "page": 0,
     "flash": False,
 }
 TILES = (64, 128, 256)  # head dimensions of the entry functions. The next larger one serves those between.
@@ -82,8 +84,9 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     queries, keys = (sum(column) for column in zip(*lengths, strict=True)) if lengths else (0, 0)
     pairs = sum(_count_visible_pairs(sq, sk, causal=p["causal"]) for sq, sk in lengths)
     elements = p["h"] * queries * p["d"] + p["hkv"] * keys * p["d"]
-    entry = f"flashcore_attention_fwd_d{tile}_{p['dtype']}_{mask}"
-    entries = [entry] if p["lengths"] == "equal" else [varlen.ENTRY, entry]
+    entry = f"flashcore_attention_fwd_{'paged_' if p['page'] else ''}d{tile}_{p['dtype']}_{mask}"
+    prepare = varlen.PAGED_ENTRY if p["page"] else varlen.ENTRY
+    entries = [entry] if p["lengths"] == "equal" else [prepare, entry]
     return {
         "flops": 4.0 * p["h"] * p["d"] * pairs,
         "bytes": float(2 * ELEMENT_BYTES * elements + LSE_BYTES * p["h"] * queries),
@@ -259,14 +262,13 @@ def _complete(params: Mapping[str, Any]) -> dict[str, Any]:
     p = {**DEFAULTS, **params}
     p["hkv"] = p["h"] if p["hkv"] is None else p["hkv"]
     p["sk"] = p["sq"] if p["sk"] is None else p["sk"]
-    for key in ("b", "h", "hkv", "sq", "sk", "d", "max_ctas"):
+    for key in ("b", "h", "hkv", "sq", "sk", "d", "max_ctas", "page"):
         if not isinstance(p[key], int) or p[key] < 0:
             raise ValueError(f"{key}: must be a whole number, zero or more, is {p[key]!r}")
     for key, choices in {**CHOICES, "input": tuple(draws.INPUTS)}.items():
         if p[key] not in choices:
             raise ValueError(f"{key}: must be one of {', '.join(map(str, choices))}, is {p[key]!r}")
-    if p["lengths"] != "equal" and p["layout"] != "bshd":
-        raise ValueError(f"layout: must be bshd where lengths are {p['lengths']}, is {p['layout']}")
+    varlen.check(p, TILES)
     if p["flash"] and (p["layout"] != "bshd" or p["max_ctas"]):
         raise ValueError(f"flash: needs layout bshd and max_ctas 0, is {p['layout']} and {p['max_ctas']}")
     if not p["hkv"] or p["h"] % p["hkv"]:

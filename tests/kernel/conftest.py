@@ -59,7 +59,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """Import the package ``flashcore`` over fakes. Afterwards remove its modules."""
     monkeypatch.setitem(sys.modules, "torch", standin_torch)
     monkeypatch.syspath_prepend(str(KERNEL))
-    vars(standin_torch.state).update(stream=7, capturing=False)
+    vars(standin_torch.state).update(stream=7, capturing=False, compiling=False)
     before = {name for name in sys.modules if name.split(".")[0] == "flashcore"}
     for name in before:
         monkeypatch.delitem(sys.modules, name)

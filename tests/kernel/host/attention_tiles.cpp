@@ -19,7 +19,7 @@ namespace {
 template <int kTileM, int kTileN, bool kCausal>
 struct Tuning {
     static constexpr Config config{64,   DType::kFp16, kCausal, kTileM, kTileN, 2, 3, kTileM / kWarpgroupRows,
-                                   true, false,        true,    true,   false};
+                                   true, false,        true,    true,   false,  false};
 };
 
 template <class Tuning>

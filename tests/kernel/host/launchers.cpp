@@ -2,6 +2,8 @@
 // line per call with the operation, its result, and the error message of a refusal.
 #include <cmath>
 #include <cstdio>
+#include <string_view>
+#include <thread>
 
 #include "flashcore/attention/abi.h"
 #include "flashcore/attention/variants.h"
@@ -9,6 +11,7 @@
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
 #include "flashcore/stream/config.h"
@@ -21,19 +24,25 @@ cudaError_t launch(const Params&, int, cudaStream_t) {
     return cudaSuccess;
 }
 
-// All variants have head dimension 64 and fp16.
-constexpr auto kAttention = [] {
+// All variants have head dimension 64 and fp16. Those with "paged" in their names read pages.
+constexpr flashcore::attention::Config attention_config(std::string_view name) {
     flashcore::attention::Config config{};
     config.head_dim = 64;
     config.tile_m = 192;
     config.tile_n = 128;
+    config.paged_kv = name.find("paged") != name.npos;
     return config;
-}();
+}
 constexpr auto kDecode = [] {
     flashcore::decode::Config config{};
     config.head_dim = 64;
     config.tile_keys = 128;
     config.consumer_warps = 8;
+    return config;
+}();
+constexpr auto kRaggedDecode = [] {
+    auto config = kDecode;
+    config.ragged = true;
     return config;
 }();
 constexpr auto kFp8Decode = [] {
@@ -44,13 +53,16 @@ constexpr auto kFp8Decode = [] {
 
 }  // namespace
 
-#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {kAttention, launch};
+#define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
+#define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
+FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
+extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};
 extern "C" const char* flashcore_error_string();
 
@@ -62,7 +74,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
 
 namespace {
 
-alignas(32) char memory[1 << 20];  // stands for device memory. The launchers read only lengths and tables from it
+alignas(32) char memory[1 << 22];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
 void print_result(const char* operation, Result result, bool refused) {
@@ -73,9 +85,11 @@ void print_result(const char* operation, Result result, bool refused) {
 template <class Arguments, class Change>
 void check_call(const char* operation, int (*function)(const Arguments*), Arguments arguments, Change change) {
     change(arguments);
-    runtime::has_context = false;  // as in a new thread
-    const int status = function(&arguments);
-    print_result(operation, status, status != 0);
+    std::thread([&] {
+        runtime::has_context = false;
+        const int status = function(&arguments);
+        print_result(operation, status, status != 0);
+    }).join();
 }
 
 template <class Arguments, class Change>
@@ -115,11 +129,36 @@ FlashcoreVarlenArguments varlen() {
     return args;
 }
 
+// Eight pages of 16 keys, four for each sequence.
+FlashcoreVarlenArguments paged() {
+    auto args = varlen();
+    args.k = args.v = {memory, 16 * 128, 128, 64};
+    args.page_size = 16;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
+    args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.cu_seqlens_k = nullptr;
+    return args;
+}
+
 FlashcoreDecodeArguments decode() {
     auto args = attention<FlashcoreDecodeArguments>();
     args.sq = 1;
     args.capacity = 128;
     args.workspace_bytes = sizeof(memory);
+    return args;
+}
+
+// Packed queries of at most 16 in each sequence, over eight pages of 32 keys.
+FlashcoreDecodeArguments ragged() {
+    auto args = decode();
+    args.sq = 16;
+    args.total_q = 20;
+    args.cu_seqlens_q = args.page_table = reinterpret_cast<int32_t*>(memory);
+    args.k = args.v = {memory, 32 * 128, 128, 64};
+    args.page_size = 32;
+    args.pages = 8;
+    args.table_width = args.table_stride = 4;
     return args;
 }
 
@@ -176,6 +215,34 @@ int main() {
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.dtype = 2; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.cache_dtype = 2, args.new_dtype = 3; });
     check_call("decode", flashcore_decode, decode(), [](auto& args) { args.page_size = 16, args.table_width = args.pages = 8; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto&) {});
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = 0, args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.kv_heads = 1, args.k.head_stride = 3; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = int64_t{1} << 38; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_size = -16; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.pages = 0; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.table_width = int64_t{1} << 27; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.page_table = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.head_dim = 56; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.batch_stride = 4097; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = 60; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.sequence_stride = int64_t{1} << 33; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.v.head_stride = int64_t{1} << 31; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.k.data = nullptr; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = 17; });
+    check_call("paged", flashcore_attention_varlen, paged(), [](auto& args) { args.min_queries = -1; });
+    check_call("varlen", flashcore_attention_varlen, varlen(), [](auto& args) { args.min_queries = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto&) {});
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 1024; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 48; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.page_size = 8; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cu_seqlens_q = nullptr; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.total_q = -1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.new_keys = 1; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.cache_dtype = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.splits = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2; });
+    check_call("ragged", flashcore_decode, ragged(), [](auto& args) { args.heads = 32, args.kv_heads = 2, args.sq = 8; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });

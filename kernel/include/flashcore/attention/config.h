@@ -22,6 +22,7 @@ struct Config {
     bool tma_store_epilogue;     // output goes through the shared memory of its query and a TMA store, not from registers
     bool stale_max_speculation;  // exponentials with the old row max, a new max only if they are too large
     bool recompute_qk;           // if they are, compute QK again instead of keeping the scores in registers
+    bool paged_kv;               // keys and values are in pages, which a whole warp loads
 };
 
 constexpr int kWarpThreads = 32;

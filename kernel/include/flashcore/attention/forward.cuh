@@ -3,6 +3,7 @@
 #pragma once
 
 #include "flashcore/attention/consumer.cuh"
+#include "flashcore/attention/paged_producer.cuh"
 #include "flashcore/attention/producer.cuh"
 #include "flashcore/core/launch.cuh"
 
@@ -35,8 +36,8 @@ struct Assumptions {
     static_assert(kBytesPerElement == Traits::kBytes, "config.h and the descriptors must agree on the element size");
 };
 
-template <class Tuning>
-__device__ __forceinline__ void forward(const Params& params) {
+template <class Tuning, class KernelParams>
+__device__ __forceinline__ void forward(const KernelParams& params) {
     constexpr Config kConfig = Assumptions<Tuning>::kConfig;
     extern __shared__ __align__(sm90::kSwizzleAtomBytes) uint8_t memory[];
     auto& shared = *reinterpret_cast<SharedStorage<Tuning>*>(memory);
@@ -53,7 +54,14 @@ __device__ __forceinline__ void forward(const Params& params) {
 
     if (warpgroup == 0) {
         ptx::setmaxnreg_dec<producer_registers(kConfig)>();
-        if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
+        if constexpr (kConfig.paged_kv) {
+            const auto operand = static_cast<Operand>(threadIdx.x / kWarpThreads);
+            if (operand == Operand::kKeys) PagedProducer<Tuning, Operand::kKeys>(params, shared).run();
+            if (operand == Operand::kValues) PagedProducer<Tuning, Operand::kValues>(params, shared).run();
+            if (operand == Operand::kQueries) PagedProducer<Tuning, Operand::kQueries>(params, shared).run();
+        } else {
+            if (threadIdx.x == 0) Producer<Tuning>(params, shared).run();
+        }
     } else {
         ptx::setmaxnreg_inc<consumer_registers(kConfig)>();
         Consumer<Tuning>(params, shared, warpgroup - 1).run();

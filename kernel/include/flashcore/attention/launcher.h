@@ -29,6 +29,10 @@ constexpr int kHeadDimStep = 8;  // the output is written in units of 16 bytes
 inline Status find_variant(const Problem& problem, const AttentionVariant*& variant) {
     const bool possible = problem.head_dim > 0 && problem.head_dim % kHeadDimStep == 0;
     const int index = possible ? choose_variant(kVariants, std::size(kVariants), problem) : -1;
+    if (index < 0 && problem.paged) {
+        return fail(Status::kInvalidArgument, "head_dim: must be 64, 128 or 256 in pages, but is %lld",
+                    static_cast<long long>(problem.head_dim));
+    }
     if (index < 0) {
         return fail(Status::kInvalidArgument, "head_dim: must be a multiple of %d up to 256, but is %lld", kHeadDimStep,
                     static_cast<long long>(problem.head_dim));

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "flashcore/attention/config.h"
+#include "flashcore/core/divisor.h"
 #include "flashcore/core/variant.h"
 
 namespace flashcore::attention {
@@ -70,6 +71,25 @@ struct Params {
     float score_sign;         // factor of every score before the scale: 1, -1 for a negative scale, 0 for a zero scale
 };
 
-using AttentionVariant = Variant<Config, Params>;
+// Keys and values in pages. In the tensor maps a page of kBatchRows rows ends at every row of the page, as above. So TMA clips at
+// the last key of the sequence. The heads are in the column dimension, because the maps have no dimension left for them.
+struct Pages {
+    const int* table;      // page numbers of every sequence
+    int64_t table_stride;  // from one sequence to the next
+    int count;             // pages that exist
+    Divisor size;          // keys of a page
+    int box_rows;          // keys of a TMA box: divides a page and a KV block
+    int boxes;             // of a KV block
+    int key_head_stride;   // elements
+    int value_head_stride;
+};
+
+// Parameters of a paged entry function. The maps of keys and values are (columns of all heads, rows, pages, end, wrap), with
+// boxes of 64 x box_rows. Other entry functions take the first part.
+struct PagedParams : Params {
+    Pages pages;
+};
+
+using AttentionVariant = Variant<Config, PagedParams>;
 
 }  // namespace flashcore::attention

@@ -18,6 +18,7 @@ struct Problem {
     int64_t sequences;  // batch * heads
     int64_t sq;
     int64_t sk;
+    bool paged = false;
 };
 
 struct Plan {
@@ -44,9 +45,11 @@ FLASHCORE_HOST_DEVICE constexpr int64_t group_size(bool causal, int head_dim, in
     return size < 1 ? 1 : size > sequences ? sequences : size;
 }
 
-// Columns beyond the head dimension are read as zeros and not written, so a variant also serves smaller head dimensions.
+// Columns beyond the head dimension are read as zeros and not written, so a variant also serves smaller head dimensions. In pages
+// the columns of the next head follow.
 inline bool serves(const Config& config, const Problem& problem) {
-    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal;
+    return config.head_dim >= problem.head_dim && config.dtype == problem.dtype && config.causal == problem.causal &&
+           config.paged_kv == problem.paged && (!problem.paged || config.head_dim == problem.head_dim);
 }
 
 // Returns the index of the variant with the least padding, or -1 if no variant serves the problem.

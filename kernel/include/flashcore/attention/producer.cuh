@@ -32,15 +32,15 @@ public:
 
     __device__ __forceinline__ void run() {
         for (int index = scheduler_.get_next(); index != kNoTile; index = scheduler_.get_next()) {
-            shared_.producer_tile =
+            shared_.producer_tiles[0] =
                 tile_at<kConfig.causal>(params_, index, kConfig.tile_m);  // in shared memory, because registers are short
-            load(shared_.producer_tile);
+            load(shared_.producer_tiles[0]);
         }
         for (int warpgroup = 0; warpgroup < kConfig.consumer_warpgroups; ++warpgroup)
             send_tile(warpgroup, {kNoTile, 0, 0, 0, 0}, 0);
     }
 
-private:
+protected:
     // Loads in the consumers' order: the keys of block j before the values of block j+1. The first keys do not wait for the query
     // slot, which is in use until the last QK of the tile before.
     __device__ __forceinline__ void load(const ProducerTile& next) {

@@ -64,7 +64,7 @@ public:
 
     // Finds this CTA's range of the work list. Consumers may read it after the __syncthreads that follows.
     __device__ __forceinline__ void find_cta_range() {
-        const WorkList work_list(params_.cache, params_.split_policy, lane_);
+        const WorkList<Tuning> work_list(params_, params_.split_policy, lane_);
         cta_ranges_ = EvenPartition(params_.split_policy.work_tiles * work_list.length(), static_cast<int>(gridDim.x));
         if (lane_ == 0) shared_.cta_ranges = cta_ranges_;
         const int begin = cta_ranges_.begin(static_cast<int>(blockIdx.x));
@@ -72,10 +72,11 @@ public:
     }
 
     __device__ __forceinline__ void run() {
-        SplitIterator<SequenceKeys> splits(params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_,
-                                           SequenceKeys{&params_.cache});
-        Split split;
+        SplitIterator<SequenceKeysOf<Tuning>, kConfig.ragged> splits(
+            params_.split_policy, cta_ranges_, static_cast<int>(blockIdx.x), begin_, sequence_keys<Tuning>(params_));
+        SplitOf<Tuning> split;
         for (bool first = true; splits.next(split); first = false) {
+            if constexpr (kConfig.ragged) add_queries(split);
             if (!first) prefetch_query(split);
             load(split);
         }
@@ -84,8 +85,15 @@ public:
     }
 
 private:
+    __device__ __forceinline__ void add_queries(RaggedSplit& split) const {
+        const SequenceRange range = sequence_range(params_.queries, split.sequence);
+        const PackedRows rows = packed_rows<Tuning>(params_);
+        split.first_query = range.end - range.length;
+        split.shape = rows.tile_shift_for(range.length) << kQueryBits | range.length;
+    }
+
     // Consumers get a split when its first copies are in flight.
-    __device__ __forceinline__ void push_split(const Split& split) {
+    __device__ __forceinline__ void push_split(const SplitOf<Tuning>& split) {
         work_queue_.wait_empty(shared_.work_queue_ring);
         if (lane_ == 0) {
             shared_.work_queue[work_queue_.slot] = split;
@@ -97,12 +105,12 @@ private:
 
     // A busy memory system answers late. So the query of a later split is prefetched. The first split uses its query at once, so
     // a prefetch would not help.
-    __device__ __forceinline__ void prefetch_query(const Split& split) const {
+    __device__ __forceinline__ void prefetch_query(const SplitOf<Tuning>& split) const {
         constexpr int kCacheLineBytes = 128;
         constexpr int kQueryBytes = kConfig.head_dim * bytes_of(kConfig.dtype);
         constexpr int kCacheLines = kQueryBytes < kCacheLineBytes ? 1 : kQueryBytes / kCacheLineBytes;
         using Unit = std::conditional_t<bytes_of(kConfig.dtype) == 1, uint8_t, uint16_t>;
-        const PackedRows rows = packed_rows<Tuning>(params_);
+        const PackedRows rows = packed_rows<Tuning>(params_, split);
         const WorkTile work_tile(params_, rows, split);
 #pragma unroll 1
         for (int i = lane_; i < rows.per_work_tile * kCacheLines; i += sm90::kWarpThreads) {
@@ -113,10 +121,10 @@ private:
         }
     }
 
-    __device__ __forceinline__ void load(const Split& split) {
+    __device__ __forceinline__ void load(const SplitOf<Tuning>& split) {
         pages_.enter(split.sequence);
         kv_head_ = kv_head_of(params_, packed_rows<Tuning>(params_), split.work_tile);
-        if (params_.cache.new_keys > 0) append(split);
+        if (!kConfig.ragged && params_.cache.new_keys > 0) append(split);
 #pragma unroll 1
         for (int tile = split.first; tile < split.last; ++tile) {
             load(split, tile);
