@@ -111,7 +111,7 @@ def _measure_pairs(
     began = time.perf_counter()
     bursts.run(candidate, sets, sets, graph=graph)
     while not blocks or blocks[-1].at < MAX_SECONDS:
-        if _is_settled(blocks) and not clocks.disagreement(_recent(pairs), alone, idle):
+        if _is_settled(blocks) and (clocks.is_hopeless(pairs) or not clocks.disagreement(_recent(pairs), alone, idle)):
             break
         bursts.mhz.clear()
         done = {}
