@@ -14,6 +14,7 @@ from flashcore_ci.collect import comparison, correctness, group, machine_code, p
 from flashcore_ci.collect import sanitizer as checks
 from flashcore_ci.collect.child import StartSignal
 from flashcore_ci.collect.comparison import Base, InterimLooks
+from flashcore_ci.collect.process_runs import AHEAD
 from flashcore_ci.collect.session import Session, probe_failure
 from flashcore_ci.model.codes import Code
 from flashcore_ci.model.errors import CannotCollectError
@@ -73,9 +74,9 @@ def _measure(session: Session) -> tuple[list[Observation], dict[str, object]]:
             session.progress("correctness and sanitizers")
             together = [pool.submit(collector, session) for collector in AT_ONCE.values()]
             profiling = pool.submit(profile.collect, session, start_profile)
-            timer.start(0, session.workloads(Kind.TIMING))
             probed = probe.result()
-            timer.start(1, session.workloads(Kind.TIMING))  # not before: its imports would slow down correctness
+            for number in range(AHEAD):  # not before: more imports of torch at once would slow down correctness
+                timer.start(number, session.workloads(Kind.TIMING))
             observations = [observation for future in together for observation in future.result()]
             unhealthy = probe_failure(probed)
             if unhealthy is not None and unhealthy.code is Code.DEVICE_UNHEALTHY:  # results that look right do not count either

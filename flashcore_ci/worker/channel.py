@@ -54,6 +54,10 @@ class Channel:
             raise ProtocolError(f"no answer within {seconds:g} s", late=True)
         return _checked(self._receive(), token)
 
+    def is_readable(self) -> bool:
+        """Tell whether something arrived."""
+        return self._readable(0.0)
+
     def close(self) -> None:
         """Close this end."""
         self._socket.close()

@@ -15,6 +15,7 @@ TOLERANCE = 0.02
 TOLERANCE_MS = 0.002
 SHARED_MS = 0.1
 """Noise of what two bursts share. More counts as time of the launches."""
+HOPELESS_PAIRS, HOPELESS_TIMES = 18, 5.0
 FIRST_MS = 0.4
 """The first launch of a burst waits for Python, and finds cold caches: 0.2 to 0.3 ms for honest candidates on an H200."""
 
@@ -76,6 +77,12 @@ def disagreement(pairs: Sequence[Pair], alone: Sequence[float], idle: Burst) -> 
             f"a launch alone takes {more:.2f} ms more than one in a burst (at most {allowed:.2f} ms): one launch works for others"
         )
     return ""
+
+
+def is_hopeless(pairs: Sequence[Pair]) -> bool:
+    """Tell whether the clocks are so far apart that more pairs cannot bring them together."""
+    outside, inside = (statistics.median(getattr(pair, name) for pair in pairs) for name in ("outside", "inside"))
+    return len(pairs) >= HOPELESS_PAIRS and abs(inside - outside) > HOPELESS_TIMES * max(TOLERANCE * outside, TOLERANCE_MS)
 
 
 def unexplained(pairs: Sequence[Pair], idle: Burst) -> float:

@@ -52,13 +52,16 @@ class LaunchResults:
 def run(job: Job, result: Result) -> bool:
     """Write one outcome per workload."""
     subjects = Subjects(job)
-    subjects.prepare()  # before torch is imported, so that all processes import it at once
+    subjects.prepare(only=job.workloads[0].subject if job.workloads else "")  # it imports torch while this process does
     import torch
 
     guard.begin(job, result, lambda: subjects.warm(profiler=True))
+    subjects.prepare()  # not before: more imports of torch at once would slow down all
+    subjects.preload()
     stream = torch.cuda.Stream()
 
     def measure(work: Work) -> dict[str, Any]:
+        subjects.warm(profiler=True, entered=True)
         with torch.cuda.stream(stream):
             subject = subjects[work.subject]
             outcome = _measure(subject, work, int(job.options["repeats"]), job.options["entries"][work.id])

@@ -20,8 +20,8 @@ from flashcore_ci.worker.redzones import CANARY
 from flashcore_ci.worker.shared_memory import SharedMemory
 from flashcore_ci.worker.supervisor import Candidate
 
-SETS = (4, 8, 16, 32, 64)
-MEMORY_SHARE, MAX_BYTES = 0.4, 18 << 30
+SETS = (4, 8, 12, 16, 24, 32, 64)
+MEMORY_SHARE, MAX_BYTES = 0.4, 27 << 30
 IDLE_BURSTS = 3
 IDLE_VALUES = 8
 """Sets of values that an idle burst delivers in turn. Large ones do not fit a cache, and with small ones the host is the slower part."""

@@ -45,11 +45,17 @@ class IsolatedSubject:
         while len(self._spare) < min(self._ahead, self._planned):
             self._spare.append(Candidate(self._job, self._subject))
 
-    def warm(self, *, profiler: bool, wait: bool) -> None:
-        """Warm the processes that were started ahead, or ``wait`` until they are. A mistake is raised again when one is used."""
+    def warm(self, *, profiler: bool, wait: bool, entered: bool) -> None:
+        """Warm the processes that were started ahead, those that have ``entered``, or ``wait`` until they are warm.
+
+        A mistake is raised again when one is used.
+        """
         for candidate in self._spare:
             with contextlib.suppress(ProtocolError, NotIsolatedError):
-                candidate.await_warm() if wait else candidate.warm(profiler=profiler)
+                if wait:
+                    candidate.await_warm()
+                elif not entered or candidate.has_entered():
+                    candidate.warm(profiler=profiler)
 
     def inputs(self, params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Draw inputs from a seed that only this process knows."""

@@ -12,9 +12,7 @@ docs/trust.md says what each of these is for.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 import itertools
 import math
 import random
@@ -45,12 +43,6 @@ ONE_IN = 4
 TRIALS = 2
 STAGES = ("setup", "idle", "load", "choose", "pairs")
 """What ``measure`` does, with its seconds in the result."""
-
-
-def preload() -> None:
-    """Import what PyTorch imports when a reference first masks attention: its compiler. It takes 2 s, in every process."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch.nn.attention.bias")
 
 
 def measure(
@@ -119,7 +111,7 @@ def _measure_pairs(
     began = time.perf_counter()
     bursts.run(candidate, sets, sets, graph=graph)
     while not blocks or blocks[-1].at < MAX_SECONDS:
-        if _is_settled(blocks) and not clocks.disagreement(_recent(pairs), alone, idle):
+        if _is_settled(blocks) and (clocks.is_hopeless(pairs) or not clocks.disagreement(_recent(pairs), alone, idle)):
             break
         bursts.mhz.clear()
         done = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import sys
 import traceback
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from flashcore_ci.worker import connection
+from flashcore_ci.worker import connection, file_reads
 from flashcore_ci.worker.job import Job, Subject
 
 
@@ -42,20 +43,28 @@ class Subjects:
             self._ready[name] = self._isolated(subject) if subject.candidate else self._trusted(subject)
         return self._ready[name]
 
-    def prepare(self, ahead: int = 1, *, fresh: bool = False) -> None:
-        """Start processes of candidates, before the GPU is used: one for all workloads, or with ``fresh`` one for each.
+    def prepare(self, ahead: int = 1, *, fresh: bool = False, only: str | None = None) -> None:
+        """Start processes of candidates: one for all workloads of a subject, or with ``fresh`` one for each.
 
         A mistake is raised again by the first workload.
         """
-        for name in (name for name, subject in self._declared.items() if subject.candidate):
+        for name in (name for name, subject in self._declared.items() if subject.candidate and only in {None, name}):
             with contextlib.suppress(Exception):
                 works = sum(work.subject == name for work in self._job.workloads)
                 self[name].prepare(ahead, works if fresh else 1)
 
-    def warm(self, *, profiler: bool = False, wait: bool = False) -> None:
-        """Let the processes of candidates start CUDA at once, or ``wait`` for them. Measured work must."""
+    def warm(self, *, profiler: bool = False, wait: bool = False, entered: bool = False) -> None:
+        """Let the processes of candidates start CUDA, only those that have ``entered``, or ``wait`` for it. Measured work must."""
         for subject in (subject for name, subject in self._ready.items() if self._declared[name].candidate):
-            subject.warm(profiler=profiler, wait=wait)
+            subject.warm(profiler=profiler, wait=wait, entered=entered)
+
+    def preload(self) -> None:
+        """Import what PyTorch imports when a definition first masks attention: its compiler. It takes 2 s, in every process."""
+        with file_reads.unrecorded():
+            texts = [subject.file.read_bytes() for subject in self._declared.values() if subject.candidate]
+        if any(b"torch.nn.attention" in text for text in texts):
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch.nn.attention.bias")
 
     def isolation(self, name: str) -> dict[str, str] | None:
         """Return what kept this subject's candidate apart, or None."""
@@ -68,7 +77,6 @@ class Subjects:
                 subject.end()
 
     def _isolated(self, subject: Subject) -> Any:
-        from flashcore_ci.worker import file_reads
         from flashcore_ci.worker.isolated_subject import IsolatedSubject
 
         file_reads.watch(self._job.root)  # before the definition is imported, which may not read the candidate

@@ -70,7 +70,7 @@ class Candidate:
             parent=os.getpid(),
         )
         self._facts: dict[str, str] = {}
-        self._refused, self._warming, self._begun = "", "", ""
+        self._refused, self._warming, self._begun, self._is_warm = "", "", "", False
 
     def isolation(self) -> dict[str, str]:
         """Return what holds in the process. NotIsolatedError if that is too little."""
@@ -87,10 +87,15 @@ class Candidate:
             raise NotIsolatedError(f"in the candidate's process, {wrong}")
         return record
 
+    def has_entered(self) -> bool:
+        """Tell whether the process is in the sandbox and has imported torch, or could not."""
+        return self._entering is None or self._channel.is_readable()
+
     def warm(self, *, profiler: bool) -> None:
         """Let the process start CUDA, and the profiler, while this one does something else. It has no code of the candidate yet."""
         self.isolation()
-        self._warming = self._channel.post("warm", profiler=profiler)
+        if not self._is_warm:
+            self._is_warm, self._warming = True, self._channel.post("warm", profiler=profiler)
 
     def await_warm(self) -> None:
         """Wait until ``warm`` is done, if it was asked for."""

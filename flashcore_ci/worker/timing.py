@@ -68,8 +68,7 @@ def run(job: Job, result: Result) -> bool:
     subjects.prepare(SPARE_PROCESSES, fresh=True)  # before torch is imported, so that all processes import it at once
     import torch
 
-    if any(subject.candidate for subject in job.subjects):
-        isolated_timing.preload()  # before the start signal, while another process measures
+    subjects.preload()  # before the start signal, while another process measures
     guard.begin(job, result, subjects.warm)
     subjects.warm(wait=True)
     l2 = torch.cuda.get_device_properties(0).L2_cache_size

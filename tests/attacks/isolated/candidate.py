@@ -1,7 +1,6 @@
 """The untrusted side: ways to cheat that were published, and siblings of them. Each is written anew.
 
 ``SOURCES`` says where each was described. Every page but that of ``SEEN_THROUGH_OTHERS`` was found on 2026-11-22, some only as excerpts.
-``tests/functional/test_isolated_cheats.py`` says what must catch a cheat.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 import pytest
 
-from flashcore_ci.worker.clocks import SHARED_MS, Burst, Pair, disagreement, unexplained
+from flashcore_ci.worker.clocks import HOPELESS_PAIRS, SHARED_MS, Burst, Pair, disagreement, is_hopeless, unexplained
 
 IDLE = 1.5
 
@@ -81,3 +81,16 @@ def test_waiting_in_short_bursts_never_makes_a_candidate_faster(hidden):
     assert disagreement([pair], [IDLE + launch], idle) or pair.outside + unexplained([pair], idle) >= launch - SHARED_MS / (
         2 * count
     )
+
+
+@pytest.mark.parametrize(("launch", "inside", "count", "hopeless"), [
+    (0.2, 0.02, HOPELESS_PAIRS, True),
+    (0.2, 0.02, HOPELESS_PAIRS - 1, False),
+    (0.2, 0.19, HOPELESS_PAIRS, False),
+    (0.2, 0.2, HOPELESS_PAIRS, False),
+    (0.2, float("nan"), HOPELESS_PAIRS, False),
+])  # fmt: skip
+def test_clocks_far_apart_are_given_up(launch, inside, count, hopeless):
+    pairs = [make_pair(launch=launch, inside=inside)] * count
+    assert is_hopeless(pairs) is hopeless
+    assert not hopeless or judge(pairs)

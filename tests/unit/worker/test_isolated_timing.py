@@ -38,13 +38,13 @@ class Bursts:
 
     sizes = (4, 8, 16)
 
-    def __init__(self):
-        self.mhz, self.asked = [], []
+    def __init__(self, factor=1.0):
+        self.mhz, self.asked, self.factor = [], [], factor
 
     def run(self, candidate, sets, launches, *, graph=False, draw=True):
         self.asked.append(launches)
         self.mhz.append(1800.0)
-        return Burst(launches=launches, outside=1.0 + 0.5 * launches, inside=0.5 * launches, delivery=2.0)
+        return Burst(launches=launches, outside=1.0 + 0.5 * launches, inside=self.factor * 0.5 * launches, delivery=2.0)
 
     def audit(self):
         self.asked.append("audit")
@@ -57,16 +57,27 @@ class Bursts:
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What is asked of the bursts until six pairs have settled, each of which takes 0.1 s."""
+def measure(monkeypatch):
+    """Measure these bursts. Each pair takes 0.1 s."""
     clock = iter(range(10_000))
     monkeypatch.setattr(isolated_timing.time, "perf_counter", lambda: 0.1 * next(clock))
-    bursts = Bursts()
     context = SimpleNamespace(sensors=SimpleNamespace(read=lambda: None))
     idle = Burst(launches=0, outside=1.0, inside=0.0, delivery=2.0)
-    record = isolated_timing._measure_pairs(context, bursts, None, 16, graph=False, idle=idle)
-    assert "missing" not in record
+    return lambda bursts: isolated_timing._measure_pairs(context, bursts, None, 16, graph=False, idle=idle)
+
+
+@pytest.fixture
+def asked(measure):
+    """What is asked of the bursts until six pairs have settled."""
+    bursts = Bursts()
+    assert "missing" not in measure(bursts)
     return bursts.asked
+
+
+def test_an_exchanged_clock_is_given_up_early(measure):
+    record = measure(Bursts(factor=0.1))
+    assert record["missing"]["code"] == "clocks-disagree"
+    assert len(record["blocks"]) == isolated_timing.clocks.HOPELESS_PAIRS
 
 
 def test_a_trap_follows_a_burst_on_the_same_values(asked):
