@@ -72,6 +72,9 @@ def test_a_lock_file_next_to_the_subject_counts_like_one_in_the_root(root: Path)
     both = [interpreted.bind((inside,), (BUILD,), root=root, versions=lambda _, i=i: i)[0] for i in (INSTALLED, {})]
     assert is_bound(both[1])
     assert both[0] == both[1]
+    (folder / "constraints.txt").write_text("numpy==2.4.0\n")
+    (another,) = interpreted.bind((inside,), (BUILD,), root=root, versions=lambda _: INSTALLED)
+    assert another.binding != both[0].binding
     (folder / "uv.lock").write_text("")
     assert not is_bound(interpreted.bind((inside,), (BUILD,), root=root, versions=lambda _: {})[0])
 
