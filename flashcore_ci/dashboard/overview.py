@@ -80,9 +80,8 @@ def headline(by_status: dict[Status, list[Row]]) -> str:
 
 def as_of(snapshot: Snapshot) -> str:
     """Say what the pages know: the newest run, its age and how many there are."""
-    newest = max(snapshot.recent, key=lambda run: run.collected_at, default=None) or max(
-        snapshot.runs.values(), key=lambda run: run.collected_at, default=None
-    )
+    runs = snapshot.recent or snapshot.runs.values()
+    newest = max(runs, key=lambda run: (run.collected_at, run.commit.committed_at or 0), default=None)
     if newest is None:
         return "Add one: flashcore-ci history add RUN"
     age = page.ago(max(0, snapshot.now - newest.collected_at))

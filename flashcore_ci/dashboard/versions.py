@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from flashcore_ci.dashboard import page
 from flashcore_ci.judge.stats.descriptive import mean
 from flashcore_ci.model.dashboard import Line, Snapshot, Version
-from flashcore_ci.model.history import EntryFacts
+from flashcore_ci.model.history import EntryFacts, in_order
 from flashcore_ci.report import formatting
 from flashcore_ci.report.html.markup import Child, Markup, tag
 
@@ -31,8 +31,8 @@ class EntryVersion:
 def render(snapshot: Snapshot) -> bytes:
     """Return the page: a table for each entry function, those that changed last first."""
     entries = entries_of(snapshot)
-    times = {number: run.collected_at for number, run in snapshot.runs.items()}
-    ordered = sorted(entries.items(), key=lambda pair: (-len(pair[1]), -max(times.get(v.first, 0) for v in pair[1]), pair[0]))
+    order = _order(snapshot)
+    ordered = sorted(entries.items(), key=lambda pair: (-len(pair[1]), -max(order.get(v.first, 0) for v in pair[1]), pair[0]))
     changed = [pair for pair in ordered if len(pair[1]) > 1]
     single = [pair for pair in ordered if len(pair[1]) == 1]
     content = (
@@ -48,7 +48,7 @@ def render(snapshot: Snapshot) -> bytes:
 def entries_of(snapshot: Snapshot) -> dict[str, list[EntryVersion]]:
     """Return the versions of every entry function, the oldest first."""
     found: dict[str, dict[str, EntryVersion]] = defaultdict(dict)
-    order = {number: index for index, number in enumerate(sorted(snapshot.runs, key=lambda n: snapshot.runs[n].collected_at))}
+    order = _order(snapshot)
     for line in snapshot.lines:
         times = reached(line)
         for version in line.versions:
@@ -60,6 +60,13 @@ def entries_of(snapshot: Snapshot) -> dict[str, list[EntryVersion]]:
                 if version.identity in times:
                     known.reached[line.key] = (line, times[version.identity])
     return {symbol: sorted(each.values(), key=lambda v: order.get(v.first, 0)) for symbol, each in found.items()}
+
+
+def _order(snapshot: Snapshot) -> dict[int, int]:
+    """Number the runs in the order of their commits: one sitting may have measured many of them."""
+    runs = snapshot.runs.values()
+    ordered = sorted(runs, key=lambda run: in_order(run.commit.position, run.commit.committed_at, run.collected_at, run.id))
+    return {run.id: index for index, run in enumerate(ordered)}
 
 
 def reached(line: Line) -> dict[str, float]:
@@ -86,7 +93,7 @@ def _row(line: Line, version: Version, before: Version | None, times: dict[str, 
     run = snapshot.runs.get(version.first)
     return (
         page.run_link(run, "../"),
-        page.day(run.collected_at) if run else page.NONE,
+        page.day(run.commit.committed_at or run.collected_at) if run else page.NONE,
         *resources(code.entries if code else (), old.entries if old else ()),
         page.rate(line, times.get(version.identity)),
         f"{version.runs:,}",
@@ -136,7 +143,7 @@ def _entry_row(name: str, version: EntryVersion, before: EntryVersion | None, sn
     return (
         page.mono(name),
         page.run_link(run),
-        page.day(run.collected_at) if run else page.NONE,
+        page.day(run.commit.committed_at or run.collected_at) if run else page.NONE,
         *resources((version.facts,), (before.facts,) if before else ()),
         page.rate(line, ms) if line else page.NONE,
         page.link_of(line) if line else page.NONE,

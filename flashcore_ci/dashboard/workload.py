@@ -56,8 +56,8 @@ def _chart(line: Line) -> Markup:
         tag("button", text, type="button", data_newest=count, aria_pressed="false")
         for text, count in (("Newest 50", "50"), ("Newest 300", "300"), ("All", "0"))
     )
-    rest = line.total - len(line.dots)
-    note = f"The oldest {line.sampled} points shown are samples of {rest + line.sampled:,}. " if rest > 0 else ""
+    older = line.total - len(line.dots) + line.sampled
+    note = f"The oldest {line.sampled} points shown are samples of {older:,}. " if line.sampled else ""
     keys = "Arrow keys move between points, Enter opens the run. Drag to zoom, double-click to go back."
     groups = (tag("div", *inner, role="group", aria_label=name) for name, inner in (("Metric", buttons), ("Range", ranges)))
     label = "Chart of points over commits. The table below has the newest. Arrow keys read the points."

@@ -14,7 +14,7 @@ from flashcore_ci.history import tables as t
 from flashcore_ci.history.packing import DOUBLE, unpack
 from flashcore_ci.history.points import links_of
 from flashcore_ci.model.dashboard import Dot, RunKey, Tally, Version
-from flashcore_ci.model.history import Series
+from flashcore_ci.model.history import Series, in_order
 
 SUMMARY = ("ms", "ms_std", "megacycles", "megacycles_std", "mhz")
 WORK = ("work/flops", "work/bytes")
@@ -29,9 +29,7 @@ def run_keys(connection: Connection) -> list[RunKey]:
         .join(t.machines, r.machine_id == m.id, isouter=True)
     )
     rows = [RunKey(*row[:6], row[6] or "") for row in connection.execute(query)]
-    return sorted(
-        rows, key=lambda k: (k.position is not None, k.position or k.committed_at or k.collected_at, k.collected_at, k.id)
-    )
+    return sorted(rows, key=lambda k: in_order(k.position, k.committed_at, k.collected_at, k.id))
 
 
 def dots(connection: Connection, series: Series, run_ids: Sequence[int]) -> list[Dot]:

@@ -82,6 +82,11 @@ class Commit:
     subject: str = ""
 
 
+def in_order(position: int | None, committed_at: int | None, collected_at: int, run: int) -> tuple[bool, int, int, int]:
+    """Return the key that orders runs by commit: those without a position first, by their time."""
+    return position is not None, position or committed_at or collected_at, collected_at, run
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """A stored run. ``digest`` is of its evidence, ``bundle`` of the packed file that holds the raw evidence ("" if unknown)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flashcore_ci.history import queries, selection
@@ -38,18 +39,10 @@ def read(connection: Any, now: int, alert_files: Sequence[AlertFile] = ()) -> Sn
         versions += found
         flops, moved = selection.work(connection, series, chosen[-LATEST:])
         older = set(chosen[:-NEWEST])
-        lines.append(
-            Line(
-                key=key_of(series),
-                series=series,
-                dots=tuple(dots),
-                total=len(group),
-                sampled=sum(dot.run in older for dot in dots),
-                versions=tuple(found),
-                flops=flops,
-                bytes=moved,
-            )
-        )
+        sampled = sum(dot.run in older for dot in dots)
+        total = len(group) if sampled else len(dots)
+        line = Line(key=key_of(series), series=series, dots=tuple(dots), total=total, sampled=sampled, versions=tuple(found))
+        lines.append(replace(line, flops=flops, bytes=moved))
     recent = [key.id for key in keys if key.collected_at >= now - WEEKS]
     tallies = selection.tallies(connection, now - WEEKS)
     keys_of_lines = {line.series.id: line.key for line in lines}

@@ -1,8 +1,8 @@
 """Compare detectors on histories from recorded noise, and write the tables of docs/history-detectors.md.
 
-    python tools/detectors/benchmark.py [--out PAGE] [--suites N] [--trials N] [--treeherder CHECKOUT]
+    python tools/detectors/benchmark.py [--out PAGE] [--suites N] [--trials N] [--treeherder CHECKOUT] [--sitting FOLDER]
 
-Draws are seeded. ``--treeherder`` is a checkout of mozilla/treeherder, whose labelled series are read and never copied.
+Draws are seeded. ``--sitting``: our rates on a sitting that ``sitting.py`` recorded, and no peers. ``--treeherder`` is a checkout of mozilla/treeherder, whose labelled series are read and never copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from histories import ROOT, SUITE, Batch, Row, Source, rate, recorded_rows, replayed
+import labelled
+from histories import ROOT, SUITE, Batch, Row, Source, rate, recorded_rows, replayed, sitting_rows
 
 from flashcore_ci.history import unanchored
 from flashcore_ci.judge.stats.distributions import chi2_quantile, f_quantile
@@ -178,8 +179,20 @@ def equal_decisions(rows: list[Row]) -> str:
     return f"The batch decides as `history/detection.py` does in {same} of 18 series of 300 commits ({len(batch.found)} changes)."
 
 
+def planted(folder: Path) -> Iterator[list[object]]:
+    """Compare what was planted with what was measured: the mean log ratio of a level to the unchanged kernel, with its error."""
+    for row in labelled.sitting(folder):
+        for level, pairs in sorted(row.planted.items()):
+            ratios = np.array([head - base for head, base in pairs])
+            error = ratios.std(ddof=1) / np.sqrt(len(ratios))
+            found = f"{100 * np.expm1(ratios.mean()):+.3f} % ± {100 * error:.3f}"
+            yield [row.name, row.origin.rpartition(" ")[2], f"+{level:g} %", found, len(pairs)]
+
+
 def sections(options: argparse.Namespace) -> Iterator[str]:
-    rows = recorded_rows()
+    rows = sitting_rows(options.sitting) if options.sitting else recorded_rows()
+    if options.sitting and (found := list(planted(options.sitting))):
+        yield table(["kernel", "GPU", "planted", "measured", "pairs"], found)
     yield equal_decisions(rows)
     heads = ["histories", "commits of 20 series", "false alerts", "per 1,000, 95 % bound", "false improvements", "measured again"]
     yield table(heads, list(false_alerts(rows, options.suites)))
@@ -191,6 +204,8 @@ def sections(options: argparse.Namespace) -> Iterator[str]:
     yield table(
         ["row", "scatter", "found within 5 commits of 0.5 %", "median delay, commits"], list(creep(rows, warm, options.trials))
     )
+    if options.sitting:
+        return
     heads = ["absolute numbers", "false, clean", "false, disturbed", "+0.5 %", "+1 %", "creep", "another GPU, same code"]
     yield table(heads, [*peers(rows), anchored(rows, warm, options.trials)])
     if options.treeherder:
@@ -203,6 +218,7 @@ def main() -> None:
     parser.add_argument("--suites", type=int, default=100, help="suites of 20 series and 400 commits")
     parser.add_argument("--trials", type=int, default=500, help="series per row")
     parser.add_argument("--treeherder", type=Path)
+    parser.add_argument("--sitting", type=Path)
     options = parser.parse_args()
     text = ""
     for section in sections(options):

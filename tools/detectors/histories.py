@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import labelled
 import numpy as np
 
 from flashcore_ci.history import detection as own
@@ -43,6 +44,18 @@ class Row:
 def recorded_rows() -> list[Row]:
     noise = json.loads((ROOT / "gates/noise/nvidia-h200.json").read_text(encoding="utf-8"))
     return [Row(each["workload"], np.log(each["same"][primary_scale(Roof(each["roof"]))])) for each in noise["workloads"]]
+
+
+def sitting_rows(folder: Path) -> list[Row]:
+    """Read the unchanged kernels of a sitting. GPUs are put one after the other, each about its own mean, and rows cut to one length."""
+    found: dict[str, list[Array]] = {}
+    for row in labelled.sitting(folder):
+        if not row.planted:
+            values = np.array(row.values)
+            found.setdefault(row.name, []).append(values - values.mean())
+    rows = {name: np.concatenate(parts) for name, parts in found.items()}
+    shortest = min(map(len, rows.values()))
+    return [Row(name, values[:shortest]) for name, values in rows.items()]
 
 
 class Source:

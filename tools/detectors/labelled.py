@@ -1,10 +1,10 @@
-"""Write a labelled history of GPU kernels as CSV: 27 series of 400 commits, with the exact truth of every point.
+"""Write a labelled history of GPU kernels as CSV: series of 400 commits, with the exact truth of every point.
 
     python tools/detectors/labelled.py OUT.csv [SITTING ...]
 
 Points are log(head / anchor) of 5 rounds. ``measured``: every round is two medians of processes that ran, each used once, and the truth
 is the work that was planted in them. ``drawn``: rounds are drawn from these medians, and the truth was added. A SITTING is a folder that
-``sitting.py`` wrote. Without one, only gates/noise is used. Equal arguments give equal bytes.
+``sitting.py`` wrote. ``docs/performance/kernel-versions.json.xz`` is one too. Without one, only gates/noise is used. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import lzma
 import math
 import random
 import statistics
@@ -51,7 +52,16 @@ def recorded() -> Iterator[Row]:
 
 
 def sitting(folder: Path) -> Iterator[Row]:
-    """Read both GPUs of a sitting. A level is paired with the unchanged kernel of the next process."""
+    """Read all GPUs of a sitting. A level is paired with the unchanged kernel of the next process. A file has versions of kernels."""
+    if folder.is_file():
+        data = json.loads(lzma.decompress(folder.read_bytes()))
+        rows = [each["rows"] for each in data["processes"]]
+        for name, versions in sorted(rows[0].items()):
+            key = "ms" if "decode" in name else "megacycles"
+            for version in versions:
+                values = tuple(math.log(each[name][version][key]) for each in rows if version in each.get(name, {}))
+                yield Row(f"{name} {version[:7]}", data["sitting"]["at"], values, {})
+        return
     at = json.loads((folder / "sitting.json").read_text(encoding="utf-8"))["at"]
     for gpu in sorted(folder.glob("gpu-*")):
         files = [json.loads(file.read_text(encoding="utf-8")) for file in gpu.glob("process-*.json")]

@@ -141,7 +141,7 @@ def add_version(row: dict[str, Any], names: Sequence[str], out: Path) -> None:
     for name in names:
         description = describe(root, name)
         if description is None or not (root / f"kernel/src/{name}.cu").is_file():
-            row["builds"][name] = {"error": "the commit has no such kernel"}
+            row["builds"][name] = {"error": "none yet"}
             continue
         with tempfile.TemporaryDirectory(dir=out) as made:
             cache = Cache(folder=out / "objects")
@@ -171,13 +171,13 @@ def specify(row: dict[str, Any], name: str) -> Description:
 
 
 def code_of(row: dict[str, Any], workload: Workload) -> str | None:
-    """Name the code that a row runs: machine code of its entry functions, and host code of the launchers. None: not built."""
+    """Name the machine code of a row's entry functions, with the code that launches them. None: not built."""
     build = row["builds"].get(workload.subject, {})
     problems = build["description"]["problems"] if "library" in build else ()
     entries = next((each["entries"] for each in problems if each["workload"] == workload.id), None)
     if entries is None:
         return None
-    return digest_of([(stem, *code) for stem, code in sorted(build["codes"].items()) if stem in entries or not code[0]])[:16]
+    return digest_of([build["codes"][entry] for entry in sorted(entries)])[:16]
 
 
 def to_measure(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from kernel_versions import SUITE, WORKLOADS, code_of, specify
+from kernel_versions import NAMES, SUITE, WORKLOADS, code_of, specify
 
 from flashcore_ci import __version__
 from flashcore_ci.collect import resources
@@ -27,16 +27,18 @@ from flashcore_ci.judge.judge import Source, judge
 from flashcore_ci.model.anchor import Pin, PinnedCode
 from flashcore_ci.model.evidence import BuildEvidence, Device, Evidence, Identity, Observation, Provenance, machine_class
 from flashcore_ci.model.history import Commit, Standing
-from flashcore_ci.model.identity import ANCHORED, digest_of, workload_identity
+from flashcore_ci.model.identity import ANCHORED, SAME_CODE, digest_of, workload_identity
 from flashcore_ci.model.metrics import ANCHOR, SIDES
 from flashcore_ci.model.plan import Plan
 from flashcore_ci.model.reading import Measured, Samples
-from flashcore_ci.model.suite import Kind, Workload
+from flashcore_ci.model.suite import Kind, Roof, Workload
 from flashcore_ci.model.verdict import Origin, StalePolicy
 from flashcore_ci.plan import planner
 from flashcore_ci.store.codec import decode
 
-GATES = ("build", "spills", "local-memory", "registers", "instructions", "stability")
+TOLERANCE = 2e-3
+"""A larger difference from the newest version's results is named."""
+GATES = ("build", "spills", "local-memory", "registers", "instructions")
 """The gates that builds and times can answer."""
 UNITS = {"ms": ("time/gpu/cold", "ms"), "megacycles": ("cycles/gpu/cold", "Mcycle"), "mhz": ("clock/sm", "MHz")}
 
@@ -73,7 +75,7 @@ class Past:
             found = []
             for workload in WORKLOADS:
                 code = code_of(row, workload)
-                if code is not None and (workload.id, code) not in known:
+                if code is not None and ((workload.id, code) not in known or row is self.newest):
                     known.add((workload.id, code))
                     found.append((workload, self.measured_as(workload, code)))
             if found:
@@ -99,11 +101,16 @@ def plan_of(row: dict[str, Any], workloads: list[Workload]) -> Plan:
     """Plan the gates that can be answered."""
     names = sorted({workload.subject for workload in workloads})
     descriptions = tuple(specify(row, name) for name in names)
+    gates = [gate for gate in SUITE.gates if gate.id in GATES]
+    stability = next(gate for gate in SUITE.gates if gate.id == "stability")
+    for roof, scale in ((Roof.COMPUTE, "megacycles"), (Roof.MEMORY, "ms")):  # what decides. Cycles of decode follow the clock
+        if any(workload.roof is roof for workload in workloads):
+            gates.append(replace(stability, id=f"stability-{scale}", roofs=(roof,), metric=UNITS[scale][0]))
     suite = replace(
         SUITE,
         workloads=tuple(replace(workload, collect=(Kind.TIMING,)) for workload in workloads),
         subjects=tuple(subject for subject in SUITE.subjects if subject.name in names),
-        gates=tuple(gate for gate in SUITE.gates if gate.id in GATES),
+        gates=tuple(gates),
         accepts=None,
     )
     return planner.make_plan(suite, descriptions)
@@ -164,6 +171,9 @@ def observed(past: Past, row: dict[str, Any], workload: Workload, name: str, pla
     head = identity(past, row, workload, Kind.COMPARISON, plan)
     anchor = f"{past.newest['commit'][:10]}-{workload.subject}"
     if name == anchor:
+        if row is past.newest:
+            same = tuple((reading, Measured(value=1.0, unit="count")) for reading in (ANCHORED, SAME_CODE))
+            yield Observation(kind=Kind.COMPARISON, target=workload.id, identity=head, base=head, readings=same)
         return
     base = replace(identity(past, past.newest, workload, Kind.COMPARISON, plan), subject=head.subject)
     paired = [
@@ -192,34 +202,62 @@ def pin_of(past: Past) -> Pin:
     )
 
 
-def table(past: Past) -> Iterator[str]:
-    """Yield Markdown: version, commit, registers, spills and TFLOP/s of each row's codes."""
-    for workload in WORKLOADS:
-        yield f"\n### `{workload.id}`\n"
-        yield "| version | commit | registers | spills | time | rate | to the newest | change |"
-        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-        number = 0
-        for row, rows in past.new_rows():
-            name = next((name for each, name in rows if each == workload), None)
-            if name is None:
-                continue
-            number += 1
-            problem = next(each for each in specify(row, workload.subject).problems if each.workload == workload.id)
-            entry = past.build(row, workload.subject).entry(problem.entries[0])
-            assert entry is not None
-            newest = f"{past.newest['commit'][:10]}-{workload.subject}"
-            scale = "ms" if workload.roof == "memory" else "megacycles"
-            both = zip(past.times(workload, name, scale, newest), past.times(workload, newest, scale, name), strict=True)
-            ratio = statistics.median([one / other for one, other in both] or [1.0])
-            ms = statistics.median(past.times(workload, name, "ms") or [0.0])
-            rate = (
-                f"{problem.bytes / ms / 1e9:.2f} TB/s"
-                if scale == "ms" and ms
-                else f"{problem.flops / max(ms, 1e-9) / 1e9:.0f} TFLOP/s"
-            )
-            spills = entry.spill_store_bytes + entry.spill_load_bytes
-            shown = f"{ms:.4f} ms | {rate} | {100 * (ratio - 1):+.2f} %" if ms else "not measured | | "
-            yield f"| {number} | `{row['commit'][:7]}` | {entry.highest_register} | {spills} | {shown} | {row['subject'][:60]} |"
+def table(past: Past, subject: str) -> Iterator[str]:
+    """Yield Markdown: commit, and per row registers, spills, what it reaches, and the change to the version before."""
+    workloads = [workload for workload in WORKLOADS if workload.subject == subject]
+    yield " | ".join(["| version | commit", *(workload.id for workload in workloads), "what changed |"])
+    yield "| --- " * (3 + len(workloads)) + "|"
+    before: dict[str, str] = {}
+    versions = [
+        (row, {w.id: name for w, name in rows})
+        for row, rows in past.new_rows()
+        if rows[0][0].subject == subject or rows[-1][0].subject == subject
+    ]
+    for number, (row, names) in enumerate(versions, start=1):
+        cells = [cell(past, row, workload, names.get(workload.id), before) for workload in workloads]
+        yield " | ".join([f"| {number} | `{row['commit'][:7]}`", *cells, f"{row['subject'].partition(';')[0][:48].strip()} |"])
+
+
+def cell(past: Past, row: dict[str, Any], workload: Workload, name: str | None, before: dict[str, str]) -> str:
+    """Write one version of a row, and remember it."""
+    if name is None:
+        return ""
+    entry = specify(row, workload.subject).problem(workload.id).entries[0]
+    built = past.build(row, workload.subject).entry(entry)
+    assert built is not None
+    resources = f"{built.highest_register} / {built.spill_store_bytes + built.spill_load_bytes}"
+    if not name:
+        return f"{resources}, not measured"
+    differs = max((process["rows"][workload.id].get(name, {}).get("difference", 0.0) for process in past.processes), default=0.0)
+    resources += f", differs by {differs:.2g}" if differs > TOLERANCE else ""
+    problem, memory = specify(row, workload.subject).problem(workload.id), workload.roof is Roof.MEMORY
+    ms = statistics.median(past.times(workload, name, "ms"))
+    shown = f"{problem.bytes / ms / 1e9:.2f} TB/s" if memory else f"{problem.flops / ms / 1e9:.0f} TFLOP/s"
+    old, before[workload.id] = before.get(workload.id), name
+    if old is None or old == name:
+        return f"{resources}, {shown}"
+    scale = "ms" if memory else "megacycles"
+    pairs = zip(past.times(workload, name, scale, old), past.times(workload, old, scale, name), strict=True)
+    return f"{resources}, {shown} ({100 * (1 / statistics.median(a / b for a, b in pairs) - 1):+.1f} %)"
+
+
+def rest(past: Past) -> Iterator[str]:
+    """Yield Markdown: all other commits by reason."""
+    yield "| prefill | decode | commits |\n| --- | --- | --- |"
+    first: dict[tuple[str, str], str] = {}
+    groups: dict[str, list[str]] = {}
+    versions = {row["commit"] for row, _ in past.new_rows()}
+    for row in past.versions:
+        cells, name = [], f"`{row['commit'][:7]}`"
+        for subject in NAMES:
+            build = row["builds"][subject]
+            error = build.get("error") or (build["evidence"]["error"] or {}).get("message", "")
+            codes = [code_of(row, workload) or "" for workload in WORKLOADS if workload.subject == subject]
+            same = first.setdefault((subject, str(codes)), name)
+            cells.append(error.replace("`", "").replace("'", "") or f"as {same}")
+        if row["commit"] not in versions:
+            groups.setdefault(" | ".join(cells), []).append(name)
+    yield from (f"| {cells} | {', '.join(names)} |" for cells, names in groups.items())
 
 
 def main() -> int:
@@ -238,7 +276,9 @@ def main() -> int:
                 database.write(url, lambda connection, made=made: writing.add_run(connection, made)),
                 file=sys.stderr,
             )
-    print("\n".join(table(past)))
+    for subject in NAMES:
+        print("\n".join(table(past, subject)), end="\n\n")
+    print("\n".join(rest(past)))
     return 0
 
 

@@ -1,12 +1,13 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from dashboards import HOSTILE, NOW, hostile, snapshot
 from reading_html import VOID, read
 
-from flashcore_ci.dashboard import cost, digest, gate_page, page, site
+from flashcore_ci.dashboard import cost, digest, gate_page, page, site, versions
 from flashcore_ci.dashboard.assets import ASSETS
 
 VENDORED = {
@@ -139,3 +140,22 @@ def test_the_gate_shows_why_and_what_ends():
 def test_uplot_is_what_npm_has():
     assert {name: hashlib.sha256(ASSETS[name]).hexdigest() for name in VENDORED} == VENDORED
     assert b"Leon Sorokin" in ASSETS["uPlot.LICENSE.txt"]
+
+
+def test_versions_of_one_sitting_are_in_the_order_of_their_commits():
+    shown = snapshot()
+    runs = {number: replace(run, collected_at=NOW) for number, run in shown.runs.items()}
+    mixed = dict(sorted(runs.items(), key=lambda pair: pair[1].digest[::-1]))
+    before, after = (versions.entries_of(replace(shown, runs=each)) for each in (shown.runs, mixed))
+    assert {symbol: [each.first for each in found] for symbol, found in after.items()} == {
+        symbol: [each.first for each in found] for symbol, found in before.items()
+    }
+
+
+def test_a_line_that_is_shown_whole_names_no_samples():
+    shown = snapshot()
+    (line, *_) = shown.lines
+    assert (
+        b"are samples of"
+        not in site.files(replace(shown, lines=(replace(line, total=len(line.dots), sampled=0),)))[f"w/{line.key}.html"]
+    )
