@@ -99,5 +99,6 @@ def _unless_unhealthy(results: dict[str, WorkloadResult], is_healthy: Callable[[
     if not dead or is_healthy():
         return results
     messages = {name: f"a known-good kernel failed too, after: {missing.message}" for name, missing in dead.items()}
-    unhealthy = {name: Missing(code=Code.DEVICE_UNHEALTHY, message=message) for name, message in messages.items()}
+    found = {name: Missing(code=Code.DEVICE_UNHEALTHY, message=message) for name, message in messages.items()}
+    unhealthy = {name: child.unless_stopped(missing) for name, missing in found.items()}
     return results | {name: replace(results[name], missing=missing) for name, missing in unhealthy.items()}

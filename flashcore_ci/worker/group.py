@@ -21,11 +21,7 @@ class RanksDisagreeError(Exception):
 class Pending:
     """A message on its way. The current stream must ``wait`` before it reads."""
 
-    arrive: Callable[[], None]
-
-    def wait(self) -> None:
-        """Let the current stream wait for the message."""
-        self.arrive()
+    wait: Callable[[], object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,11 +65,11 @@ class Group:
         if self.size > 1:
             self.messages.append(message)
         pending = self.start(message)
-        return Pending(arrive=lambda: _keep(message, pending)) if self.keeps else pending
+        return Pending(wait=lambda: _keep(message, pending)) if self.keeps else pending
 
     def start(self, message: Message) -> Pending:
         """Start a message."""
-        return Pending(arrive=lambda: message.received.view_as(message.sent).copy_(message.sent))
+        return Pending(wait=lambda: message.received.view_as(message.sent).copy_(message.sent))
 
     def listen(self, action: Callable[[], object]) -> list[Message]:
         """Run ``action``. Return its messages."""
@@ -115,11 +111,7 @@ class LiveGroup(Group):
             operations = [dist.P2POp(dist.isend, message.sent, following), dist.P2POp(dist.irecv, message.received, previous)]
             works = dist.batch_isend_irecv(operations)
 
-        def arrive() -> None:
-            for work in works:
-                work.wait()
-
-        return Pending(arrive=arrive)
+        return Pending(wait=lambda: [work.wait() for work in works])
 
     def require_same(self, text: str) -> None:
         """Raise RanksDisagreeError unless all ranks say the same."""
@@ -169,7 +161,7 @@ class Playback(Group):
         if known is None or known.kind != message.kind or known.sent.shape != message.sent.shape:
             raise ValueError(f"rank {self.rank} sends a message that was not recorded: {message.kind}")
         message.sent = message.sent.clone()
-        return Pending(arrive=lambda: message.received.copy_(known.received))
+        return Pending(wait=lambda: message.received.copy_(known.received))
 
     def require_recorded(self) -> None:
         """Raise ValueError unless this rank sent the recorded bits, every time."""

@@ -58,7 +58,9 @@ class _Watch:
         while True:
             ended = [process.exitcode for process in ranks]  # before their files are read
             read = [_read(file) for file in self._files]
-            failure = self._keep(read) or _died(ended, read) or self._hung(read)
+            kept = self._keep(read)
+            killed = [process.exitcode or None for process in ranks]  # a rank whose neighbour died may write that it lost it
+            failure = _died(killed, read) or kept or _died(ended, read) or self._hung(read)
             if failure is not None:
                 at, outcome = failure
                 if not at:
@@ -83,7 +85,7 @@ class _Watch:
             outcomes = [one["outcomes"].get(name) for one in read]
             failed = [(rank, outcome) for rank, outcome in enumerate(outcomes) if outcome is not None and "missing" in outcome]
             if failed:
-                rank, outcome = failed[0]
+                rank, outcome = min(failed, key=lambda one: one[1]["missing"]["code"] == Code.RANKS_DISAGREE)  # which may follow
                 why = outcome["missing"]
                 return name, {**outcome, "missing": {"code": why["code"], "message": f"rank {rank}: {why['message']}"}}
             whole = [outcome for outcome in outcomes if outcome is not None]
@@ -107,7 +109,8 @@ class _Watch:
 
 def _died(ended: Sequence[int | None], read: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]] | None:
     for rank, code in enumerate(ended):
-        if code is None or (code == 0 and read[rank]["finished"]):
+        gave_reason = any("missing" in outcome for outcome in read[rank]["outcomes"].values())
+        if code is None or gave_reason or (code == 0 and read[rank]["finished"]):
             continue
         at = read[rank]["started"] or next((one["started"] for one in read if one["started"]), "")
         how = f"was killed by signal {-code}" if code < 0 else f"ended early, exit status {code}"

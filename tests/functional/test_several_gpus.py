@@ -81,3 +81,15 @@ def test_a_rank_that_computes_all_receives_other_bytes(found: dict[str, list[dic
 
 def test_a_rank_that_drifts_differs(found: dict[str, list[dict[str, Any]]]) -> None:
     assert not any(rank["same_on_all"] for rank in found["heads:drifts"])
+
+
+def test_ranks_that_cannot_start_end_together_and_say_why(tmp_path: Path) -> None:
+    options = {"gpus": 2, "uuids": ["GPU-1", "GPU-2"], "rank_seconds": 30.0, "python": None}
+    job = {"schema": "job-v1", "kind": "correctness", "nonce": "n", "root": str(tmp_path), "subjects": [], "workloads": []}
+    (tmp_path / "job.json").write_text(json.dumps({**job, "options": options}), encoding="utf-8")
+    argv = [sys.executable, "-m", "flashcore_ci.worker", str(tmp_path / "job.json"), str(tmp_path / "result.json")]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environ, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ended early, exit status 1" in done.stderr.splitlines()[-1]
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["finished"] is False

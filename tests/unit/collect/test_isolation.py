@@ -108,3 +108,14 @@ def test_a_single_workload_is_not_run_twice(monkeypatch, scripted):
     workers = Workers(monkeypatch, **scripted)
     assert workers.codes(workloads=WORKLOADS[:1]) == {"a": Code.HANG}
     assert workers.ran == [["a"]]
+
+
+def test_a_stopped_run_does_not_blame_the_machine(monkeypatch):
+    dead = Missing(code=Code.RANK_DIED, message="rank 1 was killed by signal 9")
+    result = isolation.WorkloadResult(values={}, missing=dead, completed=None, result_file=Path("r"))
+    monkeypatch.setattr(isolation.child.process, "stopping", lambda: True)
+    found = isolation._unless_unhealthy({"pair": result}, lambda: False)
+    assert found["pair"].missing.code is Code.INTERRUPTED
+    monkeypatch.setattr(isolation.child.process, "stopping", lambda: False)
+    assert isolation._unless_unhealthy({"pair": result}, lambda: False)["pair"].missing.code is Code.DEVICE_UNHEALTHY
+    assert isolation._unless_unhealthy({"pair": result}, lambda: True)["pair"].missing is dead

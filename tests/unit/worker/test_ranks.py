@@ -91,6 +91,31 @@ def test_a_rank_that_dies_keeps_what_was_done_before(two: Ranks) -> None:
     assert "missing" not in two.result.content["outcomes"]["one"]
 
 
+def test_a_rank_that_lost_its_neighbour_does_not_hide_its_death(two: Ranks) -> None:
+    lost = {"seconds": 1.0, "missing": {"code": "raised", "message": "RuntimeError: Connection closed by peer"}}
+    two.write(0, {"one": GOOD, "two": lost})
+    two.write(1, {"one": GOOD}, started="two", finished=False)
+    two.codes = [None, 17]
+    assert not two.follow()
+    assert two.code("two") == Code.RANK_DIED
+
+
+def test_a_rank_that_said_why_it_ends_is_believed(two: Ranks) -> None:
+    two.write(0, {"one": GOOD}, started="two", finished=False)
+    two.write(1, {"one": GOOD, "two": {"seconds": 1.0, "missing": {"code": "crash", "message": "CUDA error"}}}, finished=False)
+    two.codes = [None, 1]
+    assert not two.follow()
+    assert two.result.content["outcomes"]["two"]["missing"] == {"code": "crash", "message": "rank 1: CUDA error"}
+
+
+def test_the_first_cause_is_named_and_not_what_follows(two: Ranks) -> None:
+    for rank, code in enumerate(("ranks-disagree", "raised")):
+        two.write(rank, {"one": {"seconds": 1.0, "missing": {"code": code, "message": "why"}}}, finished=False)
+    two.codes = [None, None]
+    assert not two.follow()
+    assert two.code("one") == "raised"
+
+
 def test_a_rank_that_ends_early_with_0_has_died(two: Ranks) -> None:
     two.write(1, {"one": GOOD}, started="two", finished=False)
     assert not two.follow()
