@@ -19,6 +19,7 @@ from typing import Any
 KERNEL = pathlib.Path(__file__).resolve().parents[1]
 VARLEN = "src/varlen.cu"
 PREPARE = "flashcore_attention_paged_prepare"  # the entry function that lays out pages. Only mutants of paged entries have it
+TRANSPOSE = "flashcore_e4m3_transpose_e4m3"  # runs before attention in E4M3
 
 SUBJECT = ""
 """The mutant's name. The worker sets it to the subject's name in the suite."""
@@ -33,6 +34,11 @@ def _get_operation(entry: str) -> str:
 
 def _is_paged(entry: str) -> bool:
     return "_paged_" in entry
+
+
+def _find_helper(entry: str) -> str:
+    """Return the entry function that a launch of this one needs first, or nothing."""
+    return PREPARE if _is_paged(entry) else TRANSPOSE if _get_operation(entry) == "e4m3" else ""
 
 
 def _load_original(entry: str) -> ModuleType:
@@ -67,7 +73,11 @@ def build(root: pathlib.Path) -> dict[str, Any]:
         sources[file] = sources[file].replace(old, new)
     sources[instantiation] = re.sub(rf"\b{entry}(?=_variant\b|\b)", symbol, sources[instantiation])
     symbols = {symbol: instantiation}
-    if _is_paged(entry):
+    helper = _find_helper(entry)
+    if helper == TRANSPOSE:
+        symbols[f"{symbol}_helper"] = file = f"instantiations/{TRANSPOSE}.cu"
+        sources[file] = re.sub(rf"\b{TRANSPOSE}(?=_variant\b|\b)", f"{symbol}_helper", sources.get(file) or _read(root, file))
+    if helper == PREPARE:
         symbols[f"{symbol}_prepare"] = prepare = f"instantiations/{PREPARE}.cu"
         for file in (prepare, VARLEN):
             text = sources.get(file) or _read(root, file)
@@ -77,7 +87,7 @@ def build(root: pathlib.Path) -> dict[str, Any]:
     for file, text in sources.items():
         _write(root / folder / file, text)
     original = _load_original(entry).build(root)
-    names = {symbol: entry, f"{symbol}_prepare": PREPARE}
+    names = {symbol: entry, f"{symbol}_prepare": PREPARE, f"{symbol}_helper": TRANSPOSE}
     specs = {spec["symbol"]: spec for spec in original["entries"]}
     return {
         "library": f"lib{symbol}.so",
@@ -95,6 +105,12 @@ def build(root: pathlib.Path) -> dict[str, Any]:
 def _list_variants(entry: str, symbol: str) -> dict[str, str]:
     """Write the headers of the operation's variants, so that the launcher knows this one only."""
     operation = _get_operation(entry)
+    if operation == "e4m3":
+        lists = (("E4M3", symbol, "e4m3"), ("E4M3_TRANSPOSE", f"{symbol}_helper", "e4m3_transpose"))
+        return {
+            f"include/flashcore/attention/{header}_variants.h": f"#pragma once\n#define FLASHCORE_{macro}_VARIANTS(X) X({name}_variant)\n"
+            for macro, name, header in lists
+        }
     macros = {f"{operation}/variants.h": f"FLASHCORE_{operation.upper()}_VARIANTS"}
     if operation == "decode":
         macros |= {f"decode/{kind}_variants.h": f"FLASHCORE_DECODE_{kind.upper()}_VARIANTS" for kind in ("fp8", "ragged")}
@@ -110,10 +126,12 @@ def problem(params: Mapping[str, Any]) -> dict[str, Any]:
     """Count the original's work."""
     entry = _get_entry()
     original = _load_original(entry).problem(_drop_defect(params))
-    if original["entries"] != ([PREPARE, entry] if _is_paged(entry) else [entry]):
+    helper = _find_helper(entry)
+    if original["entries"] != ([helper, entry] if helper else [entry]):
         raise ValueError(f"{SUBJECT}: mutates {entry}, but these parameters launch {original['entries']}")
     symbol = _make_symbol()
-    return {**original, "entries": [f"{symbol}_prepare", symbol] if _is_paged(entry) else [symbol]}
+    suffix = {PREPARE: "prepare", TRANSPOSE: "helper"}
+    return {**original, "entries": [f"{symbol}_{suffix[helper]}", symbol] if helper else [symbol]}
 
 
 def load(library: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flashcore._attention import attention
     from flashcore._decode import decode
     from flashcore._decode_varlen import decode_varlen
+    from flashcore._e4m3 import attention_e4m3, transpose_values
     from flashcore._flash import flash_attn_func, flash_attn_varlen_func
     from flashcore._kvcache import flash_attn_with_kvcache
     from flashcore._stream import stream_axpy
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LibraryError",
     "attention",
+    "attention_e4m3",
     "attention_varlen",
     "decode",
     "decode_varlen",
@@ -31,10 +33,12 @@ __all__ = [
     "flash_attn_with_kvcache",
     "load",
     "stream_axpy",
+    "transpose_values",
 ]
 
 _MODULES = {
     "attention": "_attention",
+    "attention_e4m3": "_e4m3",
     "attention_varlen": "_varlen",
     "decode": "_decode",
     "decode_varlen": "_decode_varlen",
@@ -42,6 +46,7 @@ _MODULES = {
     "flash_attn_varlen_func": "_flash",
     "flash_attn_with_kvcache": "_kvcache",
     "stream_axpy": "_stream",
+    "transpose_values": "_e4m3",
 }
 
 

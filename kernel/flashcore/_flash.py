@@ -13,6 +13,7 @@ import torch
 
 from flashcore import ops
 from flashcore._attention import attention
+from flashcore._e4m3 import attention_e4m3
 from flashcore._tensors import Result, count_multiprocessors, to_float, to_int
 from flashcore._varlen import attention_varlen
 
@@ -49,8 +50,17 @@ def flash_attn_func(
 ) -> Result:
     """Compute ``attention`` with FlashAttention-3's signature.
 
-    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp.
+    ``sm_margin`` leaves so many multiprocessors free. ``return_attn_probs`` adds the log-sum-exp. E4M3 with d = 128 gives bfloat16.
     """
+    max_ctas = compute_max_ctas(q, sm_margin) if sm_margin else 0
+    if getattr(q, "dtype", None) is torch.float8_e4m3fn:
+        refuse_unsupported(_PREFILL, (qv, None, None, None, window_size, attention_chunk, softcap, sinks))
+        if torch.compiler.is_compiling():
+            raise NotImplementedError("q: E4M3 has no operator for a graph. Call flash_attn_func outside of torch.compile")
+        return attention_e4m3(
+            q, k, v, causal=causal, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale, v_scale=v_descale,
+            return_lse=return_attn_probs, max_ctas=max_ctas,
+        )  # fmt: skip
     values = (qv, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap, sinks)
     if values != _DEFAULTS:
         refuse_unsupported(_PREFILL, values)
@@ -60,10 +70,7 @@ def flash_attn_func(
         rest = (None, None, to_scale(softmax_scale), causal, 1, sm_margin)
         out, lse = ops.FWD(q, k, v, *[None] * len(ops.OPTIONAL_TENSORS), *rest)
         return (out, lse) if return_attn_probs else out
-    return attention(
-        q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs,
-        max_ctas=compute_max_ctas(q, sm_margin) if sm_margin else 0,
-    )  # fmt: skip
+    return attention(q, k, v, causal=causal, scale=softmax_scale, return_lse=return_attn_probs, max_ctas=max_ctas)
 
 
 def flash_attn_varlen_func(

@@ -70,15 +70,17 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def _import_bindings() -> SimpleNamespace:
     import flashcore
-    from flashcore import _attention, _decode, _flash, _launch, _library, _tensors, _varlen
+    from flashcore import _attention, _decode, _e4m3, _flash, _launch, _library, _tensors, _varlen
 
     kernels = Kernels()
     kernels.structures = {
         "flashcore_attention_forward": _attention.Arguments,
         "flashcore_attention_varlen": _varlen.Arguments,
         "flashcore_decode": _decode.Arguments,
+        "flashcore_e4m3_forward": _e4m3.Arguments,
+        "flashcore_e4m3_transpose": _e4m3.TransposeArguments,
     }
-    _library._libraries.update({"attention": kernels, "decode": kernels})  # type: ignore[dict-item]
+    _library._libraries.update({"attention": kernels, "decode": kernels, "e4m3": kernels})  # type: ignore[dict-item]
     modules: dict[str, ModuleType] = {
         "decode": _decode, "flash": _flash, "launch": _launch, "library": _library, "tensors": _tensors
     }  # fmt: skip

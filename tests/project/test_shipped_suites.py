@@ -27,6 +27,8 @@ PAGED = {
     *(name.replace("fwd_", "fwd_paged_") for name in ENTRY_FUNCTIONS if "attention_fwd" in name),
     "flashcore_attention_paged_prepare",
 }
+E4M3 = {"flashcore_e4m3_fwd_d128_full", "flashcore_e4m3_fwd_d128_causal"}
+TRANSPOSE = {f"flashcore_e4m3_transpose_{dtype}" for dtype in (*DTYPES, "e4m3")}
 PAGED_IN_TIME = {"flashcore_attention_paged_prepare", "flashcore_attention_fwd_paged_d64_fp16_full"}
 """Of pages one is timed: their consumers have the instructions of packed rows, and twelve rows would take half a minute."""
 
@@ -62,19 +64,20 @@ def launches(plan, kind):
 
 
 def test_every_entry_function_is_checked_in_every_way(hopper):
-    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == ENTRY_FUNCTIONS | PAGED
+    assert {entry.symbol for d in hopper.descriptions for entry in d.build.entries} == ENTRY_FUNCTIONS | PAGED | E4M3 | TRANSPOSE
     for kind in (Kind.CORRECTNESS, Kind.SANITIZER):
-        assert set(launches(hopper, kind)) == ENTRY_FUNCTIONS | PAGED
+        assert set(launches(hopper, kind)) == ENTRY_FUNCTIONS | PAGED | E4M3 | TRANSPOSE
     for kind in (Kind.PROFILE, Kind.TIMING):  # the loop over an E4M3 cache is the same for every type of query
         measured = set(launches(hopper, kind))
         assert {symbol for symbol in ENTRY_FUNCTIONS if not symbol.endswith("_e4m3") and "ragged" not in symbol} <= measured
+        assert measured >= E4M3
         assert "flashcore_decode_ragged_d128_bf16" in measured  # its loop is that of decode
         assert measured & PAGED == PAGED_IN_TIME
         head_dims = {symbol.split("_")[2] for symbol in measured if symbol.endswith("_e4m3")}
         assert head_dims >= ({"d64", "d128", "d256"} if kind is Kind.PROFILE else {"d128", "d256"})  # D=64 scatters too much
     asked = launches(hopper, Kind.CORRECTNESS)
-    assert min(count for symbol, count in asked.items() if not symbol.endswith("_e4m3")) >= 4
-    over_e4m3 = {symbol: count for symbol, count in asked.items() if symbol.endswith("_e4m3")}
+    assert min(count for symbol, count in asked.items() if symbol not in TRANSPOSE and not symbol.endswith("_e4m3")) >= 4
+    over_e4m3 = {symbol: count for symbol, count in asked.items() if symbol.endswith("_e4m3") and symbol not in TRANSPOSE}
     assert min(over_e4m3.values()) >= 2
     assert all(sum(count for symbol, count in over_e4m3.items() if f"_{d}_" in symbol) >= 6 for d in ("d64", "d128", "d256"))
 

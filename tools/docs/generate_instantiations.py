@@ -45,6 +45,25 @@ ATTENTION = """\
         .tma_store_epilogue = {tma_store_epilogue}, .stale_max_speculation = {stale_max_speculation},
         .recompute_qk = {recompute_qk}, .paged_kv = {paged_kv}"""
 
+E4M3 = f"{ATTENTION}, .flush_interval = {{flush_interval}}"
+
+TRANSPOSE = """\
+#include "{header}"
+
+namespace {{
+constexpr int kThreads = {threads};
+}}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads) {symbol}(
+    const __grid_constant__ flashcore::attention::TransposeParams params) {{
+    flashcore::attention::transpose_values<flashcore::OperandOf<flashcore::DType::{dtype}>, kThreads>(params);
+}}
+
+extern "C" const flashcore::attention::TransposeVariant {symbol}_variant = {{
+    {{kThreads, flashcore::DType::{dtype}}},
+    flashcore::launch<{symbol}, kThreads, {dynamic_shared_bytes}, flashcore::attention::TransposeParams>}};
+"""
+
 DECODE = """\
 .head_dim = {head_dim}, .dtype = flashcore::DType::{dtype}, .tile_keys = {tile_keys}, .stages = {stages},
         .consumer_warps = {consumer_warps}"""
@@ -93,6 +112,9 @@ TEMPLATES = {
     "attention": TILED
     % {"space": "attention", "config": ATTENTION, "function": "forward", "variant": "AttentionVariant", "params": "PagedParams"},
     "varlen": VARLEN,
+    "e4m3": TILED
+    % {"space": "attention", "config": E4M3, "function": "forward", "variant": "Fp8AttentionVariant", "params": "Fp8Params"},
+    "e4m3_transpose": TRANSPOSE,
     "decode": TILED % {"space": "decode", "config": DECODE, "function": "decode", "variant": "DecodeVariant", "params": "Params"},
     "decode_ragged": TILED
     % {
@@ -106,9 +128,11 @@ TEMPLATES = {
     % {"space": "decode", "config": DECODE_FP8, "function": "decode", "variant": "Fp8DecodeVariant", "params": "Fp8Params"},
     "stream": STREAM,
 }
-PARAMS = {"decode_fp8": "Fp8Params", "decode_ragged": "RaggedParams"}
+PARAMS = {"e4m3": "Fp8Params", "decode_fp8": "Fp8Params", "decode_ragged": "RaggedParams"}
 LISTED = {
     "attention": "attention/variants.h",
+    "e4m3": "attention/e4m3_variants.h",
+    "e4m3_transpose": "attention/e4m3_transpose_variants.h",
     "decode": "decode/variants.h",
     "decode_ragged": "decode/ragged_variants.h",
     "decode_fp8": "decode/fp8_variants.h",

@@ -26,7 +26,7 @@ def make_caches(d: int) -> tuple[Any, Any]:
 
 
 def attend(q: Any, caches: tuple[Any, Any], scales: tuple[Any, Any], lengths: tuple[int, ...] = LENGTHS) -> tuple[Any, Any]:
-    """Compute output and log-sum-exp in float64, as the formula says."""
+    """Compute output and log-sum-exp in float64. The scales multiply scores and outputs, so infinite ones give infinity, not NaN."""
     import torch
 
     out, lse = (
@@ -34,13 +34,12 @@ def attend(q: Any, caches: tuple[Any, Any], scales: tuple[Any, Any], lengths: tu
         torch.full((len(q), q.shape[2]), -math.inf).double().cuda(),
     )
     for i, n in enumerate(lengths):
-        k, v = (
-            (cache[i, :n].double() * scale[i].double()[:, None]).repeat_interleave(HEADS // KV_HEADS, 1)
-            for cache, scale in zip(caches, scales, strict=True)
-        )
+        k, v = (cache[i, :n].double().repeat_interleave(HEADS // KV_HEADS, 1) for cache in caches)
+        k_scale, v_scale = (scale[i].double().repeat_interleave(HEADS // KV_HEADS)[:, None] for scale in scales)
         if n:
-            scores = torch.einsum("hd,khd->hk", q[i, 0].double(), k) / math.sqrt(q.shape[-1])
-            out[i, 0], lse[i] = torch.einsum("hk,khd->hd", torch.softmax(scores, 1), v), torch.logsumexp(scores, 1)
+            scores = torch.einsum("hd,khd->hk", q[i, 0].double(), k) * k_scale / math.sqrt(q.shape[-1])
+            out[i, 0] = torch.einsum("hk,khd->hd", torch.softmax(scores, 1), v) * v_scale
+            lse[i] = torch.logsumexp(scores, 1)
     return out, lse
 
 

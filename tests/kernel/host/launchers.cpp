@@ -6,6 +6,10 @@
 #include <thread>
 
 #include "flashcore/attention/abi.h"
+#include "flashcore/attention/e4m3_abi.h"
+#include "flashcore/attention/e4m3_transpose_variants.h"
+#include "flashcore/attention/e4m3_variants.h"
+#include "flashcore/attention/transpose_params.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
@@ -33,6 +37,12 @@ constexpr flashcore::attention::Config attention_config(std::string_view name) {
     config.paged_kv = name.find("paged") != name.npos;
     return config;
 }
+constexpr flashcore::attention::Config e4m3_config(std::string_view name) {
+    auto config = attention_config(name);
+    config.head_dim = config.tile_m = 128;
+    config.causal = name.find("causal") != name.npos;
+    return config;
+}
 constexpr auto kDecode = [] {
     flashcore::decode::Config config{};
     config.head_dim = 64;
@@ -55,6 +65,10 @@ constexpr auto kFp8Decode = [] {
 
 #define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
+#define E4M3(name) extern "C" const flashcore::attention::Fp8AttentionVariant name = {e4m3_config(#name), launch};
+FLASHCORE_E4M3_VARIANTS(E4M3)
+#define TRANSPOSE(name) extern "C" const flashcore::attention::TransposeVariant name = {{256, flashcore::DType::kE4m3}, launch};
+FLASHCORE_E4M3_TRANSPOSE_VARIANTS(TRANSPOSE)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
 #define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
@@ -74,7 +88,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
 
 namespace {
 
-alignas(32) char memory[1 << 22];  // stands for device memory. The launchers read only lengths and tables from it
+alignas(128) char memory[1 << 22];  // stands for device memory. The launchers read only lengths and tables from it
 
 template <class Result>
 void print_result(const char* operation, Result result, bool refused) {
@@ -162,6 +176,20 @@ FlashcoreDecodeArguments ragged() {
     return args;
 }
 
+FlashcoreE4m3Arguments e4m3() {
+    auto args = attention<FlashcoreE4m3Arguments>();
+    args.head_dim = 128;
+    args.sq = args.sk = 130;
+    args.q = args.out = {memory, 1 << 17, 512, 128};
+    args.k = args.v = {memory, 1 << 16, 256, 128};
+    args.workspace_bytes = 128 + 2 * 2 * 128 * 256;
+    return args;
+}
+
+FlashcoreE4m3TransposeArguments transposition() {
+    return {sizeof(FlashcoreE4m3TransposeArguments), 0, 2, 0, 2, 2, 130, 128, {memory, 1 << 16, 256, 128}, nullptr, 0, 0, memory, nullptr};
+}
+
 FlashcoreStreamArguments stream() {
     auto* const data = reinterpret_cast<float*>(memory);
     return {sizeof(FlashcoreStreamArguments), 0, 0, 1.0f, 1000, data, data, data, nullptr};
@@ -246,6 +274,27 @@ int main() {
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.count = -1; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { args.y = nullptr; });
     check_call("stream", flashcore_stream_axpy, stream(), [](auto& args) { ++args.out; });
+    std::printf("launched %d\n", runtime::launched);
+
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto&) {});
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.causal = args.transposed = 1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 1, args.workspace_bytes = 128; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = 0, args.k.data = args.v.data = nullptr; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { --args.size; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.head_dim = 64; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.transposed = 2; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.kv_heads = 3; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.sk = -1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.workspace_bytes -= 1; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.workspace = memory + 64; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.v.head_stride = 120; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.k.sequence_stride = 8; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.out.head_stride = 4; });
+    check_call("e4m3", flashcore_e4m3_forward, e4m3(), [](auto& args) { args.q.data = nullptr; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto&) {});
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.dtype = 3; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.head_dim = 256; });
+    check_call("transpose", flashcore_e4m3_transpose, transposition(), [](auto& args) { args.values = nullptr; });
     std::printf("launched %d\n", runtime::launched);
 
     print_result("varlen", flashcore_attention_varlen_workspace_bytes(nullptr), true);

@@ -71,6 +71,27 @@ stream 1 count: must not be negative, but is -1
 stream 1 y: must not be a null pointer
 stream 1 out: must be aligned to 16 bytes, but is 4 bytes past a multiple
 """
+REFUSED_BY_E4M3 = """\
+e4m3 0
+e4m3 0
+e4m3 0
+e4m3 0
+e4m3 1 size: must be N, but is N. Use a library and a binding of the same version
+e4m3 1 head_dim: must be 128 for E4M3, but is 64
+e4m3 1 transposed: must be from 0 to 1, but is 2
+e4m3 1 heads: must be a multiple of kv_heads (3), but is 4
+e4m3 1 sk: must be from 0 to 1073741824, but is -1
+e4m3 1 workspace_bytes: must be at least 131200, but is 131199
+e4m3 1 workspace: must be aligned to 128 bytes, but is 64 bytes past a multiple
+e4m3 1 v: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 120 bytes
+e4m3 1 k: the sequence stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+e4m3 1 out: the head stride must be a multiple of 16 bytes from 0 to below 2^40, but is 8 bytes
+e4m3 1 q: must not be a null pointer
+transpose 0
+transpose 1 dtype: must be from 0 to 2, but is 3
+transpose 1 head_dim: must be from 128 to 128, but is 256
+transpose 1 values: must not be a null pointer
+"""
 WORKSPACES = """\
 varlen -1 arguments: must not be a null pointer
 decode -1 arguments: must not be a null pointer
@@ -103,7 +124,7 @@ def test_bad_arguments_are_refused_by_name_and_nothing_is_launched(tmp_path: Pat
     taken = "".join(f"{operation} 0\n" for operation in ALL) + "launched 5\n"
     by_all = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ALL for operation in ALL)
     by_attentions = "".join(f"{operation} 1 {sentence}\n" for sentence in REFUSED_BY_ATTENTIONS for operation in ATTENTIONS)
-    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 18\n" + WORKSPACES
+    expected = taken + by_all + by_attentions + REFUSED_BY_ONE + "launched 18\n" + REFUSED_BY_E4M3 + "launched 24\n" + WORKSPACES
     assert output.startswith(expected)
     operation, size = output.removeprefix(expected).split()
     assert operation == "decode"

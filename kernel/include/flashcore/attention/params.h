@@ -92,4 +92,32 @@ struct PagedParams : Params {
 
 using AttentionVariant = Variant<Config, PagedParams>;
 
+// One factor of each (batch, KV head), at any strides. Null: 1.
+struct Descale {
+    const float* data;
+    int64_t batch_stride;
+    int64_t head_stride;
+};
+
+// Parameters of an entry function for E4M3. The map of values is (keys, head_dim, kv_heads, batch, wrap) with boxes of
+// tile_n x head_dim (attention/fp8.cuh).
+struct Fp8Params : Params {
+    Descale q_descale;
+    Descale k_descale;
+    Descale v_descale;
+};
+
+using Fp8AttentionVariant = Variant<Config, Fp8Params>;
+
+template <bool kFp8>
+struct ParamsFor {
+    using Type = Params;
+};
+template <>
+struct ParamsFor<true> {
+    using Type = Fp8Params;
+};
+template <class Tuning>
+using ParamsOf = typename ParamsFor<Tuning::config.dtype == DType::kE4m3>::Type;
+
 }  // namespace flashcore::attention

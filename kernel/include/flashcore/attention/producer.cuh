@@ -25,7 +25,7 @@ template <class Tuning>
 class Producer {
 public:
     static constexpr Config kConfig = Tuning::config;
-    using Element = ElementOf<kConfig.dtype>;
+    using Element = OperandOf<kConfig.dtype>;
 
     __device__ __forceinline__ Producer(const Params& params, SharedStorage<Tuning>& shared)
         : params_(params), shared_(shared), scheduler_(params) {}
@@ -58,7 +58,11 @@ protected:
             } else {
                 scheduler_.prefetch_next();
             }
-            load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
+            if constexpr (kConfig.dtype == DType::kE4m3) {
+                load_transposed_values(n_block);
+            } else {
+                load_n_block(v_, shared_.v_ring, shared_.v, &params_.v, n_block);
+            }
         }
     }
 
@@ -92,6 +96,14 @@ protected:
         load_tile<Element, kConfig.head_dim, kConfig.tile_n>(
             tiles[position.slot], map, full, first_key_ + n_block * kConfig.tile_n, kv_head_, batch_, params_.wrap);
         position.advance();
+    }
+
+    // All rows of the transposed values, each with the keys of one KV block.
+    __device__ __forceinline__ void load_transposed_values(int n_block) {
+        v_.wait_empty(shared_.v_ring);
+        uint64_t* full = v_.arrive_and_expect_tx(shared_.v_ring, key_tile_bytes(kConfig));
+        ptx::tma_load_5d(shared_.v[v_.slot], &params_.v, full, n_block * kConfig.tile_n, 0, kv_head_, batch_, params_.wrap);
+        v_.advance();
     }
 
     const Params& params_;
