@@ -10,7 +10,7 @@ struct FlashcoreE4m3Arguments {
     int32_t device;      // ordinal
     int32_t causal;      // 0 or 1, aligned to the bottom right
     int32_t max_ctas;    // limit of persistent CTAs, 0: one per multiprocessor
-    float scale;         // factor of the scores before the softmax, besides those of q and k
+    float scale;         // factor of the scores before the softmax, together with those of q and k
     int32_t transposed;  // 1: v is what flashcore_e4m3_transpose wrote, and its strides are not used
     int64_t batch;
     int64_t heads;
