@@ -6,11 +6,13 @@
 #include <thread>
 
 #include "flashcore/attention/abi.h"
+#include "flashcore/attention/local_variants.h"
 #include "flashcore/attention/variants.h"
 #include "flashcore/attention/varlen.h"
 #include "flashcore/decode/abi.h"
 #include "flashcore/decode/params.h"
 #include "flashcore/decode/fp8_variants.h"
+#include "flashcore/decode/local_variants.h"
 #include "flashcore/decode/ragged_variants.h"
 #include "flashcore/decode/variants.h"
 #include "flashcore/stream/abi.h"
@@ -31,6 +33,8 @@ constexpr flashcore::attention::Config attention_config(std::string_view name) {
     config.tile_m = 192;
     config.tile_n = 128;
     config.paged_kv = name.find("paged") != name.npos;
+    config.softcap = name.find("cap_") != name.npos;
+    config.local = config.softcap || name.find("local") != name.npos;
     return config;
 }
 constexpr auto kDecode = [] {
@@ -45,6 +49,12 @@ constexpr auto kRaggedDecode = [] {
     config.ragged = true;
     return config;
 }();
+constexpr flashcore::decode::Config local_decode_config(std::string_view name) {
+    flashcore::decode::Config config = kDecode;
+    config.local = true;
+    config.ragged = name.find("ragged") != name.npos;
+    return config;
+}
 constexpr auto kFp8Decode = [] {
     auto config = kDecode;
     config.fp8_cache = true;
@@ -55,12 +65,15 @@ constexpr auto kFp8Decode = [] {
 
 #define ATTENTION(name) extern "C" const flashcore::attention::AttentionVariant name = {attention_config(#name), launch};
 FLASHCORE_ATTENTION_VARIANTS(ATTENTION)
+FLASHCORE_ATTENTION_LOCAL_VARIANTS(ATTENTION)
 #define DECODE(name) extern "C" const flashcore::decode::DecodeVariant name = {kDecode, launch};
 FLASHCORE_DECODE_VARIANTS(DECODE)
 #define DECODE_RAGGED(name) extern "C" const flashcore::decode::RaggedDecodeVariant name = {kRaggedDecode, launch};
 FLASHCORE_DECODE_RAGGED_VARIANTS(DECODE_RAGGED)
 #define DECODE_FP8(name) extern "C" const flashcore::decode::Fp8DecodeVariant name = {kFp8Decode, launch};
 FLASHCORE_DECODE_FP8_VARIANTS(DECODE_FP8)
+#define DECODE_LOCAL(name) extern "C" const flashcore::decode::LocalDecodeVariant name = {local_decode_config(#name), launch};
+FLASHCORE_DECODE_LOCAL_VARIANTS(DECODE_LOCAL)
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_varlen_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::attention::PrepareVariant flashcore_attention_paged_prepare_variant = {{1024}, launch};
 extern "C" const flashcore::stream::StreamVariant flashcore_stream_axpy_f32_variant = {{1024, 1}, launch};

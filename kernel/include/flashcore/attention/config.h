@@ -23,6 +23,8 @@ struct Config {
     bool stale_max_speculation;  // exponentials with the old row max, a new max only if they are too large
     bool recompute_qk;           // if they are, compute QK again instead of keeping the scores in registers
     bool paged_kv;               // keys and values are in pages, which a whole warp loads
+    bool local = false;          // the mask is a window. Sinks are possible. `causal` is true, for the positions of queries
+    bool softcap = false;        // scores are capped, only with `local`
 };
 
 constexpr int kWarpThreads = 32;

@@ -5,6 +5,7 @@
 
 #include "flashcore/attention/config.h"
 #include "flashcore/core/divisor.h"
+#include "flashcore/core/local.h"
 #include "flashcore/core/variant.h"
 
 namespace flashcore::attention {
@@ -90,6 +91,11 @@ struct PagedParams : Params {
     Pages pages;
 };
 
-using AttentionVariant = Variant<Config, PagedParams>;
+// Parameters of a local entry function.
+struct LocalParams : PagedParams {
+    Local local;
+};
+
+using AttentionVariant = Variant<Config, LocalParams>;
 
 }  // namespace flashcore::attention

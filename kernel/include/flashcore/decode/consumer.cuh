@@ -1,6 +1,7 @@
 // A consumer warp attends from 16 query rows to its part of the keys of a split, 16 keys at a time (D=64 over E4M3: 32).
 #pragma once
 
+#include "flashcore/core/sink.cuh"
 #include "flashcore/decode/fp8.cuh"
 #include "flashcore/decode/merge.cuh"
 #include "flashcore/decode/work_list.cuh"
@@ -9,6 +10,12 @@
 #include "flashcore/ptx/mma.cuh"
 
 namespace flashcore::decode {
+
+// The positions of a lane's rows, counted like keys from the first tile of the window.
+struct RowWindows {
+    int position[sm90::kRowsPerLane];
+};
+struct NoRowWindows {};
 
 template <class Tuning>
 class Consumer {
@@ -34,10 +41,11 @@ public:
             load_query(split);
             const FixupInfo fixup = fixup_info<kConfig.ragged>(params_.split_policy, shared_.cta_ranges, split);
             if (fixup.split_count > 1 && warp_ == 0 && lane_ == 0) ptx::prefetch_l2(params_.counters + fixup.counter);
-            if constexpr (kConfig.ragged) {
+            if constexpr (kConfig.local && !holds_window(kConfig)) split_window_ = find_window(split);
+            if constexpr (holds_split(kConfig)) {
                 hold(split, fixup);
                 attend(split);
-                const HeldSplit held = shared_.held[warp_];
+                const HeldSplitOf<Tuning> held = shared_.held[warp_];
                 Merge<Tuning>(params_, shared_, held.split, held.fixup, warp_, lane_).run(state_);
             } else {
                 attend(split);
@@ -50,9 +58,19 @@ public:
 private:
     // Keeps a split in shared memory, because registers are short in the loop over its keys. The warps of a split meet before its
     // end is over, and each has a place of its own.
-    __device__ __forceinline__ void hold(const RaggedSplit& split, const FixupInfo& fixup) {
+    __device__ __forceinline__ void hold(const SplitOf<Tuning>& split, const FixupInfo& fixup) {
         __syncwarp();
-        if (lane_ == 0) shared_.held[warp_] = {split, fixup};
+        if constexpr (holds_window(kConfig)) {
+            const SplitWindow window = find_window(split);
+            HeldSplitOf<Tuning>& held = shared_.held[warp_];
+            if (lane_ == 0) {
+                held.split = split;
+                held.fixup = fixup;
+                held.window.split = window;
+            }
+        } else {
+            if (lane_ == 0) shared_.held[warp_] = {split, fixup};
+        }
         __syncwarp();
     }
 
@@ -83,13 +101,53 @@ private:
 #pragma unroll
         for (int r = 0; r < sm90::kRowsPerLane; ++r) {
             const int row = first_row + r * sm90::kCoreMatrixRows;
-            hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
+            if constexpr (kConfig.local) {
+                place_row(split.keys - rows.sq + rows.query_of(rows.row_of(row)), r);
+            } else {
+                hidden_[r] = rows.causal ? rows.sq - 1 - rows.query_of(rows.row_of(row)) : 0;
+            }
             if constexpr (kFp8) {
                 load_scaled_row(rows, work_tile, row, r);
             } else {
                 load_row(reinterpret_cast<const uint32_t*>(query_row<uint16_t>(params_, rows, work_tile, row)), rows.exists(row),
                          r);
             }
+        }
+    }
+
+    // A chunk needs to know how many keys are before the first tile.
+    __device__ __forceinline__ SplitWindow find_window(const SplitOf<Tuning>& split) const {
+        const bool in_chunks = params_.local.window.chunk.value > 0;
+        const int skipped = in_chunks ? SequenceKeys{&params_.cache}(split.sequence) - split.keys : 0;
+        return {skipped, range_of(skipped, split.keys, split.keys - packed_rows<Tuning>(params_, split).sq).first};
+    }
+
+    __device__ __forceinline__ KeyRange range_of(int skipped, int keys, int position) const {
+        const KeyRange range = visible_range(params_.local.window, skipped + position, skipped + keys);
+        return {range.first - skipped, range.last - skipped};
+    }
+
+    __device__ __forceinline__ void place_row(int position, int r) {
+        if constexpr (!holds_window(kConfig)) {
+            window_.position[r] = position;
+        } else if (lane_ % sm90::kQuadLanes == 0) {
+            shared_.held[warp_].window.position[lane_ / sm90::kQuadLanes + r * sm90::kCoreMatrixRows] = position;
+        }
+    }
+
+    __device__ __forceinline__ int position_of(int r) const {
+        if constexpr (holds_window(kConfig)) {
+            return shared_.held[warp_].window.position[lane_ / sm90::kQuadLanes + r * sm90::kCoreMatrixRows];
+        } else {
+            return window_.position[r];
+        }
+    }
+
+    __device__ __forceinline__ SplitWindow split_window() const {
+        if constexpr (holds_window(kConfig)) {
+            return shared_.held[warp_].window.split;
+        } else {
+            return split_window_;
         }
     }
 
@@ -307,18 +365,50 @@ private:
     // Sets scores of keys that a row may not see to -infinity, whatever they were.
     template <int kTiles>
     __device__ __forceinline__ void mask(float (&scores)[kTiles][4], int key) const {
+        if constexpr (kConfig.local) {
+            mask_window(scores, key);
+        } else {
 #pragma unroll
-        for (int half = 0; half < kTiles; ++half) {
+            for (int half = 0; half < kTiles; ++half) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
-                scores[half][i] = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2] ? score : sm90::minus_infinity();
+                for (int i = 0; i < 4; ++i) {
+                    const float score = kFp8 ? scores[half][i] : scores[half][i] * params_.score_sign;  // the query has the sign
+                    const bool visible = key + half * sm90::kMmaN + i % 2 < keys_ - hidden_[i / 2];
+                    scores[half][i] = visible ? score : sm90::minus_infinity();
+                }
             }
         }
     }
 
-    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero.
+    template <int kTiles>
+    __device__ __forceinline__ void mask_window(float (&scores)[kTiles][4], int key) const {
+        const int skipped = split_window().skipped;
+#pragma unroll
+        for (int r = 0; r < sm90::kRowsPerLane; ++r) {
+            const KeyRange range = range_of(skipped, keys_, position_of(r));
+#pragma unroll
+            for (int i = 0; i < 2 * kTiles; ++i) {
+                const int column = key + i / 2 * sm90::kMmaN + i % 2;
+                float& score = scores[i / 2][2 * r + i % 2];
+                score = range.first <= column && column < range.last ? limited_score(score) : sm90::minus_infinity();
+            }
+        }
+    }
+
+    __device__ __forceinline__ float limited_score(float score) const {
+        if constexpr (kConfig.local) {
+            if (params_.local.cap > 0.0f) return capped(score, params_.local.cap, params_.local.cap_factor);
+        }
+        return score * params_.score_sign;
+    }
+
+    // Values after the last key may be anything, and 0 * NaN is NaN. So they become zero. So do those before every window: a
+    // server may have given their page to another sequence.
     __device__ __forceinline__ uint32_t pair_mask(int key) const {
+        if constexpr (kConfig.local) {
+            const int first = split_window().first_of_all;
+            return (first <= key && key < keys_ ? 0x0000FFFFu : 0u) | (first <= key + 1 && key + 1 < keys_ ? 0xFFFF0000u : 0u);
+        }
         return (key < keys_ ? 0x0000FFFFu : 0u) | (key + 1 < keys_ ? 0xFFFF0000u : 0u);
     }
 
@@ -368,6 +458,8 @@ private:
     uint32_t query_[kKSteps][4];
     // A member that 16-bit caches do not use would change their registers.
     [[no_unique_address]] std::conditional_t<kFp8, RowScales, NoRowScales> row_scales_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), RowWindows, NoRowWindows> window_;
+    [[no_unique_address]] std::conditional_t<kConfig.local && !holds_window(kConfig), SplitWindow, NoWindow> split_window_;
     SoftmaxState<kConfig.head_dim> state_;
 };
 
